@@ -1,0 +1,1 @@
+"""The `make run` program and its demo data."""
