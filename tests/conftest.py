@@ -27,7 +27,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def wait_until(condition: Callable[[], T], what: str = "", *, timeout_s: float | None = None) -> T:
-    """Poll until the condition returns something true, and return that. Fails the test after the one global time-out."""
+    """Poll until the condition returns something true, and return that. Fails the test after the global time-out."""
     deadline = time.monotonic() + (WAIT_TIMEOUT_S if timeout_s is None else timeout_s)
     pause = threading.Event()
     while not (result := condition()):
@@ -59,10 +59,6 @@ def _new_threads(before: set[threading.Thread]) -> list[str]:
 def _open_transactions() -> list[str]:
     from django.db import connections
 
-    return [
-        handler.alias
-        for handler in connections.all(initialized_only=True)
-        if handler.connection is not None
-        and not handler.connection.closed
-        and handler.connection.info.transaction_status
-    ]
+    # psycopg's connection where Django has one: a transaction status of 0 is idle.
+    opened = {handler.alias: handler.connection for handler in connections.all(initialized_only=True)}
+    return [name for name, raw in opened.items() if raw and not raw.closed and raw.info.transaction_status]

@@ -1,8 +1,8 @@
 """Starts PostgreSQL and Valkey for a test run, before Django reads its settings.
 
-Loaded with `-p`. Given DATABASE_URL or BROKER_URL, that service is not started. The process that controls the run starts
-them and exports the addresses; xdist's workers inherit these, and each uses its own database (pytest-django's suffix) and
-its own broker database number. Runs side by side in one checkout take different slots below `var/test`; data is kept
+Loaded with `-p`. Given DATABASE_URL or BROKER_URL, that service is not started. The process that controls the run
+starts them and exports the addresses; xdist's workers inherit these, and each uses its own database (pytest-django's
+suffix) and its own broker database number. Runs side by side in one checkout take different slots below `var/test`; data is kept
 between runs, because initdb is the slow part. A killed run takes its services along (PR_SET_PDEATHSIG).
 """
 
@@ -60,7 +60,7 @@ def start_in_free_slot(folder: Path) -> Services:
 
 
 def broker_of_worker(url: str, *, worker: str) -> str:
-    """The same broker with a database number of the worker's own: gw0 has 1, gw1 has 2. Other brokers stay as they are."""
+    """The same broker with a database number of the worker's own: gw0 has 1, gw1 has 2. Others stay as they are."""
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss", "valkey"):
         return url

@@ -1,8 +1,8 @@
 """Which user PostgreSQL runs as: it refuses to run as root.
 
-An ordinary user runs it himself. Root runs it as the owner of the data, else as `postgres` or `nobody` where that user can
-reach the folder and the binaries, else inside a user name space, where root's own files look like nobody's: that also
-works below a folder that only root may enter.
+An ordinary user runs it himself. Root runs it as the owner of the data, else as `postgres` or `nobody` where that user
+can reach the folder and the binaries, else inside a user name space, where root's own files look like nobody's: that
+also works below a folder that only root may enter.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _namespace() -> Account:
     prefix = (str(unshare), "-U", f"--map-user={NAMESPACE_ID}", f"--map-group={NAMESPACE_ID}", "--")
     if unshare is None or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
         raise ServiceError(
-            "PostgreSQL does not run as root, no user 'postgres' or 'nobody' can reach this folder, and user name spaces"
-            " are not allowed here; use a checkout outside of root's home, or an ordinary user"
+            "PostgreSQL does not run as root, no user 'postgres' or 'nobody' can reach this folder, and user name"
+            " spaces are not allowed here; use a checkout outside of root's home, or an ordinary user"
         )
     return Account(uid=0, gid=0, prefix=prefix)
 

