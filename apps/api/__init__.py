@@ -1,0 +1,1 @@
+"""The tenants' REST API, version 1."""

@@ -1,0 +1,1 @@
+"""Append-only trail of what was done, by whom, to what."""

@@ -1,0 +1,1 @@
+"""Executions that used up their tries or can't be retried, for a person to look at."""

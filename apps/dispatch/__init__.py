@@ -1,0 +1,1 @@
+"""The outbound conductor: fire what is due, release what is ready, reconcile what got lost."""

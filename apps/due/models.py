@@ -1,0 +1,100 @@
+"""Tables of the due-time index. They are read and written by `entries.py`, `leases.py` and `slots.py`, in SQL."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+
+class DueEntry(models.Model):
+    """This schedule (or delayed execution) is due at `due_at`. Holds all that firing needs."""
+
+    key = models.UUIDField(primary_key=True, help_text="Id of the schedule or of the delayed execution.")
+    shard = models.SmallIntegerField()
+    kind = models.CharField(max_length=10)
+    tenant_id = models.IntegerField()
+    due_at = models.DateTimeField(help_text="Actual instant: nominal plus jitter.")
+    nominal_at = models.DateTimeField()
+    version = models.IntegerField(help_text="Version of the schedule that this entry was made from.")
+    spec = models.TextField(help_text="Canonical JSON of apps.schedules.timing.Spec; empty for a delayed execution.")
+    job_id = models.UUIDField()
+    job_version = models.IntegerField()
+    pool = models.CharField(max_length=20)
+    queue = models.CharField(max_length=80)
+    priority = models.SmallIntegerField()
+    max_concurrency = models.IntegerField(null=True)
+    own_payload = models.BooleanField(default=False, help_text="The schedule or the execution has a payload of its own.")
+    parked = models.TextField(blank=True, help_text="Why this entry is put aside; empty when it is served.")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(kind__in=["schedule", "execution"]), name="due_kind_is_known"),
+            models.CheckConstraint(condition=Q(priority__range=(0, 9)), name="due_priority_is_0_to_9"),
+            models.CheckConstraint(condition=Q(due_at__gte=models.F("nominal_at")), name="due_not_before_nominal"),
+        ]
+        indexes = [
+            # reader: the fire loop, entries of its shards up to now
+            models.Index(fields=["shard", "due_at"], condition=Q(parked=""), name="due_by_shard_and_time"),
+            # reader: the doctor and the admin, entries put aside
+            models.Index(fields=["tenant_id"], condition=~Q(parked=""), name="due_parked"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key} at {self.due_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class ShardLease(models.Model):
+    """Who serves a slice of the work. `term` only grows; the database's clock alone decides expiry."""
+
+    kind = models.CharField(max_length=10, help_text="fire, release, reconcile or beat")
+    shard = models.SmallIntegerField()
+    owner = models.UUIDField(null=True)
+    term = models.BigIntegerField(default=0)
+    expires_at = models.DateTimeField()
+    taken_at = models.DateTimeField(null=True)
+    taken_from = models.UUIDField(null=True, help_text="Former owner, when its lease had run out.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["kind", "shard"], name="lease_once_per_shard")]
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.shard}"
+
+
+class Dispatcher(models.Model):
+    """Heartbeat of a dispatcher process; a new id each start."""
+
+    id = models.UUIDField(primary_key=True)
+    host = models.CharField(max_length=200)
+    pid = models.IntegerField()
+    version = models.CharField(max_length=40)
+    started_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    backends = ArrayField(models.IntegerField(), help_text="Database backends to end when its leases are taken over.")
+    draining = models.BooleanField(default=False)
+    skew_ms = models.IntegerField(default=0, help_text="Its clock minus the database's.")
+    stats = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"
+
+
+class BeatSlot(models.Model):
+    """One due slot of a PeriodicTask: sent from this row, started at most once, sent again when not started."""
+
+    task_id = models.IntegerField()
+    slot_at = models.DateTimeField()
+    name = models.CharField(max_length=200)
+    sent_at = models.DateTimeField(null=True)
+    sends = models.SmallIntegerField(default=0)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task_id", "slot_at"], name="beat_slot_once")]
+        indexes = [
+            # reader: the beat, slots to send again
+            models.Index(fields=["sent_at"], condition=Q(started_at=None), name="beat_slot_not_started"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.slot_at:%Y-%m-%dT%H:%M:%SZ}"

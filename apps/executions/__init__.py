@@ -1,0 +1,1 @@
+"""Execution and attempt history, in the tenant's schema."""

@@ -1,0 +1,83 @@
+"""History of runs, one set of tables per tenant. Hot paths write them through `store.py`."""
+
+from django.db import models
+from django.db.models import Q
+
+from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+
+TRIGGERS = ("schedule", "manual", "api", "backfill", "replay", "workflow", "catch_up")
+
+
+class Execution(models.Model):
+    """One logical run. While it is alive its ticket holds the current state; `state` here is then 'ready'."""
+
+    id = models.UUIDField(primary_key=True)
+    run_key = models.CharField(max_length=100, unique=True)
+    job_id = models.UUIDField()
+    job_version = models.IntegerField()
+    schedule_id = models.UUIDField(null=True)
+    schedule_version = models.IntegerField(null=True)
+    trigger = models.CharField(max_length=10)
+    state = models.CharField(max_length=10)
+    priority = models.SmallIntegerField()
+    nominal_at = models.DateTimeField(null=True)
+    actual_at = models.DateTimeField()
+    created_at = models.DateTimeField()
+    queued_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    attempt_count = models.IntegerField(default=0)
+    payload = models.JSONField(null=True)
+    result = models.JSONField(null=True)
+    error = models.JSONField(null=True)
+    reason = models.CharField(max_length=40, blank=True, help_text="Why it was skipped, expired or cancelled.")
+    until_at = models.DateTimeField(null=True, help_text="Last instant of a row that stands for several.")
+    count = models.IntegerField(default=1, help_text="Occurrences that this row stands for.")
+    replay_of = models.UUIDField(null=True)
+    fired_by = models.CharField(max_length=80, blank=True, help_text="Dispatcher and term, or who asked for it.")
+    labels = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(state__in=EXECUTION_STATES), name="execution_state_is_known"),
+            models.CheckConstraint(condition=Q(trigger__in=TRIGGERS), name="execution_trigger_is_known"),
+            models.UniqueConstraint(
+                fields=["schedule_id", "nominal_at"],
+                condition=Q(trigger__in=["schedule", "catch_up"]),
+                name="execution_once_per_occurrence",
+            ),
+        ]
+        indexes = [
+            # reader: lists by job, newest first
+            models.Index(fields=["job_id", "id"], name="execution_by_job"),
+            # reader: lists of what went wrong; succeeded and live rows are not in it
+            models.Index(
+                fields=["state", "id"],
+                condition=Q(state__in=["dead", "cancelled", "expired", "skipped"]),
+                name="execution_by_bad_state",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.run_key
+
+
+class Attempt(models.Model):
+    """One ended try of an execution. The running one is its ticket. The id follows from execution and number."""
+
+    id = models.UUIDField(primary_key=True)
+    execution_id = models.UUIDField()
+    number = models.IntegerField()
+    fence = models.BigIntegerField()
+    state = models.CharField(max_length=10)
+    worker_id = models.UUIDField(null=True)
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField()
+    error = models.JSONField(null=True)
+    retry_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(state__in=ATTEMPT_STATES), name="attempt_state_is_known")]
+
+    def __str__(self) -> str:
+        return f"{self.execution_id} #{self.number} {self.state}"

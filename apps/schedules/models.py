@@ -1,0 +1,117 @@
+"""Definitions: what runs (jobs) and when (schedules), each with its versions. Tenant schema."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Lower
+
+from kernel.ids import uuid7
+
+POOL_OF_KIND = {"http": "http", "python": "python", "container": "container", "pull": "pull"}
+
+
+class Job(models.Model):
+    """What to run. The definition itself is in JobVersion `version`."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=200)
+    kind = models.CharField(max_length=10)
+    version = models.IntegerField(default=1)
+    revision = models.IntegerField(default=1, help_text="Grows with every change; the ETag.")
+    paused_at = models.DateTimeField(null=True)
+    paused_reason = models.CharField(max_length=500, blank=True)
+    labels = models.JSONField(default=dict)
+    external_id = models.CharField(max_length=200, null=True)  # noqa: DJ001  null keeps several without one unique
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+    deleted_at = models.DateTimeField(null=True, help_text="Deleted for its users; kept for its history.")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(kind__in=list(POOL_OF_KIND)), name="job_kind_is_known"),
+            models.UniqueConstraint(Lower("name"), condition=Q(deleted_at=None), name="job_name_is_unique"),
+            models.UniqueConstraint(
+                fields=["external_id"], condition=Q(deleted_at=None), name="job_external_id_is_unique"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class JobVersion(models.Model):
+    """An immutable definition of a job; executions name the one that they run."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="versions", db_index=False)
+    version = models.IntegerField()
+    target = models.JSONField()
+    payload = models.JSONField(null=True)
+    timeout_s = models.IntegerField()
+    retry = models.JSONField()
+    priority = models.SmallIntegerField()
+    max_concurrency = models.IntegerField(null=True)
+    queue = models.CharField(max_length=80, blank=True, help_text="Named queue of a pull job.")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["job", "version"], name="job_version_once"),
+            models.CheckConstraint(condition=Q(timeout_s__range=(1, 900)), name="job_timeout_is_1_to_900_s"),
+            models.CheckConstraint(condition=Q(priority__range=(0, 9)), name="job_priority_is_0_to_9"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} v{self.version}"
+
+
+class Schedule(models.Model):
+    """When a job runs. Firing never touches this row: next_at is the due entry's, last_at the newest execution's."""
+
+    class Status(models.TextChoices):
+        ACTIVE = "active"
+        PAUSED = "paused"
+        COMPLETED = "completed"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=200)
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="schedules")
+    version = models.IntegerField(default=1, help_text="Version of its definition (ScheduleVersion).")
+    revision = models.IntegerField(default=1, help_text="Grows with every change; the ETag.")
+    status = models.CharField(max_length=10, choices=Status.choices, default=Status.ACTIVE)
+    paused_reason = models.CharField(max_length=500, blank=True)
+    labels = models.JSONField(default=dict)
+    external_id = models.CharField(max_length=200, null=True)  # noqa: DJ001  null keeps several without one unique
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+    deleted_at = models.DateTimeField(null=True, help_text="Deleted for its users; kept for its history.")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(status__in=["active", "paused", "completed"]), name="schedule_status_is_known"),
+            models.UniqueConstraint(Lower("name"), condition=Q(deleted_at=None), name="schedule_name_is_unique"),
+            models.UniqueConstraint(
+                fields=["external_id"], condition=Q(deleted_at=None), name="schedule_external_id_is_unique"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ScheduleVersion(models.Model):
+    """An immutable definition of a schedule; executions name the one that made them."""
+
+    id = models.BigAutoField(primary_key=True)
+    schedule = models.ForeignKey(Schedule, on_delete=models.CASCADE, related_name="versions", db_index=False)
+    version = models.IntegerField()
+    definition = models.JSONField(help_text="As given over the API: trigger, timezone, window, policies.")
+    spec = models.TextField(help_text="Canonical JSON of timing.Spec, the text that the due entry carries.")
+    payload = models.JSONField(null=True)
+    own_payload = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["schedule", "version"], name="schedule_version_once")]
+
+    def __str__(self) -> str:
+        return f"{self.schedule_id} v{self.version}"

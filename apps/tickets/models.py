@@ -1,0 +1,112 @@
+"""Tables of what is alive. Read and written by `store.py` and `workers.py`, in SQL."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from kernel.transitions import TICKET_STATES
+
+
+class Ticket(models.Model):
+    """Live state of one execution. Deleted when the execution ends."""
+
+    execution_id = models.UUIDField(primary_key=True)
+    tenant_id = models.IntegerField()
+    job_id = models.UUIDField()
+    job_version = models.IntegerField()
+    schedule_id = models.UUIDField(null=True)
+    schedule_version = models.IntegerField(null=True)
+    run_key = models.CharField(max_length=100)
+    trigger = models.CharField(max_length=10)
+    nominal_at = models.DateTimeField(null=True)
+    actual_at = models.DateTimeField(help_text="When it became due.")
+    pool = models.CharField(max_length=20)
+    queue = models.CharField(max_length=80)
+    priority = models.SmallIntegerField()
+    max_concurrency = models.IntegerField(null=True)
+    guarded = models.BooleanField(default=False, help_text="Its schedule's overlap policy counts it.")
+    payload_from = models.CharField(max_length=9, help_text="job, schedule or execution")
+    state = models.CharField(max_length=8)
+    available_at = models.DateTimeField(help_text="Not released before.")
+    rank = models.DateTimeField(
+        null=True, help_text="Order of release: available_at moved ahead by priority; null while it waits for its time."
+    )
+    release = models.BigIntegerField(null=True)
+    releases = models.SmallIntegerField(default=0, help_text="Releases since the last start; drives the back-off.")
+    queued_at = models.DateTimeField(null=True)
+    first_queued_at = models.DateTimeField(null=True)
+    attempt = models.IntegerField(default=0)
+    failures = models.IntegerField(default=0, help_text="Attempts that count against the retry policy.")
+    fence = models.BigIntegerField(null=True)
+    worker_id = models.UUIDField(null=True)
+    started_at = models.DateTimeField(null=True)
+    first_started_at = models.DateTimeField(null=True)
+    deadline = models.DateTimeField(null=True)
+    cancel_requested = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(state__in=TICKET_STATES), name="ticket_state_is_known"),
+            models.CheckConstraint(condition=Q(priority__range=(0, 9)), name="ticket_priority_is_0_to_9"),
+            models.CheckConstraint(
+                condition=~Q(state="running")
+                | Q(fence__isnull=False, worker_id__isnull=False, deadline__isnull=False, started_at__isnull=False),
+                name="ticket_running_has_fence_worker_deadline",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="queued") | Q(release__isnull=False, queued_at__isnull=False),
+                name="ticket_queued_has_release",
+            ),
+            models.CheckConstraint(
+                condition=Q(payload_from__in=["job", "schedule", "execution"]), name="ticket_payload_source_is_known"
+            ),
+        ]
+        indexes = [
+            # reader: release, the best ready tickets of a tenant in a pool
+            models.Index(
+                fields=["pool", "tenant_id", "rank"],
+                condition=Q(state="ready", rank__isnull=False),
+                name="ticket_ready",
+            ),
+            # reader: release, tickets whose time has come
+            models.Index(
+                fields=["available_at"], condition=Q(state="ready", rank__isnull=True), name="ticket_waiting"
+            ),
+            # readers: release (what is in flight), reconcile (queued but not started)
+            models.Index(fields=["queued_at"], condition=Q(state="queued"), name="ticket_queued"),
+            # readers: heartbeat and reconcile, what a worker runs
+            models.Index(fields=["worker_id"], condition=Q(state="running"), name="ticket_running"),
+            # reader: the worker's look for cancel requests
+            models.Index(fields=["worker_id"], condition=Q(cancel_requested=True), name="ticket_cancel"),
+            # reader: overlap decisions
+            models.Index(fields=["schedule_id"], condition=Q(guarded=True), name="ticket_overlap"),
+            # reader: job concurrency
+            models.Index(
+                fields=["job_id"],
+                condition=Q(max_concurrency__isnull=False, state__in=["queued", "running"]),
+                name="ticket_job_concurrency",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.execution_id} {self.state}"
+
+
+class Worker(models.Model):
+    """Lease of one worker process; its tickets live while it lives."""
+
+    id = models.UUIDField(primary_key=True)
+    host = models.CharField(max_length=200)
+    pid = models.IntegerField()
+    version = models.CharField(max_length=40)
+    pools = ArrayField(models.CharField(max_length=20))
+    slots = models.JSONField(default=dict, help_text="Slots by pool.")
+    queues = ArrayField(models.CharField(max_length=80), help_text="Celery queues it consumes.")
+    started_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    draining = models.BooleanField(default=False)
+    skew_ms = models.IntegerField(default=0)
+    stats = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"

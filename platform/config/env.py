@@ -1,0 +1,72 @@
+"""Reading the environment: every setting that an operator may change has its name and default here or in settings."""
+
+import os
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def load_file(path: Path) -> None:
+    """Adds the NAME=value lines of a file to the environment; what is set already stays. A missing file is fine."""
+    if not path.is_file():
+        return
+    for line in path.read_text().splitlines():
+        name, separator, value = line.partition("=")
+        if separator and not name.startswith("#"):
+            os.environ.setdefault(name.strip(), value.strip())
+
+
+def text(name: str, default: str | None = None) -> str:
+    """The variable's value; ImproperlyConfigured when it is missing and has no default."""
+    value = os.environ.get(name, default)
+    if value is None:
+        raise ImproperlyConfigured(f"Set {name} in the environment.")
+    return value
+
+
+def flag(name: str, default: bool = False) -> bool:
+    """1, true, yes, on (any case) are true; 0, false, no, off and empty are false."""
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    if value.strip().lower() in {"1", "true", "yes", "on"}:
+        return True
+    if value.strip().lower() in {"0", "false", "no", "off", ""}:
+        return False
+    raise ImproperlyConfigured(f"{name}={value!r} is neither true nor false.")
+
+
+def whole(name: str, default: int, *, least: int = 0) -> int:
+    """A whole number of at least `least`."""
+    raw = os.environ.get(name)
+    if raw is None:
+        return default
+    try:
+        value = int(raw)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name}={raw!r} is not a whole number.") from None
+    if value < least:
+        raise ImproperlyConfigured(f"{name}={value} is below {least}.")
+    return value
+
+
+def listed(name: str, default: str = "") -> list[str]:
+    """A comma separated list, blanks dropped."""
+    return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]
+
+
+def database(url: str) -> dict[str, object]:
+    """Django's settings of a `postgresql://user:password@host:port/name?option=value` URL."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgres", "postgresql"} or not parts.path.strip("/"):
+        raise ImproperlyConfigured("DATABASE_URL must look like postgresql://user:password@host:port/name")
+    return {
+        "ENGINE": "django_tenants.postgresql_backend",
+        "NAME": unquote(parts.path.strip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": parts.hostname or "",
+        "PORT": str(parts.port or ""),
+        "OPTIONS": dict(parse_qsl(parts.query)),
+    }

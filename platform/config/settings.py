@@ -1,0 +1,182 @@
+"""All settings, from the environment. docs/configuration.md lists the variables."""
+
+import os
+from pathlib import Path
+
+from config import env
+
+# Zone data comes from the pinned tzdata package only: the same answers on every machine (design section 7).
+os.environ["PYTHONTZPATH"] = ""
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+VAR_DIR = BASE_DIR / "var"
+VERSION = "0.1.0"
+
+env.load_file(VAR_DIR / "env")  # what `make run` chose; the environment wins
+
+DEBUG = env.flag("DEBUG")
+SECRET_KEY = env.text("SECRET_KEY", "")  # Django refuses to use an empty one; commands that need none run without
+ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,.localhost,127.0.0.1,[::1]")
+PUBLIC_HOSTS = tuple(env.listed("PUBLIC_HOSTS", "localhost,127.0.0.1,[::1],testserver"))
+TENANT_DOMAIN = env.text("TENANT_DOMAIN", "localhost")
+CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS")
+
+# Shared apps live in the public schema, tenant apps in every tenant's own.
+SHARED_APPS = [
+    "django_tenants",
+    "tenants",
+    "apps.audit",
+    "apps.due",
+    "apps.tickets",
+    "apps.outcomes",
+    "apps.dispatch",
+    "apps.api",
+    "apps.console",
+    "workers",
+    "demo",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_celery_beat",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+TENANT_APPS = ["apps.schedules", "apps.executions", "apps.deadletters"]
+INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
+
+TENANT_MODEL = "tenants.Tenant"
+TENANT_DOMAIN_MODEL = "tenants.Domain"
+TENANT_LIMIT_SET_CALLS = True
+DATABASE_ROUTERS = ["django_tenants.routers.TenantSyncRouter"]
+
+DATABASE_URL = env.text("DATABASE_URL", "postgresql://shardbeat_app@127.0.0.1:5432/shardbeat")
+# The owner's role migrates and creates tenants; the application's role can't alter or delete audit rows.
+MIGRATION_DATABASE_URL = env.text("MIGRATION_DATABASE_URL", DATABASE_URL)
+DATABASES = {
+    "default": {
+        **env.database(DATABASE_URL),
+        "CONN_MAX_AGE": env.whole("DB_CONN_MAX_AGE_S", 300),
+        "CONN_HEALTH_CHECKS": True,
+    }
+}
+DATABASES["default"]["OPTIONS"] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    **DATABASES["default"]["OPTIONS"],
+}
+BROKER_URL = env.text("BROKER_URL", "redis://127.0.0.1:6379/0")
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- scheduling ---------------------------------------------------------------------------------------------------
+SHARDS = env.whole("SHARDS", 64, least=1)  # fixed when installed: `doctor` compares it with the lease rows
+SHARED_QUEUES = env.whole("SHARED_QUEUES", 8, least=1)  # for tenants whose plan has no queue of its own
+LEASE_TTL_S = 6.0
+LEASE_RENEW_S = 2.0
+LEASE_LOOK_S = 0.5
+LEASE_MARGIN_S = 1.0
+FIRE_BATCH = env.whole("FIRE_BATCH", 1000, least=1)
+LOOK_AHEAD_S = 5.0
+RELEASE_BATCH = env.whole("RELEASE_BATCH", 1000, least=1)
+PREFETCH_FACTOR = 2.0
+QUEUED_BOUND_S = env.whole("QUEUED_BOUND_S", 10, least=1)  # queued but not started for so long: released again
+WORKER_TTL_S = 8.0
+WORKER_RENEW_S = 2.0
+CLOCK_WARN_S = 0.5
+CLOCK_REFUSE_S = 5.0
+# Celery tasks that tenants may call as kind "python": public name -> import path of the function.
+PYTHON_TASKS: dict[str, str] = {
+    "shardbeat.noop": "workers.library:noop",
+    "shardbeat.echo": "workers.library:echo",
+    **dict(pair.split("=", 1) for pair in env.listed("PYTHON_TASKS")),
+}
+
+# --- web ----------------------------------------------------------------------------------------------------------
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "apps.api.middleware.RequestIdMiddleware",
+    "apps.api.middleware.TenantMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "apps.console.middleware.TenantPathMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+APPEND_SLASH = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+STATIC_URL = "/static/"
+STATIC_ROOT = env.text("STATIC_ROOT", str(VAR_DIR / "static"))
+WHITENOISE_USE_FINDERS = True  # no collectstatic step is needed to run
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("SECURE_COOKIES")
+SECURE_CONTENT_TYPE_NOSNIFF = True
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "object-src": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["apps.api.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.RolePermission"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["apps.api.parsers.JsonParser", "apps.api.parsers.MergePatchParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "apps.api.problems.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+    "DATETIME_FORMAT": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Shardbeat API",
+    "VERSION": "1",
+    "DESCRIPTION": "Jobs, schedules and their executions.",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
+
+CELERY_BEAT_SCHEDULER = "workers.beat:LeaseScheduler"
+
+from config.logs import logging_config  # noqa: E402  after the settings that it reads
+
+LOGGING_CONFIG = "logging.config.dictConfig"
+LOGGING = logging_config(level=env.text("LOG_LEVEL", "INFO"), as_json=env.flag("LOG_JSON"))

@@ -1,0 +1,14 @@
+"""The only place that asks this machine's clock. Domain functions take `now`; entry points call these."""
+
+import time
+from datetime import UTC, datetime
+
+
+def utc_now() -> datetime:
+    """This machine's wall clock, aware, UTC."""
+    return datetime.now(UTC)
+
+
+def monotonic_s() -> float:
+    """Seconds that never go back; for time-outs and trust windows, never stored."""
+    return time.monotonic()

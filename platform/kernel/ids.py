@@ -1,0 +1,52 @@
+"""Identifiers: UUIDv7 (RFC 9562 section 5.7), and the ids and numbers that follow from other ids."""
+
+import hashlib
+import os
+import time
+import zlib
+from datetime import datetime
+from uuid import UUID
+
+_VERSION_7 = 0x7 << 76
+_VARIANT = 0x2 << 62
+_RAND_A_MASK = 0xFFF << 64
+_RAND_B_MASK = (1 << 62) - 1
+
+
+def uuid7() -> UUID:
+    """A new time-ordered id (48 bits of milliseconds, 74 random bits)."""
+    return uuid7s(1)[0]
+
+
+def uuid7s(count: int) -> list[UUID]:
+    """`count` new ids with one read of the clock and of the random source; ascending within the call."""
+    millis = (time.time_ns() // 1_000_000) << 80
+    noise = os.urandom(10 * count)
+    return sorted(
+        UUID(int=_v7(millis, int.from_bytes(noise[i : i + 10], "big"))) for i in range(0, 10 * count, 10)
+    )
+
+
+def attempt_id(execution_id: UUID, number: int) -> UUID:
+    """The id of attempt `number` (from 1) of an execution.
+
+    It follows from the two, so that the attempts of an execution are found by primary key and need no index of
+    their own. The time part is the execution's; the rest is a hash.
+    """
+    millis = (execution_id.int >> 80) << 80
+    digest = hashlib.blake2b(execution_id.bytes + number.to_bytes(4, "big"), digest_size=10).digest()
+    return UUID(int=_v7(millis, int.from_bytes(digest, "big")))
+
+
+def occurrence_run_key(schedule_id: UUID, nominal_at: datetime) -> str:
+    """The run key of a schedule's occurrence: the same whoever computes it, so that it can't be made twice."""
+    return f"{schedule_id.hex}.{nominal_at:%Y%m%dT%H%M%S}Z"
+
+
+def shard_of(key: UUID, shards: int) -> int:
+    """The shard of a due entry: CRC-32 of the key modulo the number of shards. Must never change."""
+    return zlib.crc32(key.bytes) % shards
+
+
+def _v7(millis_shifted: int, noise: int) -> int:
+    return millis_shifted | _VERSION_7 | _VARIANT | (noise & (_RAND_A_MASK | _RAND_B_MASK))

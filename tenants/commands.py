@@ -1,0 +1,47 @@
+"""What all management commands share: output as text or JSON, exit codes, the tenant by its slug."""
+
+import sys
+from typing import Any, NoReturn
+
+import orjson
+from django.core.management.base import BaseCommand, CommandParser
+
+from kernel.errors import InvalidInput, NotFound, ShardbeatError
+from tenants.models import Tenant
+
+EXIT_DONE, EXIT_FOUND, EXIT_BAD_INPUT = 0, 1, 2
+
+
+class Command(BaseCommand):
+    """Base of the commands: `--format text|json`; errors of the platform end with exit 2 and a sentence."""
+
+    requires_system_checks: list[str] = []
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.add_argument("--format", choices=["text", "json"], default="text", help="How to print the answer.")
+        return parser
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except InvalidInput as error:
+            self.refuse("\n".join(f"{fault.pointer}: {fault.detail}" for fault in error.errors) or error.detail)
+        except ShardbeatError as error:
+            self.refuse(error.detail)
+
+    def show(self, answer: Any, text: str, *, as_json: bool) -> None:
+        """Prints the answer in the form that was asked for."""
+        self.stdout.write(orjson.dumps(answer, default=str).decode() if as_json else text)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Exit 2 with the reason on standard error."""
+        self.stderr.write(reason)
+        sys.exit(EXIT_BAD_INPUT)
+
+    def tenant(self, slug: str) -> Tenant:
+        """The tenant of this slug; NotFound otherwise."""
+        found = Tenant.objects.select_related("plan").filter(slug=slug).first()
+        if found is None:
+            raise NotFound(f"There is no tenant {slug!r}.")
+        return found

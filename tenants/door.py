@@ -1,0 +1,76 @@
+"""The only door into a tenant's schema, and the only place that opens connections.
+
+`inside(tenant)` is for the ORM: it sets the schema of this thread's connection and puts the former one back.
+The hot paths never change a schema; they use `connect()` and names qualified with `Tenancy.schema`.
+Querysets are lazy: what is read inside must be materialised inside.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+from django.conf import settings
+from django.db import connection
+from django_tenants.utils import tenant_context
+
+from tenants.models import Tenant
+
+LOCK_TIMEOUT_MS = 2_000
+IDLE_IN_TRANSACTION_MS = 5_000
+
+
+@contextmanager
+def inside(tenant: Tenant) -> Iterator[None]:
+    """This thread's ORM works in the tenant's schema until the block ends, whatever happens in it."""
+    with tenant_context(tenant):
+        yield
+
+
+def raw() -> "psycopg.Connection[Any]":
+    """The psycopg connection under Django's, in Django's current transaction; for the SQL of the stores."""
+    connection.ensure_connection()
+    return cast("psycopg.Connection[Any]", connection.connection)
+
+
+def connect(name: str, *, owner: bool = False, guarded: bool = True) -> "psycopg.Connection[Any]":
+    """A connection of its own, autocommit, to the database that Django uses now.
+
+    `owner` takes the migrating role. `guarded` sets the time-outs that keep a stuck client from holding row locks.
+    """
+    user, password = _credentials(owner)
+    database = connection.settings_dict
+    options = "-c timezone=UTC"
+    if guarded:
+        options += f" -c lock_timeout={LOCK_TIMEOUT_MS} -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
+    return psycopg.connect(
+        dbname=str(database["NAME"]),
+        user=user,
+        password=password,
+        host=database["HOST"] or None,
+        port=database["PORT"] or None,
+        application_name=f"shardbeat {name}"[:63],
+        autocommit=True,
+        options=options,
+        **{key: value for key, value in database["OPTIONS"].items() if key not in {"options", "pool"}},
+    )
+
+
+def become_owner() -> None:
+    """This process's Django connection uses the migrating role from now on; for commands that change schemas."""
+    user, password = _credentials(owner=True)
+    if connection.settings_dict["USER"] != user:
+        connection.close()
+        connection.settings_dict["USER"] = user
+        connection.settings_dict["PASSWORD"] = password
+
+
+def application_role() -> str:
+    """The role that the application itself uses."""
+    return unquote(urlsplit(settings.DATABASE_URL).username or "")
+
+
+def _credentials(owner: bool) -> tuple[str | None, str | None]:
+    parts = urlsplit(settings.MIGRATION_DATABASE_URL if owner else settings.DATABASE_URL)
+    return (unquote(parts.username) if parts.username else None, unquote(parts.password) if parts.password else None)

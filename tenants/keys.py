@@ -1,0 +1,58 @@
+"""API keys: `sb_<prefix>_<secret>`. The prefix finds the row, the SHA-256 of the whole key proves it."""
+
+import hashlib
+import hmac
+import secrets
+import string
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from tenants.models import ApiKey, Role, Tenant
+
+ALPHABET = string.ascii_letters + string.digits
+PREFIX_LENGTH = 8
+SECRET_LENGTH = 40
+LAST_USED_STEP = timedelta(minutes=1)
+
+
+def apikey_create(
+    *, tenant: Tenant, name: str, role: str = Role.ADMIN, expires_at: datetime | None = None
+) -> tuple[ApiKey, str]:
+    """Makes a key and returns it with its text, which is not kept and can't be shown again."""
+    prefix = "".join(secrets.choice(ALPHABET) for _ in range(PREFIX_LENGTH))
+    text = f"sb_{prefix}_" + "".join(secrets.choice(ALPHABET) for _ in range(SECRET_LENGTH))
+    key = ApiKey.objects.create(
+        tenant=tenant, name=name, role=role, expires_at=expires_at, prefix=prefix, digest=_digest(text)
+    )
+    return key, text
+
+
+def apikey_find(text: str, *, now: datetime) -> ApiKey | None:
+    """The valid key with this text, with its tenant and plan; None when unknown, expired or revoked.
+
+    The digest is compared in constant time, also when there is no such prefix.
+    """
+    parts = text.split("_", 2)
+    prefix = parts[1] if len(parts) == 3 and parts[0] == "sb" else ""
+    key = ApiKey.objects.select_related("tenant__plan").filter(prefix=prefix).first() if prefix else None
+    matches = hmac.compare_digest(key.digest if key else "0" * 64, _digest(text))
+    if key is None or not matches or key.revoked_at is not None or (key.expires_at and key.expires_at <= now):
+        return None
+    return key
+
+
+def apikey_touch(key: ApiKey, *, now: datetime) -> None:
+    """Notes the use of a key, at most once a minute so that reads stay reads."""
+    if key.last_used_at is None or now - key.last_used_at >= LAST_USED_STEP:
+        before = Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_STEP)
+        ApiKey.objects.filter(before, pk=key.pk).update(last_used_at=now)
+
+
+def apikey_revoke(key: ApiKey, *, now: datetime) -> bool:
+    """Ends a key now; False when it had ended before."""
+    return bool(ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=now))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

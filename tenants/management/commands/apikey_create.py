@@ -1,0 +1,32 @@
+"""Creates an API key for a tenant."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from kernel.clock import utc_now
+from tenants.commands import Command as Base
+from tenants.keys import apikey_create
+from tenants.models import Role
+
+
+class Command(Base):
+    help = "Create an API key. The key is printed once and can't be shown again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--tenant", required=True, metavar="SLUG")
+        parser.add_argument("--name", default="command line")
+        parser.add_argument("--role", choices=Role.values, default=Role.ADMIN)
+        parser.add_argument("--expires-in-days", type=int, default=None)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        days = options["expires_in_days"]
+        if days is not None and days < 1:
+            self.refuse("--expires-in-days must be at least 1.")
+        expires_at = utc_now() + timedelta(days=days) if days else None
+        key, text = apikey_create(
+            tenant=self.tenant(options["tenant"]), name=options["name"], role=options["role"], expires_at=expires_at
+        )
+        answer = {"id": str(key.id), "role": key.role, "expires_at": expires_at, "api_key": text}
+        self.show(answer, text, as_json=options["format"] == "json")

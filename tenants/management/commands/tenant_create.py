@@ -1,0 +1,39 @@
+"""Creates a tenant with its schema, domain and first API key."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandParser
+
+from tenants import door
+from tenants.commands import Command as Base
+from tenants.keys import apikey_create
+from tenants.models import Plan
+from tenants.provisioning import tenant_create
+
+
+class Command(Base):
+    help = "Create a tenant: schema, domain and a first admin API key (printed once)."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("slug")
+        parser.add_argument("--name", default="")
+        parser.add_argument("--plan", default="standard", help="Name of the plan; 'standard' is made when missing.")
+        parser.add_argument("--host", default="", help="Host name; SLUG.TENANT_DOMAIN by default.")
+        parser.add_argument("--network", action="append", default=[], metavar="CIDR", help="May call this network too.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        door.become_owner()
+        plan = Plan.objects.filter(name=options["plan"]).first()
+        if plan is None and options["plan"] == "standard":
+            plan = Plan.objects.create(name="standard")
+        if plan is None:
+            self.refuse(f"There is no plan {options['plan']!r}.")
+        host = options["host"] or f"{options['slug']}.{settings.TENANT_DOMAIN}"
+        tenant = tenant_create(
+            slug=options["slug"], name=options["name"], plan=plan, host=host, network=options["network"]
+        )
+        _, text = apikey_create(tenant=tenant, name="first key")
+        answer = {"slug": tenant.slug, "schema": tenant.schema_name, "host": host, "api_key": text}
+        lines = "\n".join(f"{key}: {value}" for key, value in answer.items())
+        self.show(answer, lines, as_json=options["format"] == "json")

@@ -1,0 +1,115 @@
+"""Tenants and what belongs to them in the shared schema."""
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import Q
+from django_tenants.models import DomainMixin, TenantMixin
+
+from kernel.ids import uuid7
+
+SLUG_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
+
+
+class Plan(models.Model):
+    """Limits and share of the tenants that have it. A null limit means none."""
+
+    name = models.CharField(max_length=40, unique=True)
+    weight = models.PositiveSmallIntegerField(default=1, help_text="Share of a pool relative to other tenants.")
+    own_queue = models.BooleanField(default=True, help_text="A queue of its own, or one of the shared ones.")
+    max_schedules = models.PositiveIntegerField(null=True, blank=True)
+    max_jobs = models.PositiveIntegerField(null=True, blank=True)
+    max_running = models.PositiveIntegerField(null=True, blank=True, help_text="Executions queued or running at once.")
+    max_live = models.PositiveIntegerField(null=True, blank=True, help_text="Executions that are not finished.")
+    min_interval_s = models.PositiveIntegerField(default=1)
+    max_payload_bytes = models.PositiveIntegerField(default=256 * 1024)
+    retention_days = models.PositiveIntegerField(default=30)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(weight__gte=1), name="plan_weight_is_positive")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Tenant(TenantMixin):
+    """A customer with a schema of its own. `schema_name` never changes; `slug` is what people type."""
+
+    class Status(models.TextChoices):
+        PROVISIONING = "provisioning"
+        ACTIVE = "active"
+        SUSPENDED = "suspended"
+        DELETING = "deleting"
+
+    auto_create_schema = False  # tenants.provisioning makes it, in one statement
+    auto_drop_schema = False
+
+    slug = models.CharField(max_length=40, unique=True, validators=[RegexValidator(SLUG_PATTERN)])
+    name = models.CharField(max_length=200)
+    plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="tenants")
+    status = models.CharField(max_length=12, choices=Status.choices, default=Status.PROVISIONING)
+    dispatch_paused = models.BooleanField(default=False, help_text="Nothing of this tenant is released while set.")
+    network = models.JSONField(default=list, blank=True, help_text="CIDRs its HTTP jobs may call besides public ones.")
+    signing_secret = models.CharField(max_length=100, blank=True, help_text="whsec_... for outgoing calls.")
+    schema_version = models.CharField(max_length=64, blank=True, help_text="Template version of its schema.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=["provisioning", "active", "suspended", "deleting"]),
+                name="tenant_status_is_known",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Domain(DomainMixin):
+    """A host name (without port) that leads to a tenant."""
+
+
+class Role(models.TextChoices):
+    VIEWER = "viewer"
+    EDITOR = "editor"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+class Member(models.Model):
+    """A person's role in a tenant."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="members")
+    user = models.ForeignKey("auth.User", on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role.choices)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "user"], name="member_once_per_tenant"),
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="member_role_is_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} {self.role}"
+
+
+class ApiKey(models.Model):
+    """A key of a tenant. Only its prefix and a hash are kept; the key is shown once."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="api_keys")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=16, unique=True)
+    digest = models.CharField(max_length=64, help_text="SHA-256 of the whole key, hexadecimal.")
+    role = models.CharField(max_length=10, choices=Role.choices)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute.")
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(role__in=Role.values), name="apikey_role_is_known")]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}...)"

@@ -1,0 +1,69 @@
+"""What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import psycopg
+from django.conf import settings
+
+from kernel.clock import monotonic_s
+from kernel.pools import own_queue, shared_queue
+
+REFRESH_S = 3.0
+
+SELECT_TENANTS = """
+SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
+       p.max_running, t.network::text, t.signing_secret
+FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
+WHERE t.status <> 'provisioning'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """One tenant as the hot paths see it."""
+
+    id: int
+    slug: str
+    schema: str
+    active: bool
+    weight: int
+    own_queue: bool
+    max_running: int | None
+    network: tuple[str, ...]
+    signing_secret: str
+
+    def queue(self, pool: str) -> str:
+        """The Celery queue of this tenant in a pool."""
+        return queue_name(pool=pool, tenant_id=self.id, slug=self.slug, own=self.own_queue)
+
+
+def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
+    """A queue of its own, or the shared one that the tenant's number falls on."""
+    return own_queue(pool, slug) if own else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
+
+
+class Registry:
+    """All tenants by id. Not shared between threads."""
+
+    def __init__(self, conn: "psycopg.Connection[Any]") -> None:
+        self._conn = conn
+        self._read_at = float("-inf")
+        self.by_id: dict[int, Tenancy] = {}
+
+    def get(self, tenant_id: int) -> Tenancy | None:
+        """The tenant, after at most one extra read when it is unknown; None when there is none."""
+        found = self.by_id.get(tenant_id)
+        if found is None and monotonic_s() - self._read_at > 0.2:
+            self.refresh(force=True)
+            found = self.by_id.get(tenant_id)
+        return found
+
+    def refresh(self, *, force: bool = False) -> None:
+        """Reads all tenants again when the last read is older than REFRESH_S."""
+        if not force and monotonic_s() - self._read_at < REFRESH_S:
+            return
+        rows = self._conn.execute(SELECT_TENANTS).fetchall()
+        self.by_id = {row[0]: Tenancy(*row[:7], tuple(orjson.loads(row[7])), row[8]) for row in rows}
+        self._read_at = monotonic_s()
