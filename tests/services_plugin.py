@@ -2,8 +2,8 @@
 
 Loaded with `-p`. Given DATABASE_URL or BROKER_URL, that service is not started. The process that controls the run
 starts them and exports the addresses; xdist's workers inherit these, and each uses its own database (pytest-django's
-suffix) and its own broker database number. Runs side by side in one checkout take different slots below `var/test`; data is kept
-between runs, because initdb is the slow part. A killed run takes its services along (PR_SET_PDEATHSIG).
+suffix) and its own broker database number. Runs side by side in one checkout take different slots below `var/test`;
+data is kept between runs, because initdb is the slow part. A killed run takes its services along (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
