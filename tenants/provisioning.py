@@ -1,11 +1,13 @@
 """Creating, migrating and dropping tenant schemas. Needs the migrating role (`door.connect(owner=True)`)."""
 
+import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from psycopg import sql
 
@@ -41,15 +43,13 @@ def tenant_create(
             tenant.save(force_insert=True)
             Domain.objects.create(tenant=tenant, domain=host, is_primary=True)
             schema_create(schema)
-    except (IntegrityError, psycopg.errors.DuplicateSchema) as error:
+    except (ValidationError, IntegrityError, psycopg.errors.DuplicateSchema) as error:
         raise Conflict(f"There is already a tenant {slug!r}, its schema {schema!r} or a domain {host!r}.") from error
     return tenant
 
 
 def check_slug(slug: str) -> None:
     """InvalidInput when the slug can't be one."""
-    import re
-
     if not re.match(SLUG_PATTERN, slug) or slug in RESERVED_SLUGS or "--" in slug:
         detail = "Use 1 to 40 of a-z, 0-9 and single '-', beginning with a letter; some names are reserved."
         raise InvalidInput([FieldError("/slug", "invalid_slug", detail)], detail=detail)

@@ -12,7 +12,7 @@ class Execution(models.Model):
     """One logical run. While it is alive its ticket holds the current state; `state` here is then 'ready'."""
 
     id = models.UUIDField(primary_key=True)
-    run_key = models.CharField(max_length=100, unique=True)
+    run_key = models.CharField(max_length=100)
     job_id = models.UUIDField()
     job_version = models.IntegerField()
     schedule_id = models.UUIDField(null=True)
@@ -41,6 +41,7 @@ class Execution(models.Model):
         constraints = [
             models.CheckConstraint(condition=Q(state__in=EXECUTION_STATES), name="execution_state_is_known"),
             models.CheckConstraint(condition=Q(trigger__in=TRIGGERS), name="execution_trigger_is_known"),
+            models.UniqueConstraint(fields=["run_key"], name="execution_run_key_is_unique"),
             models.UniqueConstraint(
                 fields=["schedule_id", "nominal_at"],
                 condition=Q(trigger__in=["schedule", "catch_up"]),

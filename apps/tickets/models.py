@@ -1,10 +1,14 @@
 """Tables of what is alive. Read and written by `store.py` and `workers.py`, in SQL."""
 
+from uuid import UUID
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
 from kernel.transitions import TICKET_STATES
+
+NO_GATE = UUID(int=0)
 
 
 class Ticket(models.Model):
@@ -23,7 +27,9 @@ class Ticket(models.Model):
     pool = models.CharField(max_length=20)
     queue = models.CharField(max_length=80)
     priority = models.SmallIntegerField()
-    max_concurrency = models.IntegerField(null=True)
+    timeout_s = models.SmallIntegerField()
+    gate = models.UUIDField(help_text="What it queues behind: its job when that has a limit, else NO_GATE (all zeros).")
+    gate_limit = models.IntegerField(null=True, help_text="Most of this gate queued or running at once; 0 while paused.")
     guarded = models.BooleanField(default=False, help_text="Its schedule's overlap policy counts it.")
     payload_from = models.CharField(max_length=9, help_text="job, schedule or execution")
     state = models.CharField(max_length=8)
@@ -58,13 +64,17 @@ class Ticket(models.Model):
                 name="ticket_queued_has_release",
             ),
             models.CheckConstraint(
+                condition=Q(gate=NO_GATE, gate_limit=None) | (~Q(gate=NO_GATE) & Q(gate_limit__gte=0)),
+                name="ticket_gate_has_limit",
+            ),
+            models.CheckConstraint(
                 condition=Q(payload_from__in=["job", "schedule", "execution"]), name="ticket_payload_source_is_known"
             ),
         ]
         indexes = [
-            # reader: release, the best ready tickets of a tenant in a pool
+            # reader: release, the best ready tickets of a tenant and gate in a pool
             models.Index(
-                fields=["pool", "tenant_id", "rank"],
+                fields=["pool", "tenant_id", "gate", "rank"],
                 condition=Q(state="ready", rank__isnull=False),
                 name="ticket_ready",
             ),
@@ -80,11 +90,11 @@ class Ticket(models.Model):
             models.Index(fields=["worker_id"], condition=Q(cancel_requested=True), name="ticket_cancel"),
             # reader: overlap decisions
             models.Index(fields=["schedule_id"], condition=Q(guarded=True), name="ticket_overlap"),
-            # reader: job concurrency
+            # reader: release, how much of a gate is taken
             models.Index(
-                fields=["job_id"],
-                condition=Q(max_concurrency__isnull=False, state__in=["queued", "running"]),
-                name="ticket_job_concurrency",
+                fields=["gate"],
+                condition=Q(gate_limit__isnull=False, state__in=["queued", "running"]),
+                name="ticket_gate_taken",
             ),
         ]
 
