@@ -1,0 +1,1 @@
+"""The parts of the platform, in layers (docs/architecture.md)."""
