@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -42,20 +42,21 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
             raise pytest.UsageError(f"the test services did not start: {error}") from error
         early_config.add_cleanup(services.stop)
         os.environ.update(services.variables())
+        os.environ.setdefault("SECRET_KEY", "for-tests-only")
     return (yield)
 
 
-def start_in_free_slot(folder: Path) -> Services:
+def start_in_free_slot(folder: Path, *, environment: Mapping[str, str] = os.environ) -> Services:
     """Start what the environment does not name, in the first slot that no other run holds."""
     for slot in range(SLOTS):
         place = folder / str(slot)
         try:
-            return _start(place)
+            return _start(place, environment)
         except FolderInUse:
             continue
         except ServiceError:
             shutil.rmtree(place, ignore_errors=True)  # only test data: a fresh start beats a repair
-            return _start(place)
+            return _start(place, environment)
     raise ServiceError(f"{SLOTS} test runs already use {folder}")
 
 
@@ -67,7 +68,7 @@ def broker_of_worker(url: str, *, worker: str) -> str:
     return urlunsplit(parts._replace(path=f"/{int(worker.removeprefix('gw')) + 1}"))
 
 
-def _start(place: Path) -> Services:
-    services = Services(place, durable=False)
+def _start(place: Path, environment: Mapping[str, str]) -> Services:
+    services = Services(place, durable=False, environment=environment)
     services.start()
     return services

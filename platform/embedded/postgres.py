@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from psycopg import sql
 
 from embedded.account import Account, choose_account
 from embedded.folder import HOST, Folder, choose_port, explain, new_password, port_free
-from embedded.process import ServiceError, end, spawn, wait_until
+from embedded.process import POLL_S, ServiceError, end, spawn, wait_until
 
 DATABASE = "shardbeat"
 BOOTSTRAP_ROLE = "postgres"
@@ -213,7 +214,9 @@ class Postgres:
         pid_file.unlink(missing_ok=True)
 
     def _serve(self, account: Account) -> None:
-        for _ in range(PORT_TRIES):
+        deadline = time.monotonic() + ORPHAN_TIMEOUT_S
+        ports_tried = 0
+        while ports_tried < PORT_TRIES:
             port = self._wanted_port or choose_port(remembered=self._state.get("port"))
             if self._wanted_port and not port_free(port):
                 raise ServiceError(f"port {port} on {HOST} is in use; PostgreSQL cannot listen there")
@@ -225,8 +228,11 @@ class Postgres:
                 return
             if "Address already in use" in output and not self._wanted_port:
                 self._state.pop("port")  # somebody took it between our look and the server's
-                continue
-            raise ServiceError(self._reason(output))
+                ports_tried += 1
+            elif "is still in use" in output and time.monotonic() < deadline:
+                time.sleep(POLL_S)  # sessions of a server that was killed end one by one
+            else:
+                raise ServiceError(self._reason(output))
         raise ServiceError(f"PostgreSQL found no free port on {HOST} in {PORT_TRIES} tries")
 
     def _launch(self, account: Account) -> str | None:
