@@ -45,7 +45,7 @@ LOOPBACK = (parse_host_address("127.0.0.1"), parse_host_address("::1"))
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NETLOC = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:@]+)(?::(?P<port>[0-9]{0,5}))?")
-_BLANK_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_BLANK_OR_CONTROL = re.compile("[\x00-\x20\x7f\ud800-\udfff]")  # and halves of characters
 # All that is printable ASCII stays as it was written, so that signed URLs keep their signature.
 _QUOTE_SAFE = "".join(map(chr, range(0x21, 0x7F)))
 
@@ -158,7 +158,7 @@ def check_success_status(statuses: Any) -> None:
     if statuses is None:
         return
     if not isinstance(statuses, list | tuple) or not statuses or not all(map(_is_status, statuses)):
-        raise TargetRefused("/success_status", "invalid", "Name a list of status codes from 200 to 599, or leave it out.")
+        raise TargetRefused("/success_status", "invalid", "Name a list of status codes from 200 to 599.")
 
 
 def header_faults(headers: Any) -> list[TargetRefused]:

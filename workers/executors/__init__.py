@@ -1,0 +1,5 @@
+"""Executors run attempts. They know no database: works go in, results come out, and a fence tells them apart.
+
+`base.py` fixes the words; `http.py` calls targets from one asyncio loop; `python.py` runs the operator's callables in
+child processes. Nothing is imported here, so that a child process starts without the parent's libraries.
+"""

@@ -1,0 +1,140 @@
+"""Reads what a target answers: never more than is kept, whatever its length header, encoding or patience says."""
+
+import base64
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from workers.executors.bounds import RESULT_MAX_BYTES, fit_text
+
+BODY_MAX_BYTES = RESULT_MAX_BYTES
+HEADER_VALUE_MAX_CHARS = 300
+# Room for the other parts of the result: the status and the headers below, each at most at its limit in JSON.
+BODY_MAX_JSON_BYTES = 49_152
+KEPT_HEADERS = (
+    "Content-Type",
+    "Content-Length",
+    "Content-Encoding",
+    "Date",
+    "ETag",
+    "Last-Modified",
+    "Location",
+    "Retry-After",
+    "Server",
+    "X-Request-Id",
+    "Shardbeat-No-Retry",
+)
+_ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
+_DEFLATE = -zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The beginning of a response body."""
+
+    data: bytes
+    truncated: bool  # there was more, or it broke off
+
+
+async def read_body(response: aiohttp.ClientResponse) -> Body:
+    """Read at most BODY_MAX_BYTES, decompressed. The connection is closed when there is more.
+
+    A body that breaks off or can't be decompressed is kept as far as it came: the status decides the outcome.
+    """
+    decoder = decoder_for(response.headers.get("Content-Encoding", ""))
+    stream, kept, size = response.content, [], 0
+    try:
+        while chunk := await stream.readany():
+            if decoder is not None:
+                chunk = decoder.feed(chunk, BODY_MAX_BYTES + 1 - size)
+            kept.append(chunk)
+            size += len(chunk)
+            if size > BODY_MAX_BYTES:
+                response.close()
+                return Body(b"".join(kept)[:BODY_MAX_BYTES], True)
+    except (aiohttp.ClientError, ConnectionError, zlib.error):
+        response.close()
+        return Body(b"".join(kept), True)
+    return Body(kept[0] if len(kept) == 1 else b"".join(kept), decoder is not None and not decoder.complete)
+
+
+class Decoder:
+    """gzip or deflate, never more than asked for: 48 kB of gzip can hold 50 MB."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(_ZLIB_OR_GZIP)
+        self._started = False
+
+    @property
+    def complete(self) -> bool:
+        return self._inflate.eof or not self._started
+
+    def feed(self, data: bytes, max_bytes: int) -> bytes:
+        """The next decompressed bytes, at most `max_bytes` (at least 1). Raises zlib.error."""
+        out = []
+        while data and max_bytes > 0:
+            if self._inflate.eof:  # gzip members may follow each other
+                self._inflate = zlib.decompressobj(_ZLIB_OR_GZIP)
+            try:
+                piece = self._inflate.decompress(data, max_bytes)
+            except zlib.error:
+                if self._started:
+                    raise
+                # Some servers call raw deflate data "deflate".
+                self._inflate = zlib.decompressobj(_DEFLATE)
+                piece = self._inflate.decompress(data, max_bytes)
+            self._started = True
+            data = self._inflate.unconsumed_tail or self._inflate.unused_data
+            out.append(piece)
+            max_bytes -= len(piece)
+        return b"".join(out)
+
+
+def decoder_for(encoding: str) -> Decoder | None:
+    """A decoder for the encodings that we ask for; anything else is kept as it came."""
+    return Decoder() if encoding.strip().lower() in ("gzip", "x-gzip", "deflate") else None
+
+
+def result_of(response: aiohttp.ClientResponse, body: Body) -> dict[str, Any]:
+    """The attempt's result: {"status", "headers", "body", "base64", "truncated"}, at most RESULT_MAX_BYTES as JSON."""
+    text, is_base64, cut = body_text(body.data)
+    return {
+        "status": response.status,
+        "headers": kept_headers(response),
+        "body": text,
+        "base64": is_base64,
+        "truncated": body.truncated or cut,
+    }
+
+
+def body_text(data: bytes) -> tuple[str, bool, bool]:
+    """Text when it is UTF-8 without NUL, else base64; whether it is base64; whether it had to be cut."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(data) - 3 or len(data) < BODY_MAX_BYTES:
+            return _base64(data)
+        text = data[: error.start].decode()  # the cut went through a character
+    if "\x00" in text:
+        return _base64(data)
+    text, cut = fit_text(text, BODY_MAX_JSON_BYTES)
+    return text, False, cut
+
+
+def kept_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """The headers that help to understand an answer; no cookies, no query of a location."""
+    found = response.headers
+    kept = {name: found[name] for name in KEPT_HEADERS if name in found}
+    if "Location" in kept:
+        kept["Location"] = kept["Location"].partition("?")[0]
+    for name, value in kept.items():
+        if not value.isascii() or len(value) > HEADER_VALUE_MAX_CHARS:
+            kept[name] = value[:HEADER_VALUE_MAX_CHARS].encode(errors="replace").decode()
+    return kept
+
+
+def _base64(data: bytes) -> tuple[str, bool, bool]:
+    most = BODY_MAX_JSON_BYTES // 4 * 3 - 3
+    return base64.b64encode(data[:most]).decode(), True, len(data) > most
