@@ -41,9 +41,7 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = self._take_lock()
-            if self.log.exists() and self.log.stat().st_size > LOG_KEEP_BYTES:
-                self.log.replace(self.log.with_suffix(".log.1"))
-            self.log.touch()
+            rotate(self.log)
         except OSError as error:
             self.close()
             raise ServiceError(explain(error, path=self.path)) from error
@@ -81,6 +79,9 @@ class Folder:
         except OSError as error:
             raise ServiceError(explain(error, path=self.path)) from error
 
+    def log_size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
     def log_since(self, offset: int) -> str:
         """What the service has written to its log after that many bytes."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
@@ -104,6 +105,12 @@ class Folder:
         lock.write(str(os.getpid()))
         lock.flush()
         return lock
+
+
+def rotate(log: Path) -> None:
+    """Keep at most the last long log beside the new one."""
+    if log.exists() and log.stat().st_size > LOG_KEEP_BYTES:
+        log.replace(log.with_name(log.name + ".1"))
 
 
 def explain(error: OSError, *, path: Path) -> str:

@@ -237,7 +237,7 @@ class Postgres:
 
     def _launch(self, account: Account) -> str | None:
         """Start the server; None when it is ready, else what it said before it ended."""
-        offset = self._folder.log.stat().st_size
+        offset = self._folder.log_size()
         options = [part for key, value in self._settings.items() for part in ("-c", f"{key}={value}")]
         server = str(binaries() / "postgres")
         command = [*account.prefix, server, "-D", str(self._data), "-p", str(self.port), *options]

@@ -18,6 +18,7 @@ class Services:
     """PostgreSQL and Valkey below one folder, each only where the environment gives no address for it."""
 
     def __init__(self, folder: Path, *, durable: bool = True, environment: Mapping[str, str] = os.environ) -> None:
+        self._environment = environment
         self.postgres = None if environment.get(DATABASE_VARIABLE) else Postgres(folder / "postgres", durable=durable)
         self.valkey = None if environment.get(BROKER_VARIABLE) else Valkey(folder / "valkey")
 
@@ -44,6 +45,8 @@ class Services:
         found: dict[str, str] = {}
         if self.postgres is not None:
             found |= {DATABASE_VARIABLE: self.postgres.url, OWNER_VARIABLE: self.postgres.owner_url}
+        elif not self._environment.get(OWNER_VARIABLE):
+            found[OWNER_VARIABLE] = self._environment[DATABASE_VARIABLE]
         if self.valkey is not None:
             found[BROKER_VARIABLE] = self.valkey.url
         return found

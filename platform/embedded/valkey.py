@@ -106,7 +106,7 @@ class Valkey:
 
     def _launch(self) -> str | None:
         """Start the server; None when it is ready, else what it said before it ended."""
-        offset = self._folder.log.stat().st_size
+        offset = self._folder.log_size()
         self._process = process = spawn(
             [binary(), self._write_config()],
             log=self._folder.log,

@@ -13,7 +13,7 @@ def test_named_services_are_not_started(tmp_path: Path) -> None:
     services = Services(tmp_path, environment={"DATABASE_URL": "postgresql://elsewhere/db", "BROKER_URL": "redis://a"})
     services.start()
     assert services.embedded == []
-    assert services.variables() == {}
+    assert services.variables() == {"MIGRATION_DATABASE_URL": "postgresql://elsewhere/db"}
     assert list(tmp_path.iterdir()) == []
     services.stop()
 
@@ -22,7 +22,7 @@ def test_only_the_missing_one_is_started(tmp_path: Path) -> None:
     services = Services(tmp_path, environment={"DATABASE_URL": "postgresql://elsewhere/db"})
     services.start()
     try:
-        assert list(services.variables()) == ["BROKER_URL"]
+        assert set(services.variables()) == {"MIGRATION_DATABASE_URL", "BROKER_URL"}
     finally:
         services.stop()
 
