@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from types import FrameType
+from typing import NoReturn
 
 from demo import processes
 from demo.announce import Announcer
@@ -46,7 +47,7 @@ def main() -> int:
         folder.close()
 
 
-def run(folder: Folder, supervisor: Supervisor, *, port: int, started: float) -> None:
+def run(folder: Folder, supervisor: Supervisor, *, port: int, started: float) -> NoReturn:
     """Start all, in order, and watch it until interrupted."""
     services = Services(VAR)
     say(

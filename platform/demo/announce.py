@@ -17,7 +17,7 @@ from demo.processes import VAR
 
 LOOK_EVERY_S = 1.0
 REQUEST_TIMEOUT_S = 3.0
-RESULTS_SHOWN = 6
+RESULTS_PER_TENANT = 3
 WEB_PATIENCE_S = 60.0
 RESULTS_PATIENCE_S = 120.0
 SUMMARY_AFTER_S = 60.0  # by then each every-minute schedule ran, and failing ones became dead letters
@@ -33,8 +33,8 @@ class Announcer:
         self._started = started
         self._demo: dict[str, Any] = {}
         self._next_look = 0.0
-        self._ready_at: float | None = None
-        self._shown: set[str] = set()
+        self._ready_at = 0.0
+        self._shown: dict[str, set[str]] = {}
         self._steps: list[Callable[[], bool]] = [self._web, self._results, self._summary]
 
     def look(self) -> None:
@@ -61,27 +61,25 @@ class Announcer:
 
     def _results(self) -> bool:
         """Print runs as they end, some of each tenant."""
-        per_tenant = RESULTS_SHOWN // len(self._demo["tenants"])
         try:
             for tenant in self._demo["tenants"]:
-                fresh = [run for run in self._executions(tenant, state="succeeded") if run["id"] not in self._shown]
-                mine = sum(1 for key in self._shown if key.startswith(tenant["slug"]))
-                for run in fresh[-(per_tenant - mine) :] if mine < per_tenant else []:
-                    if f"{tenant['slug']} {run['id']}" not in self._shown:
-                        self._shown.add(f"{tenant['slug']} {run['id']}")
+                shown = self._shown.setdefault(tenant["slug"], set())
+                for run in reversed(self._executions(tenant, state="succeeded")):
+                    if run["id"] not in shown and len(shown) < RESULTS_PER_TENANT:
+                        shown.add(run["id"])
                         self._say(result_line(tenant["slug"], run))
         except (OSError, ValueError, KeyError) as error:
             self._say(f"  no answer: {error}")
-        if len(self._shown) >= RESULTS_SHOWN:
+        if self._shown and all(len(shown) == RESULTS_PER_TENANT for shown in self._shown.values()):
             return True
-        if time.monotonic() - (self._ready_at or 0) > RESULTS_PATIENCE_S:
-            self._say(f"  only {len(self._shown)} results in {RESULTS_PATIENCE_S:g} s; see the logs in {VAR / 'log'}")
+        if time.monotonic() - self._ready_at > RESULTS_PATIENCE_S:
+            self._say(f"  no more results in {RESULTS_PATIENCE_S:g} s; see the logs in {VAR / 'log'}")
             return True
         return False
 
     def _summary(self) -> bool:
         """One more line when the failing targets had time to fail for good."""
-        if time.monotonic() - (self._ready_at or 0) < SUMMARY_AFTER_S:
+        if time.monotonic() - self._ready_at < SUMMARY_AFTER_S:
             return False
         try:
             parts = [

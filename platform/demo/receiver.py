@@ -23,7 +23,7 @@ KEEP_HITS = 2_000
 MOST_SLOW_S = 60.0
 FLAKY_SUCCEEDS_AT = 3
 BODY_SHOWN = 2_000
-HITS: web.AppKey[deque[dict[str, Any]]] = web.AppKey("hits", deque)
+HITS = web.AppKey("hits", deque[dict[str, Any]])
 
 
 def build() -> web.Application:
@@ -88,7 +88,8 @@ async def gone(request: web.Request) -> web.Response:
 async def hits(request: web.Request) -> web.Response:
     path = request.query.get("path")
     limit = request.query.get("limit", "100")
-    found = [hit for hit in reversed(request.app[HITS]) if path is None or hit["path"] == path]
+    seen = request.app[HITS]
+    found = [hit for hit in reversed(seen) if path is None or hit["path"] == path]
     shown = found[: int(limit) if limit.isdigit() else 100]
     return web.json_response({"count": len(found), "hits": shown}, dumps=lambda value: json.dumps(value, indent=1))
 

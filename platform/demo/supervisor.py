@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from embedded.folder import rotate
 from embedded.process import ServiceError, end, spawn
@@ -74,7 +74,7 @@ class _Watch:
 
 @dataclass
 class Supervisor:
-    """Parts in the order of their start. Call from the main thread only: children end with the thread that made them."""
+    """Parts in the order of their start. For the main thread only: children end with the thread that made them."""
 
     say: Say
     _watches: list[_Watch] = field(default_factory=list)
@@ -88,14 +88,18 @@ class Supervisor:
         if not part.alive():
             part.start()
 
-    def run(self, *, on_look: Callable[[], None]) -> None:
+    def run(self, *, on_look: Callable[[], None]) -> NoReturn:
         """Watch until something raises (KeyboardInterrupt ends it); `on_look` is called a few times a second."""
         while True:
-            now = time.monotonic()
-            for watch in self._watches:
-                self._look(watch, now)
+            self.look()
             on_look()
             time.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """One pass: notice what ended, and start again what has waited long enough."""
+        now = time.monotonic()
+        for watch in self._watches:
+            self._look(watch, now)
 
     def stop(self, *, first: Sequence[str] = ()) -> None:
         """Stop all in reverse order of their start; those named `first` are told at once and end side by side."""
