@@ -8,7 +8,8 @@ PY := $(VENV)/bin/python
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 PIP_INSTALL := PIP_ROOT_USER_ACTION=ignore $(PY) -m pip install --disable-pip-version-check --no-input --quiet --require-hashes
-LOCK_OPTIONS := --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host
+# Universal: with what other Pythons from 3.11 on need. No index address and no folder of this machine gets in.
+LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links
 
 export PYTHONPATH := $(CURDIR):$(CURDIR)/platform
 
@@ -40,9 +41,10 @@ lint: $(DEV_STAMP) ## The static part of check
 bench: $(DEV_STAMP) ## Measure firing, executions and lateness beside plain Celery
 	$(PY) -m tests.bench $(ARGS)
 
-lock: $(DEV_STAMP) ## Pin the newest allowed versions, with hashes, in requirements*.txt
-	CUSTOM_COMPILE_COMMAND="make lock" $(PY) -m piptools compile $(LOCK_OPTIONS) -o requirements.txt requirements.in
-	CUSTOM_COMPILE_COMMAND="make lock" $(PY) -m piptools compile $(LOCK_OPTIONS) -c requirements.txt -o requirements-dev.txt requirements-dev.in
+lock: $(PY) ## Pin the newest allowed versions, with hashes, in requirements*.txt
+	$(PY) -m pip install --disable-pip-version-check --quiet --upgrade uv
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(VENV)/bin/uv pip compile $(LOCK_OPTIONS) -o requirements.txt requirements.in
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(VENV)/bin/uv pip compile $(LOCK_OPTIONS) -c requirements.txt -o requirements-dev.txt requirements-dev.in
 
 clean: ## Remove the environment, the demo's and the tests' data, and caches
 	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis staticfiles
