@@ -11,10 +11,12 @@ otherwise either may.
 from datetime import date
 from functools import lru_cache
 
-from apps.schedules.cron_fields import FIRST_YEAR, LAST_YEAR, Parsed
+from apps.schedules.cron_fields import Parsed
+from apps.schedules.cron_kinds import FIRST_YEAR, LAST_YEAR
 
 DAY_S = 86_400
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+ALL_YEARS = (2 << (LAST_YEAR - FIRST_YEAR)) - 1
 _WEEKLY = sum(1 << (7 * week) for week in range(6))  # a weekday mask times this repeats it over a month
 _CACHED_MONTHS = 64
 
@@ -121,7 +123,7 @@ class Expression:
         return self._seconds.bit_count() == 1
 
     def _shape(self, year: int, month: int) -> int:
-        if self._years != ALL_YEARS and not (FIRST_YEAR <= year <= LAST_YEAR and self._years >> (year - FIRST_YEAR) & 1):
+        if self._years != ALL_YEARS and (year < FIRST_YEAR or not self._years >> (year - FIRST_YEAR) & 1):
             return 0
         first, length, _ = month_shape(year, month)
         whole = (2 << length) - 2
@@ -156,9 +158,6 @@ class Expression:
         if hours := self._hours & ((1 << hour) - 1):
             return _high(hours) * 3600 + self._last_time % 3600
         return -1
-
-
-ALL_YEARS = (2 << (LAST_YEAR - FIRST_YEAR)) - 1
 
 
 def _days_of(parsed: Parsed, first: int, length: int) -> int:

@@ -9,34 +9,11 @@ so that what is stored says when the schedule runs.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 
-MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-MONTH_NAMES = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-               "November", "December")  # fmt: skip
-WEEKDAY_NAMES = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-FIRST_YEAR, LAST_YEAR = 1970, 2199
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FieldKind:
-    """What a field may hold. `hash_high` is the last value that `H` may pick: every month has 28 days."""
-
-    name: str
-    low: int
-    high: int
-    hash_high: int
-    names: dict[str, int] = field(default_factory=dict)
-
-
-SECOND = FieldKind("second", 0, 59, 59)
-MINUTE = FieldKind("minute", 0, 59, 59)
-HOUR = FieldKind("hour", 0, 23, 23)
-DAY = FieldKind("day-of-month", 1, 31, 28)
-MONTH = FieldKind("month", 1, 12, 12, {n[:size].upper(): i for i, n in enumerate(MONTH_NAMES, 1) for size in (3, 9)})
-WEEKDAY = FieldKind("day-of-week", 0, 7, 6, {n[:size].upper(): i for i, n in enumerate(WEEKDAY_NAMES) for size in (3, 9)})
-YEAR = FieldKind("year", FIRST_YEAR, LAST_YEAR, LAST_YEAR)
+from apps.schedules.cron_kinds import DAY, FIRST_YEAR, WEEKDAY, YEAR, FieldKind
+from apps.schedules.cron_refusals import beyond, letters_hint, long_step, reversed_hint, syntax_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +49,20 @@ _WEEKDAY_FORM = re.compile(r"(?P<d>[0-9]+|[A-Z]+?)(?:#(?P<n>[0-9]+)|(?P<l>L))")
 
 
 def parse_field(kind: FieldKind, text: str, at: int, key: str) -> Parsed:
-    """Reads one field that begins at offset `at` of its expression. `text` is upper-case ASCII without blanks."""
+    """Reads one field that begins at offset `at` of its expression. `text` is upper-case ASCII without blanks.
+
+    The answer is shared between callers; nobody changes it.
+    """
+    parsed = _read_plain(kind, text)
+    return _read_field(kind, text, at, key) if parsed.faults or "H" in text else parsed
+
+
+@lru_cache(maxsize=4096)
+def _read_plain(kind: FieldKind, text: str) -> Parsed:
+    return _read_field(kind, text, 0, "")
+
+
+def _read_field(kind: FieldKind, text: str, at: int, key: str) -> Parsed:
     parsed = Parsed()
     items = []
     for item in text.split(","):
@@ -97,7 +87,7 @@ def _read(kind: FieldKind, item: str, at: int, key: str, parsed: Parsed) -> str:
         return _read_weekday_form(match, parsed, refuse)
     match = _ITEM.fullmatch(item)
     if not match:
-        return refuse("syntax", _syntax_hint(kind, item))
+        return refuse("syntax", syntax_hint(kind, item))
     step_text = match["step"]
     step = int(step_text) if step_text else 1
     if step < 1:
@@ -119,12 +109,12 @@ def _read(kind: FieldKind, item: str, at: int, key: str, parsed: Parsed) -> str:
         if match["a"] == match["b"]:
             high = low  # SUN-SUN is one day
         if high < low:
-            return refuse("reversed", _reversed_hint(kind, low, high, match))
+            return refuse("reversed", reversed_hint(kind, low, high, match))
         first, last, shown = low, high, str(low) if match["b"] is None else f"{low}-{high}"
         if match["b"] is None and step_text:
             last = kind.high
     if step_text and step > kind.high - kind.low:
-        parsed.notes.append(_long_step(kind, step, first))
+        parsed.notes.append(long_step(kind, step, first))
     parsed.mask |= _mask(kind, first, last, step)
     return f"{shown}/{step}" if step_text else shown
 
@@ -164,7 +154,8 @@ def _value(kind: FieldKind, text: str, refuse: Refuse, *, ends_range: bool = Fal
         value = int(text)
         if kind.low <= value <= kind.high:
             return value
-        refuse("range", f"{text[:12]} is out of range, {kind.name} goes from {kind.low} to {kind.high}{_beyond(kind, value)}")
+        hint = beyond(kind, value)
+        refuse("range", f"{text[:12]} is out of range, {kind.name} goes from {kind.low} to {kind.high}{hint}")
         return None
     if text in kind.names:
         value = kind.names[text]
@@ -172,62 +163,11 @@ def _value(kind: FieldKind, text: str, refuse: Refuse, *, ends_range: bool = Fal
     if kind is WEEKDAY and text == "L":
         refuse("syntax", "L needs its weekday: 5L is the last Friday of the month")
     elif kind.names:
-        refuse("name", f"{text[:12]} is not a {kind.name} name; write {', '.join((MONTHS if kind is MONTH else WEEKDAYS)[:3])}, ...")
+        known = ", ".join(name for name in kind.names if len(name) == 3)
+        refuse("name", f"{text[:12]} is not a {kind.name} name; known are {known}")
     else:
-        refuse("name", _letters_hint(kind, text))
+        refuse("name", letters_hint(kind, text))
     return None
-
-
-def _beyond(kind: FieldKind, value: int) -> str:
-    if kind is HOUR and value == 24:
-        return "; for midnight write 0"
-    if kind in (MINUTE, SECOND) and value == 60:
-        return "; for the full minute or hour write 0"
-    if kind in (DAY, MONTH) and value == 0:
-        return "; the first is 1"
-    return ""
-
-
-def _letters_hint(kind: FieldKind, text: str) -> str:
-    if text == "R":
-        return "R (a random value) is not known here; write H, which is stable for each schedule"
-    if text in ("L", "W", "LW"):
-        return f"{text} is for the day fields only"
-    return f"{text[:12]} is not a number"
-
-
-def _reversed_hint(kind: FieldKind, low: int, high: int, match: re.Match[str]) -> str:
-    if kind is WEEKDAY and high == 0:
-        return f"the range ends before it starts; Sunday at the end of a range is 7: write {low}-7"
-    if kind is WEEKDAY and low == 7:
-        return f"the range ends before it starts; Sunday at the start of a range is 0: write 0-{high}"
-    if kind is YEAR:
-        return "the range ends before it starts"
-    upper = 6 if kind is WEEKDAY else kind.high
-    step = f"/{match['step']}" if match["step"] else ""
-    lower = f"{kind.low}-{high}" if high > kind.low else f"{kind.low}"
-    return f"the range ends before it starts; to go over the end write {low}-{upper}{step},{lower}{step if '-' in lower else ''}"
-
-
-def _long_step(kind: FieldKind, step: int, first: int) -> str:
-    return (
-        f"step {step} is longer than the {kind.name} field, so only {kind.name} {first} matches; "
-        f"for a run every {step} {kind.name}s use an interval"
-    )
-
-
-def _syntax_hint(kind: FieldKind, item: str) -> str:
-    if not item:
-        return "there is an empty item between commas"
-    if kind is WEEKDAY and re.fullmatch(r"L[0-7]?", item):
-        return f"write {item[1:] or '6'}L for the last such weekday of the month"
-    if "#" in item or "W" in item or (item.endswith("L") and kind is not WEEKDAY):
-        return "L and W belong to the day-of-month field; d#n and dL to the day-of-week field"
-    if re.fullmatch(r"(\*|\d+)-\d*|-\d+.*", item):
-        return "a range is two numbers with a '-' between them"
-    if "/" in item and not item.rsplit("/", 1)[1].isdigit():
-        return "after '/' comes a whole number"
-    return f"not understood; {kind.name} takes numbers from {kind.low} to {kind.high}, '*', ranges a-b, steps /n and lists"
 
 
 def _read_hash(kind: FieldKind, match: re.Match[str], step: int, key: str, parsed: Parsed, refuse: Refuse) -> str:

@@ -25,10 +25,10 @@ FIRST_S = MIN_S - 2 * DAY_S  # start of the first segment, before everything tha
 
 _NOT_A_PLACE = frozenset({"Factory"})
 _EXTEND_YEARS = 10
-_SAMPLE_S = 7 * DAY_S  # recurring rules change at most twice a year, more than a week apart
+_SAMPLE_S = 28 * DAY_S  # recurring rules change twice a year, months apart
 _HEADER = struct.Struct(">4sc15x6l")
 
-# What people write instead of an IANA name. Abbreviations that several places share get the most likely one as a hint only.
+# What people write instead of an IANA name. An abbreviation that several places share hints at the most likely one.
 _HINTS = {
     "kst": "Asia/Seoul", "jst": "Asia/Tokyo", "ist": "Asia/Kolkata", "sgt": "Asia/Singapore", "hkt": "Asia/Hong_Kong",
     "aest": "Australia/Sydney", "aedt": "Australia/Sydney", "awst": "Australia/Perth", "nzst": "Pacific/Auckland",
@@ -71,7 +71,7 @@ class Offsets:
     The lists only grow, and only at their end, so that readers need no lock.
     """
 
-    __slots__ = ("_edge", "_lock", "_sampled_to", "_zone", "offsets", "starts")
+    __slots__ = ("_edge", "_lock", "_sampled_to", "_zone", "offsets", "starts", "steady")
 
     def __init__(self, zone: ZoneInfo, data: bytes) -> None:
         changes, recurring = _read_tzif(data)
@@ -81,7 +81,8 @@ class Offsets:
         for change in changes:
             self._append(change)
         self._sampled_to = changes[-1] if changes else 0
-        self._edge = max(self.starts[-1], self._sampled_to) if recurring else MAX_S + DAY_S
+        self._edge = self.starts[-1] if recurring else MAX_S + DAY_S
+        self.steady = not recurring and len(self.starts) == 1  # the clock never changes
 
     def index(self, at_s: int) -> int:
         """Number of the segment that holds this instant. The segment after it is known too, if there is one."""

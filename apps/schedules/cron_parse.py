@@ -1,0 +1,169 @@
+"""Text to a compiled cron expression: how many fields, which alias, what is wrong and where.
+
+Five fields start with the minute; six with the second; seven add the year at the end. Only ASCII digits and blanks
+count. The length is looked at first, so that hostile text costs nothing.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from apps.schedules.cron import ALL_YEARS, Expression
+from apps.schedules.cron_fields import Fault, Parsed, parse_field
+from apps.schedules.cron_hints import foreign_hint
+from apps.schedules.cron_kinds import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, YEAR
+from apps.schedules.timing_errors import TimingInvalid
+
+MAX_LENGTH = 256
+ALIASES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+KINDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY, YEAR)
+_SEARCH_YEARS = (1970, 2370)  # the calendar repeats after 400 years
+_WORD = re.compile(r"[^ \t]+")
+_ZONE = re.compile(r"(?:CRON_)?TZ=([^ \t]*)[ \t]*")
+
+
+@dataclass(slots=True)
+class CronText:
+    """What a text means: either `expression`, or `faults`. `zone` is that of a CRON_TZ= or TZ= prefix."""
+
+    expression: Expression | None = None
+    zone: str | None = None
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def parse_cron(text: str, *, key: str = "") -> CronText:
+    """Reads an expression and finds all of its faults. `key` seeds H. Never raises."""
+    result = CronText()
+    if len(text) > MAX_LENGTH:
+        result.faults.append(Fault(MAX_LENGTH, "too_long", f"{len(text)} characters; at most {MAX_LENGTH} are allowed"))
+        return result
+    if fault := _not_ascii(text):
+        result.faults.append(fault)
+        return result
+    start = 0
+    if match := _ZONE.match(text):
+        result.zone, start = match[1], match.end()
+    words = [(found[0], found.start()) for found in _WORD.finditer(text, start)]
+    if words and words[0][0][0] == "@":
+        return _parse_alias(text, words, key, result)
+    if not 5 <= len(words) <= 7:
+        result.faults.append(_wrong_count(text, words))
+        return result
+    _parse_fields([(word.upper(), at) for word, at in words], key, result)
+    if result.faults and (hint := _year_last(words) or foreign_hint(text)):
+        result.faults.insert(0, Fault(start, "dialect", hint))
+    return result
+
+
+@lru_cache(maxsize=16_384)
+def compile_cron(text: str) -> Expression:
+    """The compiled form of a normalised expression; TimingInvalid for any other text."""
+    result = parse_cron(text)
+    if result.expression is None or result.zone is not None:
+        detail = described(text, result.faults[0]) if result.faults else f"'{text}': a zone does not belong here"
+        raise TimingInvalid.one("/trigger/cron", "cron", detail)
+    return result.expression
+
+
+def described(text: str, fault: Fault) -> str:
+    """A fault as a sentence with its position, counted from 1."""
+    shown = text if len(text) <= 60 else text[:60] + "..."
+    return f"position {fault.at + 1} of {shown!r}: {fault.detail}{'' if fault.detail[-1] == '?' else '.'}"
+
+
+def _parse_fields(words: list[tuple[str, int]], key: str, result: CronText) -> None:
+    has_seconds = len(words) > 5
+    kinds = KINDS[0 if has_seconds else 1 : 7 if len(words) == 7 else 6]
+    fields = [parse_field(kind, word, at, key) for kind, (word, at) in zip(kinds, words, strict=True)]
+    for parsed in fields:
+        result.faults += parsed.faults
+        result.notes += parsed.notes
+    if result.faults:
+        return
+    if not has_seconds:
+        fields.insert(0, Parsed(text="0", mask=1))
+    if len(fields) == 6:
+        fields.append(Parsed(text="*", mask=ALL_YEARS))
+    expression = Expression(fields, has_seconds=has_seconds)
+    if _never_runs(expression):
+        result.faults.append(Fault(words[-3 if len(words) < 7 else -4][1], "never", _never_hint(fields)))
+        return
+    result.expression = expression
+    days, weekdays = fields[3].text, fields[5].text
+    if "*" not in (days[0], weekdays[0]) and "?" not in (days, weekdays):
+        result.notes.append("day of month and day of week are both restricted: the schedule runs when either matches")
+
+
+def _parse_alias(text: str, words: list[tuple[str, int]], key: str, result: CronText) -> CronText:
+    alias, at = words[0]
+    fields = ALIASES.get(alias.lower())
+    if fields is None:
+        known = ", ".join(sorted(ALIASES))
+        hint = foreign_hint(text) or f"{alias[:20]} is not an alias; known are {known} and @every 90s"
+        result.faults.append(Fault(at, "alias", hint))
+    elif len(words) > 1:
+        result.faults.append(Fault(words[1][1], "fields", f"nothing may follow {alias.lower()}"))
+    else:
+        _parse_fields([(word, at) for word in fields.split()], key, result)
+    return result
+
+
+def _not_ascii(text: str) -> Fault | None:
+    if text.isascii() and text.isprintable():
+        return None
+    for at, character in enumerate(text):
+        if not (" " <= character <= "~" or character == "\t"):
+            code = f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
+            if character in "\r\n":
+                return Fault(at, "syntax", "an expression is one line; several expressions are a list")
+            return Fault(at, "not_ascii", f"{code} is not allowed; only ASCII digits, letters and blanks are")
+    return None
+
+
+def _wrong_count(text: str, words: list[tuple[str, int]]) -> Fault:
+    if hint := foreign_hint(text):
+        return Fault(words[0][1] if words else 0, "dialect", hint)
+    at = words[7][1] if len(words) > 7 else len(text)
+    return Fault(
+        at,
+        "fields",
+        (
+            f"{len(words)} {'field' if len(words) == 1 else 'fields'}; write five (minute hour day month weekday), "
+            "six (second first) or seven (year last)"
+        ),
+    )
+
+
+def _year_last(words: list[tuple[str, int]]) -> str | None:
+    """EventBridge and Nomad write minute, hour, day, month, weekday, year: what that would be here, if it fits."""
+    *fields, (year, _) = words
+    if len(fields) != 5 or parse_field(YEAR, year, 0, "").faults or _has_faults(fields):
+        return None
+    shown = " ".join(word for word, _ in fields)
+    shown = shown if year == "*" else f"0 {shown} {year}"
+    return f"six fields start with the second; if the last one is meant as a year (EventBridge, Nomad), write '{shown}'"
+
+
+def _has_faults(words: list[tuple[str, int]]) -> bool:
+    return any(parse_field(kind, word, 0, "").faults for kind, (word, _) in zip(KINDS[1:6], words, strict=True))
+
+
+def _never_runs(expression: Expression) -> bool:
+    return not any(expression.days(year, month) for year in range(*_SEARCH_YEARS) for month in range(1, 13))
+
+
+def _never_hint(fields: list[Parsed]) -> str:
+    _, _, _, day, month, weekday, year = fields
+    where = f"month {month.text}" + (f" of year {year.text}" if year.mask != ALL_YEARS else "")
+    both = f" that also matches day of week {weekday.text}" if weekday.text not in ("*", "?") else ""
+    return f"the schedule never runs: {where} has no day {day.text}{both}; did you mean L, the last day of the month?"

@@ -1,0 +1,175 @@
+"""When a schedule runs: pure functions over a `Spec`, shared by fire, preview, explain and simulation.
+
+A *nominal* instant is what the trigger says; the *actual* one adds jitter. Time is always an argument, an aware
+datetime. Nominal instants strictly increase. The window (`start_at`, `end_at`) is inclusive at both ends and filters
+nominal instants. `timing_calendar` tells what clock changes do; docs/time.md tells users.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import blake2b
+
+from apps.schedules.timing_api import spec_from_api
+from apps.schedules.timing_calendar import CronCalendar, fold_flags
+from apps.schedules.timing_errors import FieldError, TimingInvalid
+from apps.schedules.timing_spec import At, Calendar, Cron, Interval, Spec, spec_from_json, spec_to_json
+from apps.schedules.timing_words import describe, notes
+from apps.schedules.timing_zones import EPOCH, load_zone, zone_names, zone_offsets
+
+__all__ = [
+    "At",
+    "Cron",
+    "FieldError",
+    "Interval",
+    "Occurrence",
+    "Spec",
+    "TimingInvalid",
+    "actual_at",
+    "count_between",
+    "describe",
+    "latest_between",
+    "load_zone",
+    "next_after",
+    "notes",
+    "occurrences",
+    "preview",
+    "previous_before",
+    "spec_from_api",
+    "spec_from_json",
+    "spec_to_json",
+    "zone_names",
+]
+
+MEMO_SIZE = 50_000
+_MICROSECOND = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One line of a preview. `nominal_local` is ISO 8601 with the zone's offset, `at` the actual instant in UTC."""
+
+    nominal_local: str
+    at: datetime
+    flags: list[str]
+
+
+def next_after(spec: Spec, after: datetime) -> datetime | None:
+    """The earliest nominal instant strictly later than `after`, inside the window; None when there is none left."""
+    start, end = spec.start_at, spec.end_at
+    if start is not None and after < start:
+        after = start - _MICROSECOND
+    calendar = spec._calendar or spec.calendar()
+    found = _remembered(calendar, after) if type(calendar) is CronCalendar else calendar.next_after(after)
+    if end is not None and found is not None and found > end:
+        return None
+    return found
+
+
+def previous_before(spec: Spec, before: datetime) -> datetime | None:
+    """The latest nominal instant strictly earlier than `before`, inside the window. Costs the same over years."""
+    if spec.end_at is not None and before > spec.end_at:
+        before = spec.end_at + _MICROSECOND
+    found = spec.calendar().previous_before(before)
+    if spec.start_at is not None and found is not None and found < spec.start_at:
+        return None
+    return found
+
+
+def occurrences(spec: Spec, *, after: datetime, until: datetime | None = None, limit: int) -> Iterator[datetime]:
+    """Nominal instants in (after, until], oldest first, at most `limit`; found one at a time as they are asked for."""
+    calendar = spec.calendar()
+    if spec.start_at is not None and after < spec.start_at:
+        after = spec.start_at - _MICROSECOND
+    ends = [end for end in (spec.end_at, until) if end is not None]
+    last = min(ends) if ends else None
+    for _ in range(limit):
+        found = calendar.next_after(after)
+        if found is None or (last is not None and found > last):
+            return
+        yield found
+        after = found
+
+
+def count_between(spec: Spec, *, after: datetime, until: datetime) -> int:
+    """How many nominal instants lie in (after, until]; exact, also over centuries of seconds."""
+    if spec.start_at is not None:
+        after = max(after, spec.start_at - _MICROSECOND)
+    if spec.end_at is not None:
+        until = min(until, spec.end_at)
+    return spec.calendar().count(after, until) if after < until else 0
+
+
+def latest_between(spec: Spec, *, after: datetime, until: datetime, limit: int) -> tuple[list[datetime], int]:
+    """The newest `limit` nominal instants in (after, until], oldest first, and how many there are in all (exact).
+
+    The work is bounded by `limit` and by the number of months, never by the number of instants.
+    """
+    newest: list[datetime] = []
+    before = until + _MICROSECOND
+    while len(newest) < limit:
+        found = previous_before(spec, before)
+        if found is None or found <= after:
+            return newest[::-1], len(newest)
+        newest.append(found)
+        before = found
+    return newest[::-1], count_between(spec, after=after, until=until)
+
+
+def actual_at(spec: Spec, key: str, nominal: datetime) -> datetime:
+    """The nominal instant plus a whole number of seconds in [0, min(jitter_s, gap to the next nominal instant)).
+
+    The same key and instant always give the same delay; different schedules spread evenly.
+    """
+    bound = spec.jitter_s
+    if not bound:
+        return nominal
+    following = next_after(spec, nominal)
+    if following is not None:
+        bound = min(bound, int((following - nominal).total_seconds()))
+    if bound < 2:
+        return nominal
+    since = nominal - EPOCH
+    seed = f"{key}:{since.days * 86_400 + since.seconds}".encode()
+    return nominal + int.from_bytes(blake2b(seed, digest_size=8).digest(), "big") % bound * _SECOND
+
+
+def preview(spec: Spec, *, after: datetime, count: int, key: str = "") -> list[Occurrence]:
+    """The next `count` occurrences with what is special about each: a move out of a gap, a repeated hour, jitter."""
+    zone, calendar = load_zone(spec.zone), spec.calendar()
+    shown = []
+    for nominal in occurrences(spec, after=after, limit=count):
+        at = actual_at(spec, key, nominal)
+        flags = _flags(calendar, spec.zone, nominal)
+        if at != nominal:
+            flags.append("jittered")
+        shown.append(Occurrence(nominal.astimezone(zone).isoformat(), at, flags))
+    return shown
+
+
+def _flags(calendar: Calendar, zone: str, nominal: datetime) -> list[str]:
+    if isinstance(calendar, CronCalendar):
+        return calendar.flags(nominal)
+    return fold_flags(zone_offsets(zone), int((nominal - EPOCH).total_seconds()))
+
+
+# Memo of next_after in two generations: when the young one is full it becomes the old one, so that what is still in use
+# survives and the size stays bounded without a lock.
+_young: dict[tuple[CronCalendar, datetime], datetime | None] = {}
+_old: dict[tuple[CronCalendar, datetime], datetime | None] = {}
+
+
+def _remembered(calendar: CronCalendar, after: datetime) -> datetime | None:
+    global _young, _old
+    key = (calendar, after)
+    try:
+        return _young[key]
+    except KeyError:
+        pass
+    old = _old
+    found = old[key] if key in old else calendar.next_after(after)
+    if len(_young) >= MEMO_SIZE:
+        _young, _old = {}, _young
+    _young[key] = found
+    return found

@@ -1,0 +1,181 @@
+"""A spec in words, and what its owner may not expect of it."""
+
+from datetime import datetime
+
+from apps.schedules.cron_kinds import MONTH_NAMES, WEEKDAY_NAMES
+from apps.schedules.cron_parse import parse_cron
+from apps.schedules.timing_spec import Cron, Interval, Spec
+from apps.schedules.timing_zones import load_zone, zone_offsets
+
+_UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+_ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+_MISFIRES = {
+    "skip": "missed runs are skipped",
+    "fire_once": "of missed runs only the newest is made up for",
+    "fire_latest_n": "the newest {max} missed runs are made up for",
+    "fire_all": "missed runs are made up for, at most {max}",
+}
+_OVERLAPS = {
+    "allow": "",
+    "skip": "no run starts while an earlier one is alive",
+    "buffer_one": "at most one run waits for the one before it",
+}
+
+
+def describe(spec: Spec) -> str:
+    """One sentence, such as "At 02:30 on Monday, Europe/Berlin; of missed runs only the newest is made up for."."""
+    parts = [_trigger(spec)]
+    if spec.start_at or spec.end_at:
+        parts.append(
+            " ".join(
+                f"{word} {_local(spec, at)}" for word, at in (("from", spec.start_at), ("until", spec.end_at)) if at
+            )
+        )
+    if spec.jitter_s:
+        parts.append(f"spread over up to {spec.jitter_s} s")
+    parts.append(_MISFIRES[spec.misfire].format(max=spec.misfire_max))
+    parts.append(_OVERLAPS[spec.overlap])
+    sentence = "; ".join(part for part in parts if part)
+    return sentence[0].upper() + sentence[1:] + "."
+
+
+def notes(spec: Spec) -> list[str]:
+    """What may surprise: steps that do not divide their field, day fields that are united, runs at clock changes."""
+    if not isinstance(spec.trigger, Cron):
+        changes = isinstance(spec.trigger, Interval) and spec.trigger.every_s % 3600 == 0 and _changes_clocks(spec)
+        return ["an interval keeps elapsed time: its wall time moves when the clock changes"] if changes else []
+    found: dict[str, None] = {}
+    for text in spec.trigger.exprs:
+        parsed = parse_cron(text)
+        found |= dict.fromkeys(parsed.notes)
+        if parsed.expression and _changes_clocks(spec):
+            found[
+                _clock_note(spec)
+                if parsed.expression.fixed
+                else ("follows real time: it also runs in a repeated hour, and a skipped time is not made up for")
+            ] = None
+    return list(found)
+
+
+def _changes_clocks(spec: Spec) -> bool:
+    return not zone_offsets(spec.zone).steady
+
+
+def _clock_note(spec: Spec) -> str:
+    gap = {
+        "run_after": "runs once right after the clock skips its time",
+        "skip": "does not run if the clock skips its time",
+    }
+    fold = {"first": "only the first time", "last": "only the second time", "both": "both times"}
+    return f"{gap[spec.dst_gap]}, and {fold[spec.dst_fold]} when its time comes twice"
+
+
+def _local(spec: Spec, at: datetime) -> str:
+    return at.astimezone(load_zone(spec.zone)).isoformat(sep=" ", timespec="minutes")
+
+
+def _trigger(spec: Spec) -> str:
+    trigger = spec.trigger
+    if isinstance(trigger, Cron):
+        return f"{'; and '.join(_expression(text) for text in trigger.exprs)}, {spec.zone}"
+    if isinstance(trigger, Interval):
+        return f"every {_duration(trigger.every_s)}, counted from {_local(spec, trigger.anchor)} ({spec.zone})"
+    return f"once at {_local(spec, trigger.instant)} ({spec.zone})"
+
+
+def _duration(seconds: int) -> str:
+    for size, name in _UNITS:
+        if seconds % size == 0:
+            return name if seconds == size else f"{seconds // size} {name}s"
+    raise AssertionError(seconds)
+
+
+def _expression(text: str) -> str:
+    fields = text.split()
+    year = fields.pop() if len(fields) == 7 else "*"
+    second = fields.pop(0) if len(fields) == 6 else "0"
+    minute, hour, day, month, weekday = fields
+    words = [_time(second, minute, hour), _days(day, weekday)]
+    if month != "*":
+        words.append("in " + _list(month, MONTH_NAMES, 1, "month"))
+    if year != "*":
+        words.append("in " + _list(year, (), 0, "year"))
+    return " ".join(word for word in words if word)
+
+
+def _time(second: str, minute: str, hour: str) -> str:
+    if minute.isdigit() and second.isdigit() and _is_list(hour):
+        tail = f":{int(second):02}" if int(second) else ""
+        return "at " + _join([f"{int(each):02}:{int(minute):02}{tail}" for each in hour.split(",")])
+    if second == "*":
+        words = ["every second"]
+    elif second.startswith("*/"):
+        words = [f"every {second[2:]} seconds of the minute"]
+    else:
+        words = [] if second == "0" else ["at " + _numbered("second", second)]
+    if minute == "*" and not words:
+        words.append("every minute")
+    elif minute.startswith("*/") and minute.count("/") == 1 and "," not in minute:
+        words.append(f"every {minute[2:]} minutes{' of the hour' if 60 % int(minute[2:]) else ''}")
+    elif minute != "*":
+        words.append(("of " if words else "at ") + _numbered("minute", minute))
+    if hour != "*":
+        words.append("of " + _numbered("hour", hour))
+    return " ".join(words)
+
+
+def _days(day: str, weekday: str) -> str:
+    open_day, open_weekday = day in ("*", "?"), weekday in ("*", "?")
+    by_day = f"on {_numbered('day', day)} of the month"
+    by_weekday = f"on {_list(weekday, WEEKDAY_NAMES, 0, 'weekday')}"
+    if open_day:
+        return "" if open_weekday else by_weekday
+    if open_weekday:
+        return by_day
+    both = day[0] == "*" or weekday[0] == "*"
+    return f"{by_day} if that is {by_weekday.removeprefix('on ')}" if both else f"{by_day} and also {by_weekday}"
+
+
+def _is_list(field: str) -> bool:
+    return all(part.isdigit() for part in field.split(","))
+
+
+def _list(field: str, names: tuple[str, ...], base: int, unit: str) -> str:
+    return _join([_item(part, names, base, unit) for part in field.split(",")])
+
+
+def _item(part: str, names: tuple[str, ...], base: int, unit: str) -> str:
+    def named(value: str) -> str:
+        return names[(int(value) - base) % len(names)] if names else value
+
+    if "#" in part:
+        value, nth = part.split("#")
+        return f"the {_ORDINALS[int(nth)]} {named(value)} of the month"
+    if part in ("L", "LW"):
+        return "the last" if part == "L" else "the last weekday"
+    if part.startswith("L-"):
+        return f"the last but {part[2:]}"
+    if part.endswith("W"):
+        return f"{part[:-1]} (or the nearest weekday)"
+    if part.endswith("L"):
+        return f"the last {named(part[:-1])} of the month"
+    span, _, step = part.partition("/")
+    low, _, high = span.partition("-")
+    shown = f"{named(low)} to {named(high)}" if high else "" if span in ("*", "?") else named(low)
+    if not step:
+        return shown or f"any {unit}"
+    return f"every {_nth(int(step))} {unit}" + (f" from {shown}" if shown else "")
+
+
+def _numbered(unit: str, field: str) -> str:
+    shown = _list(field, (), 0, unit)
+    return shown if shown.startswith(("every ", "the ")) else f"{unit} {shown}"
+
+
+def _nth(step: int) -> str:
+    suffix = "th" if 10 < step % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(step % 10, "th")
+    return f"{step}{suffix}"
+
+
+def _join(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
