@@ -6,6 +6,7 @@ fence that the work carries, so a result that comes too late changes nothing.
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,6 +96,7 @@ class Held:
     end_as: Outcome | None = None  # why it is being stopped, when it is
     started_at: datetime | None = None
     ended: bool = False
+    taken_ns: int = field(default_factory=time.monotonic_ns)
     extra: Any = None  # the executor's own
 
 

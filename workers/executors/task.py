@@ -1,0 +1,38 @@
+"""What a callable that the operator registered gets and may raise: `def report(payload, context): ...`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """The run that a callable works for."""
+
+    run_key: str  # the same over retries and replays: use it to make side effects happen once
+    attempt: int
+    nominal_at: datetime | None
+    deadline: datetime
+    tenant: str  # slug
+    execution_id: str
+    cancel_requested: Callable[[], bool]  # for loops that want to stop at a good moment
+
+
+class SoftTimeout(Exception):
+    """Raised inside the callable at its soft time-out. It may clean up until the hard one, which kills."""
+
+
+class Cancelled(BaseException):
+    """Raised inside the callable when its run is cancelled; a moment later its process is killed."""
+
+
+class NoRetry(Exception):
+    """Raise it when another attempt makes no sense: the run fails for good, whatever the job's retry policy says."""
+
+
+class RetryAfter(Exception):
+    """Raise it to fail this attempt and to ask for a pause, in seconds, before the next."""
+
+    def __init__(self, seconds: float, message: str = "") -> None:
+        super().__init__(message or f"asked to be tried again in {seconds:g} s")
+        self.seconds = max(0.0, float(seconds))
