@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -59,7 +60,7 @@ def looked(supervisor: Supervisor) -> bool:
 
 
 def pids(child: Child) -> list[int]:
-    return [int(line.split()[1]) for line in child.log.read_text().splitlines() if line.startswith("pid")]
+    return [int(number) for number in re.findall(r"^pid (\d+)\n", child.log.read_text(), re.MULTILINE)]
 
 
 def test_a_killed_child_is_started_again(
