@@ -3,21 +3,44 @@
 import re
 from collections.abc import Callable
 
+from apps.schedules.cron_fields import parse_field
+from apps.schedules.cron_kinds import KINDS, WEEKDAY, YEAR
+
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _WORD_TIMES = {
-    "minutely": "* * * * *", "hourly": "@hourly", "daily": "@daily", "weekly": "0 0 * * 1", "monthly": "@monthly",
-    "yearly": "@yearly", "annually": "@yearly", "quarterly": "0 0 1 1,4,7,10 *", "midnight": "@midnight",
-}  # fmt: skip
+    "minutely": "* * * * *",
+    "hourly": "@hourly",
+    "daily": "@daily",
+    "weekly": "0 0 * * 1",
+    "monthly": "@monthly",
+    "yearly": "@yearly",
+    "annually": "@yearly",
+    "quarterly": "0 0 1 1,4,7,10 *",
+    "midnight": "@midnight",
+}
+_COLUMNS = (
+    ("minute",),
+    ("hour",),
+    ("mday", "day", "day_of_month"),
+    ("month", "month_of_year"),
+    ("wday", "dayofweek", "day_of_week"),
+)
+_NAMED = re.compile(r"(\w+)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([^,()\s]+(?:,[\d*/-]+)*))")
+_QUOTED = re.compile(r"['\"`>(]([^'\"`<>()]+)['\"`<)]")
 _ON = "(?:OnCalendar=)?"
-_YEAR = r"(?:\*|19[7-9]\d|2[01]\d\d)(?:[-,/]\S+)?"
 
 
 def foreign_hint(text: str) -> str | None:
     """One sentence for a text of another dialect; None when it looks like none that is known."""
     text = " ".join(text.split())
     for pattern, hint in _DIALECTS:
-        if match := pattern.fullmatch(text):
-            return hint(match)
+        if (match := pattern.fullmatch(text)) and (found := hint(match)):
+            return found
+    if len(_NAMED.findall(text)) > 1 or text.startswith("crontab("):
+        return _named(text)
+    for inner in _QUOTED.findall(text):
+        if _is_legal(inner.split()):
+            return f"write the expression alone: '{' '.join(inner.split())}'"
     return None
 
 
@@ -27,10 +50,6 @@ def _reboot(match: re.Match[str]) -> str:
 
 def _once(match: re.Match[str]) -> str:
     return "@once is not a repeating schedule; use a trigger with 'at' and the instant"
-
-
-def _after_finish(match: re.Match[str]) -> str:
-    return f"{match[1]} is not an alias here"
 
 
 def _every_alias(match: re.Match[str]) -> str:
@@ -47,31 +66,51 @@ def _every_words(match: re.Match[str]) -> str:
     return f"that is an interval in words; use a trigger with every_s {seconds}, or @every {seconds}s"
 
 
+def _weekday_words(match: re.Match[str]) -> str:
+    return f"times in words are not understood; write '{int(match[3])} {int(match[2])} * * {match[1].upper()}'"
+
+
 def _cron_call(match: re.Match[str]) -> str:
     words = match[1].split()
-    if len(words) == 6 and re.fullmatch(_YEAR, words[5]):
-        return f"cron(...) is EventBridge's form with the year last; write '{_without_year(words)}'"
-    return f"cron(...) is another scheduler's form; write '{match[1].strip()}' alone"
+    if shown := _without_year(words):
+        return f"cron(...) is EventBridge's form with the year last; write '{shown}'"
+    return f"cron(...) is another scheduler's form; write '{' '.join(words)}' alone"
+
+
+def _year_last(match: re.Match[str]) -> str | None:
+    shown = _without_year(match[0].split())
+    if shown is None:
+        return None
+    return f"six fields start with the second; if the last one is meant as a year (EventBridge, Nomad), write '{shown}'"
+
+
+def _without_year(words: list[str]) -> str | None:
+    """Minute, hour, day, month, weekday, year as it is written here; None when it is not that."""
+    if len(words) != 6 or parse_field(YEAR, words[5].upper(), 0, "").faults or not _is_legal(words[:5]):
+        return None
+    shown = " ".join(words[:5])
+    return shown if words[5] == "*" else f"0 {shown} {words[5]}"
 
 
 def _zone_last(match: re.Match[str]) -> str:
     return f"a zone inside the expression (sidekiq, Snowflake) is refused; write '{match[1]}' and timezone {match[2]!r}"
 
 
-def _snowflake(match: re.Match[str]) -> str:
-    return f"USING CRON is Snowflake's form; write '{match[1]}' and timezone {match[2]!r}"
+def _user_column(match: re.Match[str]) -> str | None:
+    if not _is_legal(match[1].split()):
+        return None
+    return f"{match[2]!r} looks like the user column of a system crontab; write '{match[1]}'"
 
 
-def _celery(match: re.Match[str]) -> str:
-    given = dict(re.findall(r"(\w+)\s*=\s*['\"]?([^'\",)]+(?:,[^'\"=)]+)*)['\"]?", match[1]))
-    names = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
-    return f"crontab(...) is Celery's form; write '{' '.join(given.get(name, '*').replace(' ', '') for name in names)}'"
+def _comment(match: re.Match[str]) -> str:
+    return f"the line is commented out; write '{match[1]}'"
 
 
 def _calendar(match: re.Match[str]) -> str:
+    hours = ",".join(str(int(hour)) for hour in match["h"].split(","))
+    fields = f"{int(match['m'])} {hours} * * {match['d'].upper() if match['d'] else '*'}"
     second = int(match["s"] or 0)
-    fields = f"{int(match['m'])} {int(match['h'])} * * {match['d'].upper() if match['d'] else '*'}"
-    return f"that is systemd's OnCalendar; write '{fields if not second else f'{second} {fields}'}'"
+    return f"that is systemd's OnCalendar; write '{f'{second} {fields}' if second else fields}'"
 
 
 def _word(match: re.Match[str]) -> str:
@@ -86,24 +125,41 @@ def _rrule(match: re.Match[str]) -> str:
     return "that is an RRULE, not a cron expression"
 
 
-def _without_year(words: list[str]) -> str:
-    year = "" if words[5] == "*" else f" {words[5]}"
-    return ("0 " if year else "") + " ".join(words[:5]) + year
+def _named(text: str) -> str | None:
+    """Celery's crontab(minute=0, hour=3), pfSense's and Moodle's minute=0 hour=3."""
+    given = {name: (single or double or bare).replace(" ", "") for name, single, double, bare in _NAMED.findall(text)}
+    words = [next((given[name] for name in names if name in given), "*").replace("R", "H") for names in _COLUMNS]
+    complete = "minute" in given or text.startswith("crontab(")  # elsewhere a missing minute may mean 0
+    if not complete or "second" in given or not _is_legal(words):
+        return None
+    if "crontab(" not in text and "day_of_week" in given and not words[4][0].isalpha():
+        return None  # APScheduler counts from Monday
+    return f"fields go by their place, not by name; write '{' '.join(words)}'"
 
 
-_DIALECTS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
+def _is_legal(words: list[str]) -> bool:
+    kinds = KINDS[1:6] if len(words) == 5 else KINDS[: len(words)]
+    return 5 <= len(words) <= 7 and not any(
+        parse_field(kind, word.upper(), 0, "").faults for kind, word in zip(kinds, words, strict=True)
+    )
+
+
+_DAYS = "|".join(name for name in WEEKDAY.names if len(name) == 3)
+_DIALECTS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]] = [
     (re.compile(r"@reboot(?: .*)?", re.I), _reboot),
     (re.compile(r"@once", re.I), _once),
-    (re.compile(r"(@(?:after|continuous|none|startup|start|random)\w*).*", re.I), _after_finish),
     (re.compile(r"@every ?(.{0,40})", re.I), _every_alias),
     (re.compile(r"rate\( ?(\d{1,6}) (second|minute|hour|day|week)s? ?\)", re.I), _rate),
     (re.compile(r"every (\d{1,6} )?(second|sec|minute|min|hour|day|week)s?(?: .*)?", re.I), _every_words),
+    (re.compile(rf"every ({_DAYS})\w* at (\d\d?):(\d\d)(?: .*)?", re.I), _weekday_words),
     (re.compile(r"cron\(['\"]?([^'\"()]*)['\"]?\)", re.I), _cron_call),
-    (re.compile(r"crontab\((.*)\)", re.I), _celery),
-    (re.compile(r"USING CRON ((?:\S+ ){4}\S+) ([A-Za-z][\w/+-]*)", re.I), _snowflake),
+    (re.compile(r"['\"]?USING CRON ((?:\S+ ){4}\S+) ([A-Za-z][\w/+-]*)['\"]?", re.I), _zone_last),
     (re.compile(r"((?:\S+ ){4,5}\S+) ([A-Z][A-Za-z]+/[\w/+-]+|UTC|GMT)"), _zone_last),
-    (re.compile(rf"{_ON}(?:(?P<d>[A-Z]{{3}}) )?\*-\*-\* (?P<h>\d\d?):(?P<m>\d\d)(?::(?P<s>\d\d))?", re.I), _calendar),
-    (re.compile(f"{_ON}({'|'.join(_WORD_TIMES)})", re.I), _word),
+    (re.compile(r"((?:\S+ ){4}\S+) ([a-z_][a-z0-9_-]+)"), _user_column),
+    (re.compile(r"(?:\S+ ){5}\S+"), _year_last),
+    (re.compile(r"# ?((?:\S+ ){4,6}\S+)"), _comment),
+    (re.compile(rf"{_ON}(?:(?P<d>{_DAYS}) )?\*-\*-\* (?P<h>[\d,]+):(?P<m>\d\d)(?::(?P<s>\d\d))?", re.I), _calendar),
+    (re.compile(rf"{_ON}({'|'.join(_WORD_TIMES)})", re.I), _word),
     (re.compile(r"P(?:\d+[YMWD])*(?:T(?:\d+[HMS])+)?"), _duration),
     (re.compile(r"(?:RRULE:)?FREQ=.*", re.I), _rrule),
 ]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from apps.schedules.cron import ALL_YEARS, Expression
 from apps.schedules.cron_fields import Fault, Parsed, parse_field
 from apps.schedules.cron_hints import foreign_hint
-from apps.schedules.cron_kinds import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, YEAR
+from apps.schedules.cron_kinds import KINDS
 from apps.schedules.timing_errors import TimingInvalid
 
 MAX_LENGTH = 256
@@ -25,7 +25,6 @@ ALIASES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-KINDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY, YEAR)
 _SEARCH_YEARS = (1970, 2370)  # the calendar repeats after 400 years
 _WORD = re.compile(r"[^ \t]+")
 _ZONE = re.compile(r"(?:CRON_)?TZ=([^ \t]*)[ \t]*")
@@ -60,8 +59,8 @@ def parse_cron(text: str, *, key: str = "") -> CronText:
         result.faults.append(_wrong_count(text, words))
         return result
     _parse_fields([(word.upper(), at) for word, at in words], key, result)
-    if result.faults and (hint := _year_last(words) or foreign_hint(text)):
-        result.faults.insert(0, Fault(start, "dialect", hint))
+    if result.faults and (hint := foreign_hint(text[start:])):
+        result.faults = [Fault(start, "dialect", hint)]
     return result
 
 
@@ -142,20 +141,6 @@ def _wrong_count(text: str, words: list[tuple[str, int]]) -> Fault:
             "six (second first) or seven (year last)"
         ),
     )
-
-
-def _year_last(words: list[tuple[str, int]]) -> str | None:
-    """EventBridge and Nomad write minute, hour, day, month, weekday, year: what that would be here, if it fits."""
-    *fields, (year, _) = words
-    if len(fields) != 5 or parse_field(YEAR, year, 0, "").faults or _has_faults(fields):
-        return None
-    shown = " ".join(word for word, _ in fields)
-    shown = shown if year == "*" else f"0 {shown} {year}"
-    return f"six fields start with the second; if the last one is meant as a year (EventBridge, Nomad), write '{shown}'"
-
-
-def _has_faults(words: list[tuple[str, int]]) -> bool:
-    return any(parse_field(kind, word, 0, "").faults for kind, (word, _) in zip(KINDS[1:6], words, strict=True))
 
 
 def _never_runs(expression: Expression) -> bool:

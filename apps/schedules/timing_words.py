@@ -5,8 +5,9 @@ from datetime import datetime
 from apps.schedules.cron_kinds import MONTH_NAMES, WEEKDAY_NAMES
 from apps.schedules.cron_parse import parse_cron
 from apps.schedules.timing_spec import Cron, Interval, Spec
-from apps.schedules.timing_zones import load_zone, zone_offsets
+from apps.schedules.timing_zones import MAX_S, load_zone, zone_offsets
 
+_RECENT_S = 1_735_689_600  # 2025-01-01: a zone whose clock last changed before is not worth a note
 _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _MISFIRES = {
@@ -58,7 +59,8 @@ def notes(spec: Spec) -> list[str]:
 
 
 def _changes_clocks(spec: Spec) -> bool:
-    return not zone_offsets(spec.zone).steady
+    offsets = zone_offsets(spec.zone)
+    return offsets.end(offsets.index(_RECENT_S)) <= MAX_S
 
 
 def _clock_note(spec: Spec) -> str:
