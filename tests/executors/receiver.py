@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import gzip
 import json
+import ssl
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 WAIT_S = 30.0
-BOMB_BYTES = 50_000_000
+TLS_HANDSHAKE = b"\x16"
+BOMB = gzip.compress(bytes(50_000_000))  # 48 kB
 
 
 @dataclass
@@ -32,7 +34,8 @@ class Hold:
 class Receiver:
     """Serves in a thread between `start` and `stop`. `requests` is what came, `connections` how often."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: list[Request] = []
         self.connections = 0
         self.port = 0
@@ -66,7 +69,7 @@ class Receiver:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls))
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         self._loop.run_forever()
@@ -90,7 +93,11 @@ class Receiver:
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        first = await reader.readexactly(1)
+        if first == TLS_HANDSHAKE:
+            writer.write(response(400, b"this is no TLS server"))
+            return False
+        head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, path, _ = head[0].split(" ", 2)
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
@@ -150,7 +157,7 @@ class Receiver:
         body = {
             "small": gzip.compress(b"small"),
             "twice": gzip.compress(b"one ") + gzip.compress(b"two"),
-            "bomb": gzip.compress(bytes(BOMB_BYTES)),
+            "bomb": BOMB,
             "broken": gzip.compress(b"x" * 1_000)[:-12],
             "wrong": b"this is not gzip",
         }[rest]

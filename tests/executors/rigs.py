@@ -21,7 +21,7 @@ REGISTRY = {
     for name in (
         *("noop", "echo", "hold", "hold_in_c", "ignore_soft_timeout", "fail", "fail_for_good", "ask_for_pause"),
         *("run_out_of_memory", "leave", "vanish", "print_much", "big", "not_json", "nul", "fork_and_return"),
-        *("write_garbage", "missing"),
+        *("write_garbage", "missing", "is_prepared"),
     )
 } | {"no.module": "tests.executors.no_such_module:task"}
 
@@ -153,7 +153,7 @@ class PythonRig:
 
     def hostile(self) -> list[Work]:
         how = ["run_out_of_memory", "leave", "vanish", "print_much", "not_json", "nul", "fork_and_return"]
-        how += ["write_garbage", "missing", "no.module", "not registered"]
+        how += ["write_garbage", "missing", "is_prepared", "no.module", "not registered"]
         bad_payload = make_work("python", {"task": "echo"}, payload={"half": "\ud800"})
         return [self.work(name) for name in how] + [bad_payload, make_work("python", {})]
 

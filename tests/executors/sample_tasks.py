@@ -1,6 +1,6 @@
 """Callables that tests register, good and bad. Those that wait do it on the test's own socket."""
 
-import ctypes
+import itertools
 import os
 import signal
 import socket
@@ -9,6 +9,18 @@ import threading
 from typing import Any
 
 from workers.executors.task import NoRetry, RetryAfter, SoftTimeout, TaskContext
+
+prepared = False
+
+
+def prepare() -> None:
+    """A setup that each child runs first."""
+    global prepared
+    prepared = True
+
+
+def is_prepared(payload: Any, context: TaskContext) -> bool:
+    return prepared
 
 
 def noop(payload: Any, context: TaskContext) -> None:
@@ -37,11 +49,11 @@ def hold(payload: Any, context: TaskContext) -> str:
 
 
 def hold_in_c(payload: Any, context: TaskContext) -> None:
-    """Like `hold`, but inside C code that keeps the interpreter's lock, so that no other thread and no handler runs."""
+    """Like `hold`, but for ever and inside C code, so that no other thread and no signal handler runs."""
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(payload["path"])
         line.sendall(str(os.getpid()).encode() + b"\n")
-        ctypes.PyDLL(None).pause()
+        sum(itertools.repeat(0))
 
 
 def ignore_soft_timeout(payload: Any, context: TaskContext) -> None:
@@ -91,7 +103,7 @@ def not_json(payload: Any, context: TaskContext) -> Any:
 
 
 def nul(payload: Any, context: TaskContext) -> Any:
-    return {"nul": "a\x00b", "written": "\\u0000", "digits": 2**80, "nan": float("nan")}
+    return {"nul": "a\x00b", "written": "\\u0000", "digits": 2**80}
 
 
 def fork_and_return(payload: Any, context: TaskContext) -> str:

@@ -1,12 +1,15 @@
-"""Works to submit, and a place where their results arrive."""
+"""Works to submit, a place where their results arrive, and the cases from public bug reports."""
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from kernel.clock import utc_now
 from workers.executors.base import Key, Result, Work
 
 WAIT_S = 30.0
@@ -29,13 +32,20 @@ def make_work(kind: str, target: Mapping[str, Any], **changes: Any) -> Work:
         "payload": {"n": 1},
         "timeout_s": 20.0,
         "nominal_at": NOMINAL_AT,
-        "deadline": NOMINAL_AT + timedelta(minutes=1),
+        "deadline": utc_now() + timedelta(seconds=50),
         "network": LOOPBACK,
         "signing_secret": None,
         "traceparent": None,
         "execution_kind": "schedule",
     }
     return Work(**(values | changes))
+
+
+def case(file: str, id_: str) -> dict[str, Any]:
+    """`input` and `expected` of one case of tests/cases/<file>.jsonl, in one dictionary."""
+    lines = (Path(__file__).parent.parent / "cases" / f"{file}.jsonl").read_text().splitlines()
+    found: dict[str, Any] = next(row for row in map(json.loads, lines) if row["id"] == id_)
+    return {**found["input"], "expected": found["expected"]}
 
 
 def key_of(work: Work) -> Key:

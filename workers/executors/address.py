@@ -54,7 +54,10 @@ class GuardedResolver(AbstractResolver):
         self._lookup, self._network = lookup, network
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_UNSPEC) -> list[ResolveResult]:
-        addresses = await self._lookup(host)
+        try:
+            addresses = await self._lookup(host)
+        except Exception as error:
+            raise OSError("the name could not be looked up") from error
         if not addresses:
             raise OSError("the name has no address")
         if not all(_may_connect(address, self._network) for address in addresses):

@@ -27,7 +27,7 @@ def to_json(value: Any) -> bytes:
         return orjson.dumps(value, option=_OPTIONS)
     except TypeError as error:  # also: too deep, whole numbers beyond 64 bits, half characters
         try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
             return text.encode()
         except (TypeError, ValueError, RecursionError):
             raise NotJson(str(error)) from None
@@ -67,3 +67,8 @@ def fit_text(text: str, max_bytes: int) -> tuple[str, bool]:
 def clean_text(text: str) -> str:
     """`text` without NUL and without half characters."""
     return text.encode(errors="replace").decode().replace("\x00", "\ufffd")
+
+
+def _plain(value: Any) -> Any:
+    """Times, UUIDs and data classes, as orjson writes them. Raises TypeError."""
+    return orjson.loads(orjson.dumps(value))

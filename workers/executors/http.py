@@ -19,15 +19,14 @@ import aiohttp
 import uvloop
 
 from kernel.clock import utc_now
-from workers.executors.address import GuardedResolver, Lookup, SystemLookup, socket_factory
+from workers.executors.address import Lookup, SystemLookup
 from workers.executors.base import Done, Held, Key, Ledger, Outcome, Result, Work, ended, returned
 from workers.executors.bounds import bounded_error
 from workers.executors.http_call import Caller
+from workers.executors.http_connector import Connector
 from workers.executors.http_request import PlanCache
 
 DEFAULT_SLOTS = 1_000
-# Below the 5 s after which common servers close idle connections: a call on a closing one fails for nothing.
-KEEPALIVE_S = 4.0
 READ_BUFFER_BYTES = 16_384  # per call in flight, twice that is held at most
 STOP_S = 5.0  # for cancelled calls to end; they only have to close a socket
 
@@ -47,7 +46,7 @@ class HttpExecutor:
         self._ledger = Ledger(slots)
         self._clock = clock
         self._lookup: Lookup = lookup or SystemLookup()
-        self._ssl: SSLContext | bool = ssl_context or True
+        self._tls: SSLContext | bool = ssl_context or True
         self._caller = Caller(self._session_for, clock, PlanCache())
         self._sessions: dict[tuple[str, ...], aiohttp.ClientSession] = {}
         self._waiting: deque[Held] = deque()
@@ -160,18 +159,12 @@ class HttpExecutor:
     def _session_for(self, network: tuple[str, ...]) -> aiohttp.ClientSession:
         session = self._sessions.get(network)
         if session is None:
-            connector = aiohttp.TCPConnector(
-                limit=0,  # slots bound what is in flight
-                resolver=GuardedResolver(self._lookup, network),
-                socket_factory=socket_factory(network),
-                ssl=self._ssl,
-                keepalive_timeout=KEEPALIVE_S,
-            )
             self._sessions[network] = session = aiohttp.ClientSession(
-                connector=connector,
+                connector=Connector(self._lookup, network, self._tls),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # one deadline, around the whole call
                 auto_decompress=False,
+                skip_auto_headers=("Content-Type",),  # an empty body has none
                 read_bufsize=READ_BUFFER_BYTES,
                 trust_env=False,
             )

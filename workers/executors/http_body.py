@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 
 from workers.executors.bounds import RESULT_MAX_BYTES, fit_text
+from workers.executors.http_connector import overran
 
 BODY_MAX_BYTES = RESULT_MAX_BYTES
 HEADER_VALUE_MAX_CHARS = 300
@@ -35,7 +36,7 @@ class Body:
     """The beginning of a response body."""
 
     data: bytes
-    truncated: bool  # there was more, or it broke off
+    truncated: bool  # there was more, or less than announced
 
 
 async def read_body(response: aiohttp.ClientResponse) -> Body:
@@ -57,7 +58,8 @@ async def read_body(response: aiohttp.ClientResponse) -> Body:
     except (aiohttp.ClientError, ConnectionError, zlib.error):
         response.close()
         return Body(b"".join(kept), True)
-    return Body(kept[0] if len(kept) == 1 else b"".join(kept), decoder is not None and not decoder.complete)
+    incomplete = overran(response) or (decoder is not None and not decoder.complete)
+    return Body(kept[0] if len(kept) == 1 else b"".join(kept), incomplete)
 
 
 class Decoder:
