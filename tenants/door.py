@@ -5,7 +5,7 @@ The hot paths never change a schema; they use `connect()` and names qualified wi
 Querysets are lazy: what is read inside must be materialised inside.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -55,6 +55,27 @@ def connect(name: str, *, owner: bool = False, guarded: bool = True) -> "psycopg
         options=options,
         **{key: value for key, value in database["OPTIONS"].items() if key not in {"options", "pool"}},
     )
+
+
+class Line:
+    """A connection that is opened again when it was lost. For one thread; `get()` at the start of each piece of work."""
+
+    def __init__(self, name: str, *, opened: "Callable[[psycopg.Connection[Any]], None] | None" = None) -> None:
+        self._name = name
+        self._opened = opened
+        self._conn: psycopg.Connection[Any] | None = None
+
+    def get(self) -> "psycopg.Connection[Any]":
+        """The open connection; OperationalError when the database can't be reached."""
+        if self._conn is None or self._conn.closed:
+            self._conn = connect(self._name)
+            if self._opened is not None:
+                self._opened(self._conn)
+        return self._conn
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
 
 
 def become_owner() -> None:

@@ -1,14 +1,13 @@
 """What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
-import psycopg
 from django.conf import settings
 
 from kernel.clock import monotonic_s
 from kernel.pools import own_queue, shared_queue
+from tenants.door import Line
 
 REFRESH_S = 3.0
 
@@ -47,8 +46,8 @@ def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
 class Registry:
     """All tenants by id. Not shared between threads."""
 
-    def __init__(self, conn: "psycopg.Connection[Any]") -> None:
-        self._conn = conn
+    def __init__(self, line: Line) -> None:
+        self._line = line
         self._read_at = float("-inf")
         self.by_id: dict[int, Tenancy] = {}
 
@@ -64,6 +63,6 @@ class Registry:
         """Reads all tenants again when the last read is older than REFRESH_S."""
         if not force and monotonic_s() - self._read_at < REFRESH_S:
             return
-        rows = self._conn.execute(SELECT_TENANTS).fetchall()
+        rows = self._line.get().execute(SELECT_TENANTS).fetchall()
         self.by_id = {row[0]: Tenancy(*row[:7], tuple(orjson.loads(row[7])), row[8]) for row in rows}
         self._read_at = monotonic_s()

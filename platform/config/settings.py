@@ -87,6 +87,10 @@ PREFETCH_FACTOR = 2.0
 QUEUED_BOUND_S = env.whole("QUEUED_BOUND_S", 10, least=1)  # queued but not started for so long: released again
 WORKER_TTL_S = 8.0
 WORKER_RENEW_S = 2.0
+WORKER_GRACE_S = env.whole("WORKER_GRACE_S", 20)  # a stopping worker lets its work end for so long
+WORKER_POOLS = env.listed("WORKER_POOLS", "http,python")
+HTTP_SLOTS = env.whole("HTTP_SLOTS", 200, least=1)
+PYTHON_CHILDREN = env.whole("PYTHON_CHILDREN", 2, least=1)
 CLOCK_WARN_S = 0.5
 CLOCK_REFUSE_S = 5.0
 # Celery tasks that tenants may call as kind "python": public name -> import path of the function.

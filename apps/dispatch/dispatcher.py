@@ -1,0 +1,116 @@
+"""A dispatcher process: keeper, fire, one release per pool, reconcile, and the ear that wakes them."""
+
+import logging
+import threading
+from typing import Any
+
+import psycopg
+from django.conf import settings
+
+from apps.dispatch import fire, reconcile, release
+from apps.dispatch.fire import FireService
+from apps.dispatch.keeper import Keeper
+from apps.dispatch.publish import publisher
+from apps.dispatch.reconcile import ReconcileService
+from apps.dispatch.release import ReleaseService
+from apps.due.entries import CHANNEL as DUE_CHANNEL
+from apps.tickets.store import READY_CHANNEL
+from kernel.clock import monotonic_s
+from kernel.pools import CELERY_POOLS
+from kernel.service import Loop, Pass
+from tenants.door import Line
+
+log = logging.getLogger(__name__)
+Conn = psycopg.Connection[Any]
+LISTEN_S = 1.0  # also how long a stop may wait for this loop
+KINDS = frozenset({fire.KIND, release.KIND, reconcile.KIND})
+
+
+class Dispatcher:
+    """Starts and stops the loops. `run()` blocks until `stop()` is called from a signal handler or another thread."""
+
+    def __init__(self, *, pools: tuple[str, ...] = CELERY_POOLS) -> None:
+        self.pools = pools
+        self._stopping = threading.Event()
+        self._loops: dict[str, Loop] = {}
+        self.keeper = Keeper(kinds=KINDS, progressed=self._progressed, stats=self.stats)
+
+    def start(self) -> None:
+        """Starts all loops. A database that can't be reached is waited for, with back-off."""
+        line = self.keeper.line
+        self._add("fire", FireService(line("fire"), self.keeper))
+        for pool in self.pools:
+            name = f"release {pool}"
+            self._add(name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL)))
+        self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
+        self._add("listen", Ear(line("listen"), self._loops))
+        self._add("keeper", self.keeper)
+        for loop in self._loops.values():
+            loop.start()
+        log.info("dispatcher %s started", self.keeper.id)
+
+    def run(self) -> None:
+        """Serves until stopped."""
+        self.start()
+        try:
+            self._stopping.wait()
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Ends the work in hand, then gives up the leases."""
+        for name, loop in self._loops.items():
+            if name != "keeper":
+                loop.stop()
+        for name, loop in self._loops.items():
+            if name != "keeper" and not loop.join(10.0):
+                log.warning("%s did not end in time", name)
+        keeper = self._loops.get("keeper")
+        if keeper is not None:
+            keeper.stop()
+            keeper.join(10.0)
+        log.info("dispatcher %s stopped", self.keeper.id)
+
+    def stats(self) -> dict[str, Any]:
+        """What the loops have done since the start."""
+        return {name: dict(loop.totals) | {"errors": loop.errors} for name, loop in self._loops.items()}
+
+    def _add(self, name: str, service: Any) -> None:
+        self._loops[name] = Loop(service)
+
+    def _progressed(self, kind: str) -> bool:
+        """Whether all loops of a kind have completed a pass within the time between renewals."""
+        limit = monotonic_s() - settings.LEASE_TTL_S / 2
+        return all(loop.last_pass_at >= limit for name, loop in self._loops.items() if name.split()[0] == kind)
+
+
+class Ear:
+    """Listens for "something is due soon" and "something is ready"."""
+
+    name = "listen"
+
+    def __init__(self, line: Line, loops: dict[str, Loop]) -> None:
+        self._line = line
+        self._loops = loops
+        self._listening_on: Conn | None = None
+
+    def run_once(self) -> Pass:
+        conn = self._line.get()
+        if self._listening_on is not conn:
+            conn.execute(f"LISTEN {DUE_CHANNEL}")
+            conn.execute(f"LISTEN {READY_CHANNEL}")
+            self._listening_on = conn
+        heard = 0
+        for notice in conn.notifies(timeout=LISTEN_S, stop_after=1):
+            heard += 1
+            wanted = "fire" if notice.channel == DUE_CHANNEL else "release"
+            for name, loop in self._loops.items():
+                if name.split()[0] == wanted:
+                    loop.wake()
+        return Pass({"heard": heard}, full=True)
+
+    def close(self) -> None:
+        self._line.close()

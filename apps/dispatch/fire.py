@@ -1,0 +1,295 @@
+"""Fire: turn due entries into executions and tickets, and move the entries on.
+
+One batch is one transaction: lock what is due (rows that somebody holds are passed over), decide in pure code, move
+or delete the entries, insert the executions (one pipelined statement per tenant schema; what exists already is not
+inserted again), add a ticket for each that was inserted. A batch that fails is fired per tenant; a tenant that fails
+waits with back-off and costs nobody else anything.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from django.conf import settings
+
+from apps.dispatch.keeper import Keeper
+from apps.due import entries
+from apps.due.entries import Entry, Move
+from apps.executions import store as executions
+from apps.schedules import policy, timing
+from apps.tickets import store as tickets
+from kernel.backoff import delay_s
+from kernel.clock import monotonic_s
+from kernel.ids import occurrence_run_key, uuid7, uuid7s
+from kernel.service import Pass
+from tenants.door import Line
+from tenants.registry import Registry
+
+log = logging.getLogger(__name__)
+Conn = psycopg.Connection[Any]
+KIND = "fire"
+LOOK_AHEAD_MAX = 50_000
+PER_TENANT_BUDGET_S = 2.0  # firing per tenant stops here and goes on in the next pass: the leases need passes
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one batch will write."""
+
+    moves: list[Move] = field(default_factory=list)
+    finished: list[Entry] = field(default_factory=list)
+    fired: dict[int, list[executions.Fired]] = field(default_factory=lambda: defaultdict(list))
+    skipped: dict[int, list[executions.Skipped]] = field(default_factory=lambda: defaultdict(list))
+    begun: dict[int, list[Entry]] = field(default_factory=lambda: defaultdict(list))
+    new_tickets: dict[UUID, tickets.Ticket] = field(default_factory=dict)
+    poison: list[tuple[Entry, str]] = field(default_factory=list)
+
+
+class FireService:
+    """Fires the shards that this process holds. One thread, one connection."""
+
+    name = "fire"
+
+    def __init__(self, line: Line, keeper: Keeper) -> None:
+        self._line = line
+        self._keeper = keeper
+        self._registry = Registry(line)
+        self._looked_ahead_to: datetime | None = None
+        self._failing: dict[int, tuple[int, float]] = {}  # tenant -> (failures in a row, not before)
+
+    def run_once(self) -> Pass:
+        shards = self._keeper.held(KIND)
+        if not shards:
+            return Pass()
+        conn = self._line.get()
+        now, earliest = entries.peek(conn, sorted(shards))
+        due = [shard for shard, at in earliest.items() if at <= now]
+        if not due:
+            self._look_ahead(conn, sorted(shards), now)
+            nearest = min(earliest.values(), default=None)
+            return Pass(wait_s=(nearest - now).total_seconds() if nearest is not None else None)
+        self._registry.refresh()
+        terms = {shard: shards[shard] for shard in due}
+        counts = self._fire(conn, due, terms, now)
+        # Going on at once only helps when this pass got somewhere: what is locked or failing must not make it spin.
+        return Pass(counts, full=counts["entries"] > 0)
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _fire(self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime) -> dict[str, int]:
+        avoid = self._avoided()
+        try:
+            return fire_batch(
+                conn, self._registry, shards, now=now, limit=settings.FIRE_BATCH, not_tenants=avoid,
+                fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)),
+            )  # fmt: skip
+        except psycopg.Error:
+            if conn.closed:
+                raise
+            log.warning("a fire batch failed, firing per tenant", exc_info=True)
+        return self._fire_per_tenant(conn, shards, terms, now, avoid)
+
+    def _fire_per_tenant(
+        self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime, avoid: list[int]
+    ) -> dict[str, int]:
+        with conn.transaction():
+            seen = entries.lock_due(conn, shards, now=now, limit=settings.FIRE_BATCH, not_tenants=avoid)
+        total: dict[str, int] = defaultdict(int)
+        total["entries"] = 0
+        stop_at = monotonic_s() + PER_TENANT_BUDGET_S
+        for tenant_id in sorted({entry.tenant_id for entry in seen}):
+            if monotonic_s() >= stop_at:
+                break
+            keys = [entry.key for entry in seen if entry.tenant_id == tenant_id]
+            try:
+                counts = fire_batch(
+                    conn, self._registry, shards, now=now, limit=len(keys), only=keys,
+                    fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)),
+                )  # fmt: skip
+                self._failing.pop(tenant_id, None)
+            except psycopg.Error:
+                if conn.closed:
+                    raise
+                failures = self._failing.get(tenant_id, (0, 0.0))[0] + 1
+                wait = delay_s(failures, base_s=0.5, factor=2, max_s=60)
+                self._failing[tenant_id] = (failures, monotonic_s() + wait)
+                log.exception("tenant %d can't be fired (%d in a row), again in %.1f s", tenant_id, failures, wait)
+                counts = {"tenant_failures": 1}
+            for name, count in counts.items():
+                total[name] += count
+        return total
+
+    def _avoided(self) -> list[int]:
+        return [tenant_id for tenant_id, (_, until) in self._failing.items() if until > monotonic_s()]
+
+    def _look_ahead(self, conn: Conn, shards: list[int], now: datetime) -> None:
+        """Reads and computes what is due in the coming seconds, so that the aligned instant is only a write."""
+        until = now + timedelta(seconds=settings.LOOK_AHEAD_S)
+        start = max(now, self._looked_ahead_to or now)
+        if (until - start).total_seconds() < 1.0:
+            return
+        for entry in entries.read_due(conn, shards, after=start, until=until, limit=LOOK_AHEAD_MAX):
+            if entry.kind == "schedule":
+                try:
+                    timing.next_after(timing.spec_from_json(entry.spec), entry.nominal_at)
+                except Exception:  # noqa: S112  firing it will put it aside with its reason
+                    continue
+        self._looked_ahead_to = until
+
+
+def fire_batch(
+    conn: Conn, registry: Registry, shards: Sequence[int], *, now: datetime, limit: int, fired_by: Any,
+    not_tenants: Sequence[int] = (), only: Sequence[UUID] | None = None,
+) -> dict[str, int]:  # fmt: skip
+    """One transaction: locks, decides, writes. Returns counts; `entries` is how many were locked."""
+    with conn.transaction():
+        if only is None:
+            found = entries.lock_due(conn, shards, now=now, limit=limit, not_tenants=not_tenants)
+        else:
+            found = [entry for entry in entries.lock(conn, only) if entry.due_at <= now]
+        if not found:
+            return {"entries": 0}
+        plan = make_plan(found, now=now, registry=registry, alive=_alive(conn, found))
+        counts = _write(conn, registry, plan, now=now, fired_by=fired_by(found[0]))
+    counts["entries"] = len(found)
+    return counts
+
+
+def make_plan(found: Sequence[Entry], *, now: datetime, registry: Registry, alive: dict[UUID, int]) -> Plan:
+    """Decides what becomes of each entry. An entry that can't be decided is set aside, alone."""
+    plan = Plan()
+    ids = iter(uuid7s(len(found)))
+    for entry in found:
+        try:
+            if registry.get(entry.tenant_id) is None:
+                raise LookupError(f"tenant {entry.tenant_id} does not exist")
+            if entry.kind == "execution":
+                _begin(entry, plan, now)
+            else:
+                _decide(entry, plan, now, alive.get(entry.key, 0), next(ids))
+        except Exception as error:
+            log.exception("due entry %s is put aside", entry.key)
+            plan.poison.append((entry, f"{type(error).__name__}: {error}"))
+    return plan
+
+
+def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID) -> None:
+    spec = timing.spec_from_json(entry.spec)
+    decision = policy.decide(
+        spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now, live=alive
+    )
+    guarded = spec.overlap != "allow"
+    for number, fire in enumerate(decision.fires):
+        execution_id = first_id if number == 0 else uuid7()
+        run_key = occurrence_run_key(entry.key, fire.nominal_at)
+        plan.fired[entry.tenant_id].append(
+            executions.Fired(
+                execution_id, run_key, entry.job_id, entry.job_version, entry.key, entry.version, fire.trigger,
+                entry.priority, fire.nominal_at, fire.actual_at,
+            )
+        )  # fmt: skip
+        plan.new_tickets[execution_id] = _ticket(
+            entry, execution_id=execution_id, run_key=run_key, trigger=fire.trigger, guarded=guarded,
+            nominal_at=fire.nominal_at, actual_at=fire.actual_at, now=now,
+        )  # fmt: skip
+    for skip in decision.skips:
+        plan.skipped[entry.tenant_id].append(
+            executions.Skipped(
+                uuid7(), occurrence_run_key(entry.key, skip.nominal_at), entry.job_id, entry.job_version, entry.key,
+                entry.version, entry.priority, skip.nominal_at, skip.until, skip.count, skip.reason,
+            )
+        )  # fmt: skip
+    if decision.next_due is not None and decision.next_nominal is not None:
+        plan.moves.append(Move(entry.key, entry.due_at, entry.version, decision.next_due, decision.next_nominal))
+    else:
+        plan.finished.append(entry)
+
+
+def _begin(entry: Entry, plan: Plan, now: datetime) -> None:
+    """A delayed execution whose time has come: its row exists, it gets a ticket."""
+    plan.begun[entry.tenant_id].append(entry)
+    plan.finished.append(entry)
+    plan.new_tickets[entry.key] = _ticket(
+        entry, execution_id=entry.key, run_key=entry.spec, trigger="api", guarded=False, nominal_at=None,
+        actual_at=entry.due_at, now=now,
+    )  # fmt: skip
+
+
+def _ticket(
+    entry: Entry, *, execution_id: UUID, run_key: str, trigger: str, guarded: bool, nominal_at: datetime | None,
+    actual_at: datetime, now: datetime,
+) -> tickets.Ticket:  # fmt: skip
+    of_schedule = entry.kind == "schedule"
+    own = "schedule" if of_schedule else "execution"
+    return tickets.Ticket(
+        execution_id=execution_id,
+        tenant_id=entry.tenant_id,
+        job_id=entry.job_id,
+        job_version=entry.job_version,
+        schedule_id=entry.key if of_schedule else None,
+        schedule_version=entry.version if of_schedule else None,
+        run_key=run_key,
+        trigger=trigger,
+        nominal_at=nominal_at,
+        actual_at=actual_at,
+        pool=entry.pool,
+        queue=entry.queue,
+        priority=entry.priority,
+        timeout_s=entry.timeout_s,
+        gate=tickets.gate_of(entry.job_id, entry.max_concurrency),
+        gate_limit=entry.max_concurrency,
+        guarded=guarded,
+        payload_from=own if entry.own_payload else "job",
+        state="ready",
+        available_at=now,
+        rank=tickets.new_rank(actual_at, entry.priority),
+        attempt=0,
+        failures=0,
+    )
+
+
+def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_by: str) -> dict[str, int]:
+    schemas = {tenant_id: tenancy.schema for tenant_id, tenancy in registry.by_id.items()}
+    with conn.pipeline():
+        if plan.moves:
+            moved = entries.move(conn, plan.moves)
+        if plan.finished:
+            gone = entries.finish(conn, plan.finished)
+        inserted = [
+            executions.fire(conn, schemas[tenant_id], rows, now=now, fired_by=fired_by)
+            for tenant_id, rows in sorted(plan.fired.items())
+        ]
+        inserted += [
+            executions.began(conn, schemas[tenant_id], [entry.key for entry in rows], actual_at=now)
+            for tenant_id, rows in sorted(plan.begun.items())
+        ]
+        for tenant_id, skips in sorted(plan.skipped.items()):
+            executions.skip(conn, schemas[tenant_id], skips, now=now, fired_by=fired_by)
+        for entry, reason in plan.poison:
+            entries.park(conn, entry.key, reason)
+    written = (moved.rowcount if plan.moves else 0) + (gone.rowcount if plan.finished else 0)
+    if written != len(plan.moves) + len(plan.finished):
+        # Can't be while the rows are locked; if it ever is, nothing of this batch may stand.
+        raise psycopg.IntegrityError("due entries moved under their lock")
+    new = [row[0] for cursor in inserted for row in cursor]
+    tickets.copy_in(conn, [plan.new_tickets[execution_id] for execution_id in new])
+    if new:
+        tickets.notify_ready(conn)
+    return {
+        "fired": len(new),
+        "already_there": len(plan.new_tickets) - len(new),
+        "skipped": sum(skip.count for rows in plan.skipped.values() for skip in rows),
+        "poison": len(plan.poison),
+    }
+
+
+def _alive(conn: Conn, found: Sequence[Entry]) -> dict[UUID, int]:
+    """Live executions of the schedules whose overlap policy asks for them."""
+    wanted = [entry.key for entry in found if entry.kind == "schedule" and '"overlap":"allow"' not in entry.spec]
+    return tickets.alive_of_schedules(conn, wanted) if wanted else {}

@@ -1,0 +1,189 @@
+"""Release: choose ready tickets fairly and hand them to a pool's queues.
+
+Under the pool's own lease, held for the whole transaction, because capacity and concurrency are sums: capacity per
+queue is what live workers can take (slots times a small prefetch factor) less what is queued or running. Tickets are
+marked queued under a new release number and committed, then published; whatever gets lost in between is released
+again under a new number. Broker depth stays near worker capacity: that is the back-pressure.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from django.conf import settings
+
+from apps.dispatch.fairness import Claim, FairShare
+from apps.dispatch.keeper import Keeper
+from apps.dispatch.publish import Message, Publisher
+from apps.due import leases
+from apps.tickets import store, workers
+from apps.tickets.store import NO_GATE, Candidate, Flow
+from apps.tickets.workers import LiveWorker
+from kernel.clock import monotonic_s
+from kernel.pools import POOL_NUMBER
+from kernel.service import Pass
+from tenants.door import Line
+from tenants.registry import Registry
+
+log = logging.getLogger(__name__)
+Conn = psycopg.Connection[Any]
+KIND = "release"
+MESSAGE_MAX = 100  # tickets in one message
+AGAIN_EVERY_S = 1.0
+
+
+@dataclass(slots=True)
+class Room:
+    """What a pool can take now."""
+
+    total: int
+    by_queue: dict[str, int]
+    by_tenant: Counter[int]
+    by_gate: Counter[UUID]
+    message_max: dict[str, int]
+
+
+class ReleaseService:
+    """Releases one pool while this process holds the pool's lease. One thread, one connection."""
+
+    def __init__(self, pool: str, line: Line, keeper: Keeper, publisher: Publisher) -> None:
+        self.name = f"release {pool}"
+        self.pool = pool
+        self._line = line
+        self._keeper = keeper
+        self._publisher = publisher
+        self._registry = Registry(line)
+        self._fair = FairShare()
+        self._again_at = float("-inf")
+
+    def run_once(self) -> Pass:
+        term = self._keeper.held(KIND).get(POOL_NUMBER[self.pool])
+        if term is None:
+            return Pass()
+        self._registry.refresh()
+        counts: dict[str, int] = {}
+        conn = self._line.get()
+        row = conn.execute("SELECT clock_timestamp()").fetchone()
+        assert row is not None
+        now: datetime = row[0]
+        if monotonic_s() >= self._again_at:
+            counts["released_again"] = len(
+                store.release_again(
+                    conn, pools=[self.pool], now=now, bound_s=settings.QUEUED_BOUND_S,
+                    limit=settings.RELEASE_BATCH,
+                )
+            )  # fmt: skip
+            self._again_at = monotonic_s() + AGAIN_EVERY_S
+        counts["promoted"] = store.promote(conn, now=now, limit=settings.RELEASE_BATCH)
+        if not store.any_ready(conn, self.pool):
+            return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
+        messages, released = self._release(conn, term, now)
+        if messages:
+            self._publisher.publish(messages)
+        counts["released"] = released
+        counts["messages"] = len(messages)
+        return Pass(counts, full=released > 0, wait_s=settings.LEASE_LOOK_S / 10)
+
+    def close(self) -> None:
+        self._publisher.close()
+        self._line.close()
+
+    def _release(self, conn: Conn, term: int, now: datetime) -> tuple[list[Message], int]:
+        with conn.transaction():
+            shard = POOL_NUMBER[self.pool]
+            if not leases.still_held(conn, kind=KIND, shard=shard, owner=self._keeper.id, term=term):
+                return [], 0
+            live = workers.live(conn, self.pool)
+            if not live:
+                return [], 0
+            room = room_of(live, store.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
+            total = min(room.total, settings.RELEASE_BATCH)
+            if total <= 0:
+                return [], 0
+            chosen = self._choose(conn, room, total)
+            if not chosen:
+                return [], 0
+            number = store.next_release(conn)
+            gone = set(store.release(conn, [one.execution_id for one in chosen], release=number, now=now))
+        chosen = [one for one in chosen if one.execution_id in gone]
+        return list(messages_of(chosen, number, room.message_max)), len(chosen)
+
+    def _choose(self, conn: Conn, room: Room, total: int) -> list[Candidate]:
+        flows: dict[int, list[Flow]] = defaultdict(list)
+        for flow in store.flows(conn, self.pool):
+            flows[flow.tenant_id].append(flow)
+        claims: dict[int, Claim] = {}
+        for tenant_id in flows:
+            tenancy = self._registry.get(tenant_id)
+            if tenancy is None or not tenancy.active:
+                continue
+            most = total
+            if tenancy.max_running is not None:
+                most = min(total, tenancy.max_running - room.by_tenant[tenant_id])
+            if most > 0:
+                claims[tenant_id] = Claim(max(1, tenancy.weight), most, tenancy.queue(self.pool))
+        grants = self._fair.share(claims, total=total, room=room.by_queue)
+        wanted = [(flow, grant) for tenant_id, grant in grants.items() for flow in flows[tenant_id]]
+        found = store.candidates(conn, self.pool, wanted)
+        chosen = admit(found, grants, room)
+        used = Counter(one.tenant_id for one in chosen)
+        self._fair.charge(used, {tenant_id: claim.weight for tenant_id, claim in claims.items()})
+        return chosen
+
+
+def room_of(live: Sequence[LiveWorker], taken: Sequence[tuple[int, str, UUID, int]], *, prefetch: float) -> Room:
+    """What live workers can take, less what is queued or running."""
+    slots: Counter[str] = Counter()
+    message_max: dict[str, int] = {}
+    for worker in live:
+        for queue in worker.queues:
+            slots[queue] += worker.slots
+            message_max[queue] = max(1, min(MESSAGE_MAX, message_max.get(queue, MESSAGE_MAX), worker.slots // 2))
+    by_queue = {queue: int(count * prefetch) for queue, count in slots.items()}
+    total = int(sum(worker.slots for worker in live) * prefetch)
+    by_tenant: Counter[int] = Counter()
+    by_gate: Counter[UUID] = Counter()
+    for tenant_id, queue, gate, count in taken:
+        by_tenant[tenant_id] += count
+        if gate != NO_GATE:
+            by_gate[gate] += count
+        if queue in by_queue:
+            by_queue[queue] -= count
+        total -= count
+    return Room(total, by_queue, by_tenant, by_gate, message_max)
+
+
+def admit(found: Sequence[Candidate], grants: Mapping[int, int], room: Room) -> list[Candidate]:
+    """Of each tenant's candidates the best by rank, up to its grant, within gates and queues. Pure but for `room`."""
+    chosen: list[Candidate] = []
+    got: Counter[int] = Counter()
+    gates = Counter(room.by_gate)
+    for one in sorted(found, key=lambda one: (one.rank, one.execution_id)):
+        if got[one.tenant_id] >= grants.get(one.tenant_id, 0):
+            continue
+        if one.gate_limit is not None and gates[one.gate] >= one.gate_limit:
+            continue
+        if room.by_queue.get(one.queue, 0) <= 0:
+            continue
+        room.by_queue[one.queue] -= 1
+        gates[one.gate] += 1
+        got[one.tenant_id] += 1
+        chosen.append(one)
+    return chosen
+
+
+def messages_of(chosen: Sequence[Candidate], number: int, message_max: Mapping[str, int]) -> Iterator[Message]:
+    """Groups what was chosen by queue, in bounded messages."""
+    by_queue: dict[str, list[UUID]] = defaultdict(list)
+    for one in chosen:
+        by_queue[one.queue].append(one.execution_id)
+    for queue, ids in by_queue.items():
+        size = message_max.get(queue, MESSAGE_MAX)
+        for start in range(0, len(ids), size):
+            yield Message(queue, number, ids[start : start + size])
+

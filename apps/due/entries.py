@@ -1,0 +1,201 @@
+"""The due-time index in SQL. All functions take a psycopg connection and work in its current transaction."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+from django.conf import settings
+
+from kernel.ids import shard_of
+
+Conn = psycopg.Connection[Any]
+CHANNEL = "shardbeat_due"
+NOTIFY_WITHIN = timedelta(seconds=2)  # nearer than this the dispatchers are told; else their look at the index finds it
+FRESH = timedelta(seconds=60)  # what is due for longer is debt: it is served after what is on time
+
+
+class Entry(NamedTuple):
+    """A due entry, in the order of the columns."""
+
+    key: UUID
+    shard: int
+    kind: str
+    tenant_id: int
+    due_at: datetime
+    nominal_at: datetime
+    version: int
+    spec: str
+    job_id: UUID
+    job_version: int
+    pool: str
+    queue: str
+    priority: int
+    timeout_s: int
+    max_concurrency: int | None
+    own_payload: bool
+
+
+class Move(NamedTuple):
+    """An entry goes from the instant that was read to the next one."""
+
+    key: UUID
+    due_at: datetime
+    version: int
+    next_due: datetime
+    next_nominal: datetime
+
+
+COLUMNS = ", ".join(Entry._fields)
+
+PUT = f"""
+INSERT INTO due_dueentry ({COLUMNS}, parked)
+VALUES ({", ".join(f"%({name})s" for name in Entry._fields)}, '')
+ON CONFLICT (key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in Entry._fields[2:])}, parked = ''
+"""  # noqa: S608  names of our own columns
+
+PEEK = """
+SELECT clock_timestamp(), s.shard,
+       (SELECT e.due_at FROM due_dueentry e
+        WHERE e.shard = s.shard AND e.parked = '' ORDER BY e.due_at LIMIT 1)
+FROM unnest(%(shards)s::smallint[]) AS s(shard)
+"""
+
+_DUE_OF_SHARD = f"""
+SELECT e.* FROM unnest(%(shards)s::smallint[]) AS s(shard) CROSS JOIN LATERAL (
+    SELECT {COLUMNS} FROM due_dueentry
+    WHERE shard = s.shard AND parked = '' AND due_at > %(after)s AND due_at <= %(until)s
+      AND tenant_id <> ALL(%(not_tenants)s::int[])
+    ORDER BY due_at LIMIT %(per_shard)s {{lock}}
+) e
+"""  # noqa: S608  names of our own columns
+READ_DUE = _DUE_OF_SHARD.format(lock="")
+LOCK_DUE = _DUE_OF_SHARD.format(lock="FOR UPDATE SKIP LOCKED")
+
+MOVE = """
+UPDATE due_dueentry d SET due_at = m.next_due, nominal_at = m.next_nominal
+FROM unnest(%s::uuid[], %s::timestamptz[], %s::int[], %s::timestamptz[], %s::timestamptz[])
+     AS m(key, due_at, version, next_due, next_nominal)
+WHERE d.key = m.key AND d.due_at = m.due_at AND d.version = m.version AND d.parked = ''
+RETURNING d.key
+"""
+
+FINISH = """
+DELETE FROM due_dueentry d USING unnest(%s::uuid[], %s::timestamptz[], %s::int[]) AS m(key, due_at, version)
+WHERE d.key = m.key AND d.due_at = m.due_at AND d.version = m.version
+RETURNING d.key
+"""
+
+RETARGET = """
+UPDATE due_dueentry SET job_version = %(job_version)s, pool = %(pool)s, queue = %(queue)s, priority = %(priority)s,
+       timeout_s = %(timeout_s)s, max_concurrency = %(max_concurrency)s
+WHERE key = ANY(%(keys)s) AND kind = 'schedule'
+"""
+
+
+def put(conn: Conn, entry: Entry, *, now: datetime) -> None:
+    """Makes or replaces the entry of a key; dispatchers are woken when it is due soon."""
+    conn.execute(PUT, entry._asdict())
+    if entry.due_at <= now + NOTIFY_WITHIN:
+        conn.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+
+
+def shard_for(key: UUID) -> int:
+    """The shard of a key in this installation."""
+    return shard_of(key, settings.SHARDS)
+
+
+def remove(conn: Conn, keys: Sequence[UUID]) -> list[UUID]:
+    """Deletes entries whatever their time; returns the keys that there were."""
+    return [row[0] for row in conn.execute("DELETE FROM due_dueentry WHERE key = ANY(%s) RETURNING key", [list(keys)])]
+
+
+def lock(conn: Conn, keys: Sequence[UUID]) -> list[Entry]:
+    """Locks entries in key order, so that firing waits for the caller; those that do not exist are left out."""
+    rows = conn.execute(
+        f"SELECT {COLUMNS} FROM due_dueentry WHERE key = ANY(%s) ORDER BY key FOR UPDATE",  # noqa: S608
+        [list(keys)],
+    )
+    return [Entry._make(row) for row in rows]
+
+
+def peek(conn: Conn, shards: Sequence[int]) -> tuple[datetime, dict[int, datetime]]:
+    """The database's time, and the earliest due instant of each of these shards that has one."""
+    rows = conn.execute(PEEK, {"shards": list(shards)}).fetchall()
+    return rows[0][0], {row[1]: row[2] for row in rows if row[2] is not None}
+
+
+def lock_due(
+    conn: Conn, shards: Sequence[int], *, now: datetime, limit: int, not_tenants: Iterable[int] = ()
+) -> list[Entry]:
+    """Locks up to `limit` due entries: what is on time first, older debt with at most half of the batch.
+
+    Rows that somebody else holds are passed over; they come up again.
+    """
+    fresh = _select(conn, LOCK_DUE, shards, after=now - FRESH, until=now, limit=limit, not_tenants=not_tenants)
+    room = min(limit - len(fresh), limit // 2)
+    if room <= 0:
+        return fresh
+    beginning = datetime(1970, 1, 1, tzinfo=now.tzinfo)
+    debt = _select(conn, LOCK_DUE, shards, after=beginning, until=now - FRESH, limit=room, not_tenants=not_tenants)
+    return fresh + debt
+
+
+def read_due(conn: Conn, shards: Sequence[int], *, after: datetime, until: datetime, limit: int) -> list[Entry]:
+    """Entries due in (after, until], without a lock: the look-ahead."""
+    return _select(conn, READ_DUE, shards, after=after, until=until, limit=limit, not_tenants=())
+
+
+def move(conn: Conn, moves: Sequence[Move]) -> psycopg.Cursor[Any]:
+    """Moves entries on where they still are what was read. The cursor yields the keys that moved."""
+    return conn.execute(MOVE, _columns(moves, 5))
+
+
+def finish(conn: Conn, entries: Sequence[Entry]) -> psycopg.Cursor[Any]:
+    """Deletes entries that have no further instant, where they still are what was read; yields their keys."""
+    return conn.execute(FINISH, _columns([(e.key, e.due_at, e.version) for e in entries], 3))
+
+
+def park(conn: Conn, key: UUID, reason: str) -> None:
+    """Puts an entry aside that can't be served, with the reason; nobody else waits for it."""
+    conn.execute("UPDATE due_dueentry SET parked = %s WHERE key = %s", [reason[:2000] or "unknown", key])
+
+
+def retarget(
+    conn: Conn, keys: Sequence[UUID], *, job_version: int, pool: str, queue: str, priority: int, timeout_s: int,
+    max_concurrency: int | None,
+) -> None:  # fmt: skip
+    """A job has changed: its schedules' entries fire the new version from now on."""
+    conn.execute(
+        RETARGET,
+        {
+            "keys": sorted(keys), "job_version": job_version, "pool": pool, "queue": queue, "priority": priority,
+            "timeout_s": timeout_s, "max_concurrency": max_concurrency,
+        },
+    )  # fmt: skip
+
+
+def next_of(conn: Conn, keys: Sequence[UUID]) -> dict[UUID, tuple[datetime, datetime]]:
+    """(nominal, due) of those keys that have an entry."""
+    rows = conn.execute("SELECT key, nominal_at, due_at FROM due_dueentry WHERE key = ANY(%s)", [list(keys)])
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def _select(
+    conn: Conn, query: str, shards: Sequence[int], *, after: datetime, until: datetime, limit: int,
+    not_tenants: Iterable[int],
+) -> list[Entry]:  # fmt: skip
+    per_shard = -(-limit // max(1, len(shards)))
+    rows = conn.execute(
+        query,
+        {
+            "shards": list(shards), "after": after, "until": until, "per_shard": per_shard,
+            "not_tenants": list(not_tenants),
+        },
+    )  # fmt: skip
+    return [Entry._make(row) for row in rows]
+
+
+def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]

@@ -1,0 +1,154 @@
+"""Shard leases and dispatcher heartbeats in SQL. The database's clock alone decides what has run out.
+
+A lease keeps dispatchers out of each other's way; it is not what makes a fire safe (the rows' compare-and-set is).
+Every change names the term that was read, so that of two takers one gets zero rows.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+
+Conn = psycopg.Connection[Any]
+Slice = tuple[str, int]  # (kind, shard)
+
+
+class Lease(NamedTuple):
+    """A lease row as seen at one moment. `expired_s` is negative while it is valid."""
+
+    kind: str
+    shard: int
+    owner: UUID | None
+    term: int
+    expired_s: float
+
+
+HEARTBEAT = """
+INSERT INTO due_dispatcher (id, host, pid, version, started_at, expires_at, backends, draining, skew_ms, stats)
+VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, clock_timestamp(), clock_timestamp() + %(ttl)s * interval '1 second',
+        %(backends)s, %(draining)s, %(skew_ms)s, %(stats)s::jsonb)
+ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, backends = excluded.backends,
+       draining = excluded.draining, skew_ms = excluded.skew_ms, stats = excluded.stats
+RETURNING clock_timestamp()
+"""
+
+RENEW = """
+UPDATE due_shardlease l SET expires_at = clock_timestamp() + %(ttl)s * interval '1 second'
+FROM unnest(%(kinds)s::text[], %(shards)s::smallint[], %(terms)s::bigint[]) AS m(kind, shard, term)
+WHERE l.kind = m.kind AND l.shard = m.shard AND l.owner = %(owner)s AND l.term = m.term
+RETURNING l.kind, l.shard, l.term
+"""
+
+TAKE = """
+UPDATE due_shardlease l SET taken_from = l.owner, owner = %(owner)s, term = l.term + 1, taken_at = clock_timestamp(),
+       expires_at = clock_timestamp() + %(ttl)s * interval '1 second'
+FROM unnest(%(kinds)s::text[], %(shards)s::smallint[], %(terms)s::bigint[]) AS m(kind, shard, term)
+WHERE l.kind = m.kind AND l.shard = m.shard AND l.term = m.term AND l.expires_at <= clock_timestamp()
+RETURNING l.kind, l.shard, l.term
+"""
+
+GIVE_UP = """
+UPDATE due_shardlease l SET owner = NULL, expires_at = clock_timestamp()
+FROM unnest(%(kinds)s::text[], %(shards)s::smallint[], %(terms)s::bigint[]) AS m(kind, shard, term)
+WHERE l.kind = m.kind AND l.shard = m.shard AND l.owner = %(owner)s AND l.term = m.term
+"""
+
+END_BACKENDS = """
+SELECT pg_terminate_backend(a.pid) FROM due_dispatcher d, pg_stat_activity a
+WHERE d.id = ANY(%(owners)s) AND a.pid = ANY(d.backends) AND a.usename = current_user
+  AND a.application_name LIKE 'shardbeat ' || left(d.id::text, 8) || '%%' AND a.pid <> pg_backend_pid()
+"""
+
+
+def heartbeat(
+    conn: Conn, *, dispatcher: UUID, host: str, pid: int, version: str, ttl_s: float, backends: Sequence[int],
+    draining: bool, skew_ms: int, stats: str,
+) -> datetime:  # fmt: skip
+    """Renews the process's own row; returns the database's time."""
+    row = conn.execute(
+        HEARTBEAT,
+        {
+            "id": dispatcher, "host": host, "pid": pid, "version": version, "ttl": ttl_s, "backends": list(backends),
+            "draining": draining, "skew_ms": skew_ms, "stats": stats,
+        },
+    ).fetchone()  # fmt: skip
+    assert row is not None
+    found: datetime = row[0]
+    return found
+
+
+def live_dispatchers(conn: Conn) -> list[UUID]:
+    """Ids of dispatchers whose heartbeat is valid and that are not draining."""
+    rows = conn.execute("SELECT id FROM due_dispatcher WHERE expires_at > clock_timestamp() AND NOT draining")
+    return [row[0] for row in rows]
+
+
+def read(conn: Conn) -> list[Lease]:
+    """All leases."""
+    rows = conn.execute(
+        "SELECT kind, shard, owner, term, extract(epoch FROM clock_timestamp() - expires_at)::float8 FROM due_shardlease"
+    )
+    return [Lease._make(row) for row in rows]
+
+
+def renew(conn: Conn, *, owner: UUID, held: dict[Slice, int], ttl_s: float) -> dict[Slice, int]:
+    """Extends those of `held` (slice -> term) that are still this owner's at that term; returns them."""
+    return _changed(conn, RENEW, owner=owner, leases=held, ttl_s=ttl_s)
+
+
+def take(conn: Conn, *, owner: UUID, seen: dict[Slice, int], ttl_s: float) -> dict[Slice, int]:
+    """Takes those that have run out and still have the term that was seen; returns slice -> new term."""
+    return _changed(conn, TAKE, owner=owner, leases=seen, ttl_s=ttl_s)
+
+
+def give_up(conn: Conn, *, owner: UUID, held: dict[Slice, int]) -> None:
+    """Frees leases at once, so that others need not wait for them to run out."""
+    if held:
+        conn.execute(GIVE_UP, {"owner": owner, **_arrays(held)})
+
+
+def end_backends(conn: Conn, owners: Sequence[UUID]) -> int:
+    """Ends the database sessions of former owners; returns how many.
+
+    A frozen process keeps its row locks past every time-out, so its successor frees them before it serves.
+    """
+    return len(conn.execute(END_BACKENDS, {"owners": list(owners)}).fetchall())
+
+
+def still_held(conn: Conn, *, kind: str, shard: int, owner: UUID, term: int) -> bool:
+    """Holds the lease row for this transaction if it is still ours at that term: limits that are sums need it."""
+    row = conn.execute(
+        "SELECT 1 FROM due_shardlease WHERE kind = %s AND shard = %s AND owner = %s AND term = %s FOR SHARE",
+        [kind, shard, owner, term],
+    ).fetchone()
+    return row is not None
+
+
+def remove_dispatcher(conn: Conn, dispatcher: UUID) -> None:
+    """The process has ended in order."""
+    conn.execute("DELETE FROM due_dispatcher WHERE id = %s", [dispatcher])
+
+
+def preferred(slice_: Slice, dispatchers: Sequence[UUID]) -> UUID | None:
+    """Who should have a slice: rendezvous hashing (Thaler and Ravishankar, 1998), so few slices move at a change."""
+    name = f"{slice_[0]}/{slice_[1]}".encode()
+    return max(dispatchers, key=lambda one: hashlib.blake2b(one.bytes + name, digest_size=8).digest(), default=None)
+
+
+def _changed(conn: Conn, query: str, *, owner: UUID, leases: dict[Slice, int], ttl_s: float) -> dict[Slice, int]:
+    if not leases:
+        return {}
+    rows = conn.execute(query, {"owner": owner, "ttl": ttl_s, **_arrays(leases)})
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+def _arrays(leases: dict[Slice, int]) -> dict[str, Any]:
+    ordered = sorted(leases.items())
+    return {
+        "kinds": [kind for (kind, _), _ in ordered],
+        "shards": [shard for (_, shard), _ in ordered],
+        "terms": [term for _, term in ordered],
+    }

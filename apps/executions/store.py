@@ -1,0 +1,210 @@
+"""Execution history in SQL. Statements name the tenant's schema; each is one round trip for many rows."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+Conn = psycopg.Connection[Any]
+
+
+class Fired(NamedTuple):
+    """A new live execution of a schedule, in the order of the statement's arrays."""
+
+    id: UUID
+    run_key: str
+    job_id: UUID
+    job_version: int
+    schedule_id: UUID
+    schedule_version: int
+    trigger: str
+    priority: int
+    nominal_at: datetime
+    actual_at: datetime
+
+
+class Skipped(NamedTuple):
+    """Occurrences that do not run, as one row: the first instant, the last, how many and why."""
+
+    id: UUID
+    run_key: str
+    job_id: UUID
+    job_version: int
+    schedule_id: UUID
+    schedule_version: int
+    priority: int
+    nominal_at: datetime
+    until_at: datetime
+    count: int
+    reason: str
+
+
+class Ended(NamedTuple):
+    """How an execution ended."""
+
+    id: UUID
+    state: str
+    queued_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime
+    attempt_count: int
+    result: str | None
+    error: str | None
+    reason: str
+
+
+class Attempted(NamedTuple):
+    """An ended attempt."""
+
+    id: UUID
+    execution_id: UUID
+    number: int
+    fence: int
+    state: str
+    worker_id: UUID | None
+    started_at: datetime
+    finished_at: datetime
+    error: str | None
+    retry_at: datetime | None
+
+
+_FIRE = """
+INSERT INTO {schema}.executions_execution
+    (id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at, actual_at,
+     state, created_at, attempt_count, reason, count, fired_by)
+SELECT m.*, 'ready', %s, 0, '', 1, %s
+FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::int[], %s::uuid[], %s::int[], %s::text[], %s::smallint[],
+            %s::timestamptz[], %s::timestamptz[]) AS m
+ON CONFLICT DO NOTHING RETURNING id
+"""
+
+_SKIP = """
+INSERT INTO {schema}.executions_execution
+    (id, run_key, job_id, job_version, schedule_id, schedule_version, priority, nominal_at, actual_at, until_at, count,
+     reason, trigger, state, created_at, finished_at, attempt_count, fired_by)
+SELECT m.id, m.run_key, m.job_id, m.job_version, m.schedule_id, m.schedule_version, m.priority, m.nominal_at,
+       m.nominal_at, m.until_at, m.count, m.reason, 'schedule', 'skipped', %s, %s, 0, %s
+FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::int[], %s::uuid[], %s::int[], %s::smallint[], %s::timestamptz[],
+            %s::timestamptz[], %s::int[], %s::text[])
+     AS m(id, run_key, job_id, job_version, schedule_id, schedule_version, priority, nominal_at, until_at, count, reason)
+ON CONFLICT DO NOTHING
+"""
+
+_SUBMIT = """
+INSERT INTO {schema}.executions_execution
+    (id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at, actual_at,
+     state, created_at, attempt_count, reason, count, fired_by, payload, labels, replay_of)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 0, '', 1, %s, %s::jsonb, %s::jsonb, %s)
+"""
+
+# Ends executions and records their attempts in one statement; the two row sets need not be of the same executions.
+_SETTLE = """
+WITH ended AS (
+    UPDATE {schema}.executions_execution e
+    SET state = m.state, queued_at = m.queued_at, started_at = m.started_at, finished_at = m.finished_at,
+        attempt_count = m.attempt_count, result = m.result::jsonb, error = m.error::jsonb, reason = m.reason
+    FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::int[], %s::text[],
+                %s::text[], %s::text[])
+         AS m(id, state, queued_at, started_at, finished_at, attempt_count, result, error, reason)
+    WHERE e.id = m.id AND e.finished_at IS NULL)
+INSERT INTO {schema}.executions_attempt
+    (id, execution_id, number, fence, state, worker_id, started_at, finished_at, error, retry_at)
+SELECT m.id, m.execution_id, m.number, m.fence, m.state, m.worker_id, m.started_at, m.finished_at, m.error::jsonb,
+       m.retry_at
+FROM unnest(%s::uuid[], %s::uuid[], %s::int[], %s::bigint[], %s::text[], %s::uuid[], %s::timestamptz[],
+            %s::timestamptz[], %s::text[], %s::timestamptz[])
+     AS m(id, execution_id, number, fence, state, worker_id, started_at, finished_at, error, retry_at)
+ON CONFLICT (id) DO NOTHING
+"""
+
+_BEGAN = """
+UPDATE {schema}.executions_execution SET state = 'ready', actual_at = %s WHERE id = ANY(%s) AND state = 'scheduled'
+RETURNING id
+"""
+
+_REOPEN = """
+UPDATE {schema}.executions_execution
+SET state = 'ready', finished_at = NULL, result = NULL, error = NULL, reason = ''
+WHERE id = %s AND state = 'dead'
+RETURNING run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at, attempt_count,
+          payload IS NOT NULL
+"""
+
+_CANCEL = """
+UPDATE {schema}.executions_execution
+SET state = 'cancelled', finished_at = %s, reason = %s, attempt_count = %s, queued_at = %s, started_at = %s
+WHERE id = %s AND finished_at IS NULL RETURNING id
+"""
+
+
+def fire(
+    conn: Conn, schema: str, rows: Sequence[Fired], *, now: datetime, fired_by: str
+) -> psycopg.Cursor[tuple[UUID]]:
+    """Inserts executions; the cursor yields the ids of those that did not exist yet."""
+    return conn.execute(_in(_FIRE, schema), [now, fired_by, *_columns(rows)])
+
+
+def skip(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime, fired_by: str) -> None:
+    """Records occurrences that do not run."""
+    conn.execute(_in(_SKIP, schema), [now, now, fired_by, *_columns(rows)])
+
+
+def submit(
+    conn: Conn, schema: str, *, execution_id: UUID, run_key: str, job_id: UUID, job_version: int,
+    schedule_id: UUID | None, schedule_version: int | None, trigger: str, priority: int, nominal_at: datetime | None,
+    actual_at: datetime, state: str, now: datetime, fired_by: str, payload: str | None = None,
+    labels: str | None = None, replay_of: UUID | None = None,
+) -> None:  # fmt: skip
+    """Inserts one execution. `payload` and `labels` are JSON texts."""
+    conn.execute(
+        _in(_SUBMIT, schema),
+        [
+            execution_id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at,
+            actual_at, state, now, fired_by, payload, labels, replay_of,
+        ],
+    )  # fmt: skip
+
+
+def settle(conn: Conn, schema: str, ended: Sequence[Ended], attempts: Sequence[Attempted]) -> None:
+    """Ends executions and adds attempts, in one statement."""
+    conn.execute(_in(_SETTLE, schema), [*_columns(ended, Ended), *_columns(attempts, Attempted)])
+
+
+def began(conn: Conn, schema: str, ids: Sequence[UUID], *, actual_at: datetime) -> psycopg.Cursor[tuple[UUID]]:
+    """scheduled -> ready: delayed executions whose time has come. The cursor yields those that went."""
+    return conn.execute(_in(_BEGAN, schema), [actual_at, list(ids)])
+
+
+def reopen(conn: Conn, schema: str, execution_id: UUID) -> tuple[Any, ...] | None:
+    """dead -> ready under the same run key; what a new ticket needs, None when it is not dead."""
+    return conn.execute(_in(_REOPEN, schema), [execution_id]).fetchone()
+
+
+def cancel(
+    conn: Conn, schema: str, execution_id: UUID, *, now: datetime, reason: str, attempts: int = 0,
+    queued_at: datetime | None = None, started_at: datetime | None = None,
+) -> bool:  # fmt: skip
+    """Ends an execution that has no running attempt; False when it had ended already."""
+    parameters = [now, reason, attempts, queued_at, started_at, execution_id]
+    return conn.execute(_in(_CANCEL, schema), parameters).fetchone() is not None
+
+
+def payloads(conn: Conn, schema: str, ids: Sequence[UUID]) -> dict[UUID, str]:
+    """JSON texts of the payloads that these executions have of their own."""
+    query = _in("SELECT id, payload::text FROM {schema}.executions_execution WHERE id = ANY(%s)", schema)
+    return {row[0]: row[1] for row in conn.execute(query, [list(ids)])}
+
+
+@lru_cache(maxsize=50_000)
+def _in(query: str, schema: str) -> bytes:
+    return sql.SQL(query).format(schema=sql.Identifier(schema)).as_bytes(None)
+
+
+def _columns(rows: Sequence[Any], kind: type[Any] | None = None) -> list[list[Any]]:
+    if not rows:
+        return [[] for _ in kind._fields] if kind is not None else []
+    return [list(column) for column in zip(*rows, strict=True)]

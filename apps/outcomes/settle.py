@@ -1,0 +1,227 @@
+"""Settle: end attempts, hundreds at a time, and do what follows, in one transaction.
+
+An attempt counts only where its (execution, fence) still is what runs: those rows are locked first, the others are
+stale and change nothing. A batch that fails is settled per tenant, so that one tenant's fault costs only that tenant.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import orjson
+import psycopg
+
+from apps.deadletters import store as deadletters
+from apps.executions import store as executions
+from apps.outcomes.verdict import Report, Verdict, fingerprint, judge
+from apps.schedules import pausing
+from apps.schedules.definitions import Definition
+from apps.tickets import store as tickets
+from apps.tickets.store import Started
+from kernel.ids import attempt_id, uuid7
+from tenants.registry import Registry
+
+log = logging.getLogger(__name__)
+Conn = psycopg.Connection[Any]
+Pair = tuple[UUID, int]
+
+ERROR_BYTES = 4_096
+RESULT_BYTES = 64 * 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One ended attempt: what was started, by which worker, how it ended. No definition: its job can't be read."""
+
+    started: Started
+    worker_id: UUID | None
+    report: Report
+    definition: Definition | None
+
+    @property
+    def pair(self) -> Pair:
+        return self.started.execution_id, self.started.fence
+
+
+@dataclass(slots=True)
+class Settled:
+    """What a batch did."""
+
+    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    failed: list[Settlement] = field(default_factory=list)  # to be tried again: their tenant's schema did not answer
+
+
+@dataclass(slots=True)
+class _Writes:
+    """Everything that one tenant's schema is told."""
+
+    ended: list[executions.Ended] = field(default_factory=list)
+    attempts: list[executions.Attempted] = field(default_factory=list)
+    letters: list[deadletters.Letter] = field(default_factory=list)
+    pauses: list[tuple[UUID, str]] = field(default_factory=list)
+
+
+def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
+    """Settles a batch on an autocommit connection. Never raises for one tenant's fault; raises when the database fails."""
+    try:
+        return _settle_batch(conn, registry, items)
+    except (psycopg.OperationalError, psycopg.InterfaceError):
+        if conn.closed:
+            raise
+        log.warning("settling %d attempts failed, trying per tenant", len(items), exc_info=True)
+    except psycopg.Error:
+        log.warning("settling %d attempts failed, trying per tenant", len(items), exc_info=True)
+    total = Settled()
+    for _, of_tenant in _by_tenant(items).items():
+        _settle_tenant(conn, registry, of_tenant, total)
+    return total
+
+
+def _settle_tenant(conn: Conn, registry: Registry, items: list[Settlement], total: Settled) -> None:
+    """One tenant's part; halves it until the rows that can't be settled are alone."""
+    try:
+        done = _settle_batch(conn, registry, items)
+    except psycopg.Error:
+        if conn.closed:
+            raise
+        if len(items) > 1:
+            middle = len(items) // 2
+            _settle_tenant(conn, registry, items[:middle], total)
+            _settle_tenant(conn, registry, items[middle:], total)
+            return
+        log.exception("attempt %s could not be settled", items[0].pair)
+        total.failed += items
+        return
+    for name, count in done.counts.items():
+        total.counts[name] += count
+
+
+def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
+    done = Settled()
+    writes: dict[int, _Writes] = defaultdict(_Writes)
+    ends: list[Pair] = []
+    agains: list[tuple[UUID, int, datetime, int]] = []
+    with conn.transaction():
+        current = tickets.lock_current(conn, [item.pair for item in items])
+        for item in items:
+            cancel_requested = current.get(item.pair)
+            if cancel_requested is None:
+                done.counts["stale"] += 1
+                continue
+            del current[item.pair]  # the same attempt twice in one batch counts once
+            verdict = _judge(item, cancel_requested)
+            done.counts[verdict.state if verdict.kind == "end" else "retry"] += 1
+            _note(item, verdict, writes[item.started.tenant_id])
+            if verdict.kind == "end":
+                ends.append(item.pair)
+            else:
+                assert verdict.at is not None
+                agains.append((*item.pair, verdict.at, verdict.failures))
+        _write(conn, registry, writes, ends, agains)
+    return done
+
+
+def _write(
+    conn: Conn, registry: Registry, writes: dict[int, _Writes], ends: list[Pair],
+    agains: list[tuple[UUID, int, datetime, int]],
+) -> None:  # fmt: skip
+    tenancies = {tenant_id: registry.get(tenant_id) for tenant_id in writes}
+    with conn.pipeline():
+        if ends:
+            tickets.end(conn, ends)
+        if agains:
+            tickets.try_again(conn, agains)
+        for tenant_id, write in sorted(writes.items()):
+            tenancy = tenancies[tenant_id]
+            if tenancy is None:  # the tenant is gone and its history with it: only the tickets are ended
+                log.warning("tenant %d is gone: %d attempts ended without history", tenant_id, len(write.attempts))
+                continue
+            executions.settle(conn, tenancy.schema, write.ended, write.attempts)
+            if write.letters:
+                deadletters.add(conn, tenancy.schema, write.letters)
+    for tenant_id, write in writes.items():
+        tenancy = tenancies[tenant_id]
+        for schedule_id, reason in write.pauses if tenancy else ():
+            assert tenancy is not None
+            pausing.pause_by_system(conn, tenancy.schema, tenant_id=tenancy.id, schedule_id=schedule_id, reason=reason)
+
+
+def _judge(item: Settlement, cancel_requested: bool) -> Verdict:
+    if item.definition is None:
+        return Verdict("end", "dead", item.started.failures + 1, reason="undecodable")
+    return judge(
+        item.report, policy=item.definition.retry, failures=item.started.failures, cancel_requested=cancel_requested
+    )
+
+
+def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
+    started, report = item.started, item.report
+    error = _error_text(report)
+    write.attempts.append(
+        executions.Attempted(
+            attempt_id(started.execution_id, started.attempt), started.execution_id, started.attempt, started.fence,
+            "cancelled" if verdict.state == "cancelled" else report.outcome, item.worker_id, report.started_at,
+            max(report.finished_at, report.started_at), error, verdict.at,
+        )
+    )  # fmt: skip
+    if verdict.kind == "end":
+        write.ended.append(
+            executions.Ended(
+                started.execution_id, verdict.state, started.first_queued_at, started.first_started_at,
+                report.finished_at, started.attempt, _result_text(report), error, verdict.reason,
+            )
+        )  # fmt: skip
+    if verdict.state == "dead":
+        host = _host(item.definition)
+        write.letters.append(
+            deadletters.Letter(
+                uuid7(), started.execution_id, started.job_id, started.schedule_id,
+                fingerprint(report.error, host=host), error or "{}", started.attempt, report.finished_at,
+            )
+        )  # fmt: skip
+    if report.pause_schedule and started.schedule_id is not None:
+        write.pauses.append((started.schedule_id, "The receiver answered 410 Gone."))
+
+
+def _error_text(report: Report) -> str | None:
+    if report.error is None:
+        return None
+    text = _json(report.error)
+    if len(text) <= ERROR_BYTES:
+        return text
+    return _json({"class": str(report.error.get("class", ""))[:100], "message": text[:1_000], "truncated": True})
+
+
+def _result_text(report: Report) -> str | None:
+    if report.result is None or len(report.result) <= RESULT_BYTES:
+        return _storable(report.result)
+    return _json({"truncated": True, "bytes": len(report.result)})
+
+
+def _json(value: Any) -> str:
+    return _storable(orjson.dumps(value, default=str).decode("utf-8", "replace")) or "null"
+
+
+def _storable(text: str | None) -> str | None:
+    """PostgreSQL's jsonb can't hold the character NUL."""
+    return text.replace("\\u0000", "\\ufffd") if text is not None and "\\u0000" in text else text
+
+
+def _host(definition: Definition | None) -> str:
+    url = definition.target.get("url") if definition is not None else None
+    try:
+        return urlsplit(url).hostname or "" if isinstance(url, str) else ""
+    except ValueError:
+        return ""
+
+
+def _by_tenant(items: Sequence[Settlement]) -> dict[int, list[Settlement]]:
+    found: dict[int, list[Settlement]] = defaultdict(list)
+    for item in items:
+        found[item.started.tenant_id].append(item)
+    return found

@@ -1,0 +1,80 @@
+"""What follows from an ended attempt: pure, over values."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from apps.schedules.retry import RetryPolicy
+
+Kind = Literal["end", "again"]
+FAILURES = ("failed", "timed_out", "lost")
+RETURNED_WAIT_S = 0.0
+_VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|\d+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an attempt ended, as its executor or the reconciler says it."""
+
+    outcome: str
+    started_at: datetime
+    finished_at: datetime
+    result: str | None = None  # JSON text
+    error: Mapping[str, Any] | None = None
+    retryable: bool = True
+    retry_after_s: float | None = None
+    pause_schedule: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """End the execution in `state`, or try again at `at`. `failures` is what counts against the policy then."""
+
+    kind: Kind
+    state: str
+    failures: int
+    at: datetime | None = None
+    reason: str = ""
+
+
+def judge(report: Report, *, policy: RetryPolicy, failures: int, cancel_requested: bool) -> Verdict:
+    """Decides what follows. `failures` is the count before this attempt.
+
+    A result that came in before the cancel took effect stands; whatever else ended is cancelled.
+    """
+    if report.outcome == "succeeded":
+        return Verdict("end", "succeeded", failures)
+    if cancel_requested or report.outcome == "cancelled":
+        return Verdict("end", "cancelled", failures, reason="cancelled")
+    if report.outcome == "returned":
+        return Verdict("again", "ready", failures, at=report.finished_at + timedelta(seconds=RETURNED_WAIT_S))
+    failed = failures + 1
+    if not report.retryable:
+        return Verdict("end", "dead", failed, reason="not_retryable")
+    if not policy.wants_retry(names_of(report)):
+        return Verdict("end", "dead", failed, reason="excluded_by_policy")
+    if failed >= policy.max_attempts:
+        return Verdict("end", "dead", failed, reason="attempts_used_up")
+    wait = policy.wait_s(failed, retry_after_s=report.retry_after_s)
+    return Verdict("again", "ready", failed, at=report.finished_at + timedelta(seconds=wait))
+
+
+def names_of(report: Report) -> set[str]:
+    """All names that a retry policy may call this failure by."""
+    error = report.error or {}
+    names = {report.outcome, str(error.get("class", ""))}
+    status = error.get("status")
+    if isinstance(status, int):
+        names |= {f"http_{status}", f"http_{status // 100}xx"}
+    return names - {""}
+
+
+def fingerprint(error: Mapping[str, Any] | None, *, host: str = "") -> str:
+    """Groups failures of one cause: class, status, host, and the message without its varying parts."""
+    error = error or {}
+    message = _VARYING.sub("#", str(error.get("message", "")))[:500]
+    text = "\n".join((str(error.get("class", "")), str(error.get("status", "")), host, message))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,88 @@
+"""Immutable versions of jobs and schedules for the hot paths: read once a process, many at a time, then remembered."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+import psycopg
+from psycopg import sql
+
+from apps.schedules.retry import RetryPolicy, retry_from_json
+
+Conn = psycopg.Connection[Any]
+REMEMBERED = 20_000
+LARGE_PAYLOAD_BYTES = 8_192  # larger ones are not remembered: they would fill the memory
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A job version. `payload` is the parsed JSON, shared by all runs: nobody may change it."""
+
+    kind: str
+    name: str
+    target: dict[str, Any]
+    payload: Any
+    timeout_s: int
+    retry: RetryPolicy
+
+
+class Definitions:
+    """Remembers job versions and schedule payloads. Not shared between threads."""
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[tuple[str, UUID, int], Definition] = OrderedDict()
+        self._payloads: OrderedDict[tuple[str, UUID, int], Any] = OrderedDict()
+
+    def jobs(
+        self, conn: Conn, schema: str, wanted: Iterable[tuple[UUID, int]]
+    ) -> dict[tuple[UUID, int], Definition]:
+        """Definitions by (job, version); one query for those not known. Missing or unreadable ones are left out."""
+        keys = set(wanted)
+        missing = [key for key in keys if (schema, *key) not in self._jobs]
+        if missing:
+            query = sql.SQL(
+                "SELECT v.job_id, v.version, j.kind, j.name, v.target::text, v.payload::text, v.timeout_s, v.retry::text"
+                " FROM {schema}.schedules_jobversion v JOIN {schema}.schedules_job j ON j.id = v.job_id"
+                " JOIN unnest(%s::uuid[], %s::int[]) AS m(job_id, version)"
+                " ON m.job_id = v.job_id AND m.version = v.version"
+            ).format(schema=sql.Identifier(schema))
+            for row in conn.execute(query, [[key[0] for key in missing], [key[1] for key in missing]]):
+                try:
+                    found = Definition(
+                        row[2], row[3], orjson.loads(row[4]), _parsed(row[5]), row[6],
+                        retry_from_json(orjson.loads(row[7])),
+                    )  # fmt: skip
+                except (ValueError, TypeError, KeyError):
+                    continue
+                self._jobs[(schema, row[0], row[1])] = found
+        answer = {key: self._jobs[(schema, *key)] for key in keys if (schema, *key) in self._jobs}
+        _shrink(self._jobs)
+        return answer
+
+    def schedule_payload(self, conn: Conn, schema: str, schedule_id: UUID, version: int) -> Any:
+        """The payload of a schedule version, parsed and shared; None when it has none."""
+        key = (schema, schedule_id, version)
+        if key in self._payloads:
+            return self._payloads[key]
+        query = sql.SQL(
+            "SELECT payload::text FROM {}.schedules_scheduleversion WHERE schedule_id = %s AND version = %s"
+        ).format(sql.Identifier(schema))
+        row = conn.execute(query, [schedule_id, version]).fetchone()
+        text: str | None = row[0] if row else None
+        payload = _parsed(text)
+        if text is None or len(text) <= LARGE_PAYLOAD_BYTES:
+            self._payloads[key] = payload
+            _shrink(self._payloads)
+        return payload
+
+
+def _parsed(text: str | None) -> Any:
+    return None if text is None else orjson.loads(text)
+
+
+def _shrink(memory: "OrderedDict[Any, Any]") -> None:
+    while len(memory) > REMEMBERED:
+        memory.popitem(last=False)

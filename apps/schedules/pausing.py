@@ -1,0 +1,33 @@
+"""Pausing a schedule without the ORM: the platform itself does it when a receiver says that it is gone."""
+
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+from apps.due import entries
+
+Conn = psycopg.Connection[Any]
+
+_PAUSE = """
+UPDATE {schema}.schedules_schedule
+SET status = 'paused', paused_reason = %s, revision = revision + 1, updated_at = clock_timestamp()
+WHERE id = %s AND status = 'active' AND deleted_at IS NULL RETURNING id
+"""
+
+_AUDIT = """
+INSERT INTO audit_auditevent (at, tenant_id, actor, action, object_type, object_id, allowed, reason, request_id)
+VALUES (clock_timestamp(), %s, 'system', 'schedule.pause', 'schedule', %s, true, %s, '')
+"""
+
+
+def pause_by_system(conn: Conn, schema: str, *, tenant_id: int, schedule_id: UUID, reason: str) -> bool:
+    """active -> paused, in the caller's transaction; the due entry goes first, so that fire and pause meet on one row."""
+    entries.lock(conn, [schedule_id])
+    query = sql.SQL(_PAUSE).format(schema=sql.Identifier(schema))
+    if conn.execute(query, [reason, schedule_id]).fetchone() is None:
+        return False
+    entries.remove(conn, [schedule_id])
+    conn.execute(_AUDIT, [tenant_id, str(schedule_id), reason])
+    return True

@@ -1,0 +1,107 @@
+"""The retry policy of a job: when to try again, and after how long. Pure.
+
+`retry_on` and `never_on` hold outcomes ("failed", "timed_out", "lost"), error classes ("connection", "http_503", ...)
+or a class of statuses ("http_5xx"). `never_on` wins; an empty `retry_on` means every failure that may be retried.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from kernel.backoff import Jitter, delay_s, with_jitter
+from kernel.errors import Faults
+
+MAX_ATTEMPTS = 100
+MAX_DELAY_S = 86_400
+RETRY_AFTER_MAX_S = 86_400
+DEFAULTS: dict[str, Any] = {
+    "max_attempts": 3,
+    "backoff": "exponential",
+    "base_s": 2,
+    "factor": 2,
+    "max_s": 600,
+    "jitter": "full",
+    "retry_on": [],
+    "never_on": [],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """`max_attempts` counts all tries, the first included."""
+
+    max_attempts: int
+    backoff: str
+    base_s: float
+    factor: float
+    max_s: float
+    jitter: Jitter
+    retry_on: frozenset[str]
+    never_on: frozenset[str]
+
+    def wants_retry(self, names: Iterable[str]) -> bool:
+        """Whether a failure that goes by these names may be tried again under this policy."""
+        known = set(names)
+        if known & self.never_on:
+            return False
+        return not self.retry_on or bool(known & self.retry_on)
+
+    def wait_s(self, failures: int, *, retry_after_s: float | None = None) -> float:
+        """Seconds before the try after `failures` failures (from 1). What the receiver asked for is honoured."""
+        plain = delay_s(
+            failures, base_s=self.base_s, factor=self.factor, max_s=self.max_s, fixed=self.backoff == "fixed"
+        )
+        wait = with_jitter(plain, self.jitter)
+        if retry_after_s is not None:
+            wait = max(wait, min(retry_after_s, RETRY_AFTER_MAX_S))
+        return wait
+
+
+def retry_from_json(data: Mapping[str, Any]) -> RetryPolicy:
+    """The policy of stored, already validated JSON."""
+    full = {**DEFAULTS, **data}
+    return RetryPolicy(
+        max_attempts=int(full["max_attempts"]),
+        backoff=str(full["backoff"]),
+        base_s=float(full["base_s"]),
+        factor=float(full["factor"]),
+        max_s=float(full["max_s"]),
+        jitter=cast("Jitter", full["jitter"]),
+        retry_on=frozenset(full["retry_on"]),
+        never_on=frozenset(full["never_on"]),
+    )
+
+
+def retry_from_api(data: object, faults: Faults, *, pointer: str = "/retry") -> dict[str, Any]:
+    """The complete policy of an API body, as JSON to store. Every fault is added to `faults`."""
+    if not isinstance(data, Mapping):
+        faults.add(pointer, "not_an_object", "Give an object such as {\"max_attempts\": 3}.")
+        return dict(DEFAULTS)
+    for name in data:
+        if name not in DEFAULTS:
+            faults.add(f"{pointer}/{name}", "unknown_field", f"Known fields: {', '.join(DEFAULTS)}.")
+    full = {**DEFAULTS, **{name: value for name, value in data.items() if name in DEFAULTS}}
+    _number(full, "max_attempts", 1, MAX_ATTEMPTS, faults, pointer, whole=True)
+    _number(full, "base_s", 0, MAX_DELAY_S, faults, pointer)
+    _number(full, "factor", 1, 100, faults, pointer)
+    _number(full, "max_s", 0, MAX_DELAY_S, faults, pointer)
+    if full["backoff"] not in ("exponential", "fixed"):
+        faults.add(f"{pointer}/backoff", "unknown_value", "Use exponential or fixed.")
+    if full["jitter"] not in ("none", "full", "equal"):
+        faults.add(f"{pointer}/jitter", "unknown_value", "Use none, full or equal.")
+    for name in ("retry_on", "never_on"):
+        value = full[name]
+        good = isinstance(value, list) and len(value) <= 50
+        if not good or not all(isinstance(item, str) and 0 < len(item) <= 80 for item in value):
+            faults.add(f"{pointer}/{name}", "not_a_list", "Give at most 50 names such as \"timed_out\" or \"http_503\".")
+    return full
+
+
+def _number(
+    full: dict[str, Any], name: str, least: float, most: float, faults: Faults, pointer: str, *, whole: bool = False
+) -> None:
+    value = full[name]
+    kinds: tuple[type, ...] = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+        kind = "a whole number" if whole else "a number"
+        faults.add(f"{pointer}/{name}", "out_of_range", f"Give {kind} from {least} to {most}.")

@@ -1,0 +1,365 @@
+"""Tickets in SQL: one statement a transition, each naming the id, the state and the guard of kernel.transitions.
+
+All functions take a psycopg connection and work in its current transaction; none of them commits.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+
+Conn = psycopg.Connection[Any]
+READY_CHANNEL = "shardbeat_ready"
+NO_GATE = UUID(int=0)
+AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiting: nothing starves
+DEADLINE_GRACE_S = 30  # the executor ends the work at its time-out; the deadline is for when it could not
+
+
+class Ticket(NamedTuple):
+    """A new ticket, in the order of COPY. `rank` is null when it must wait for `available_at`."""
+
+    execution_id: UUID
+    tenant_id: int
+    job_id: UUID
+    job_version: int
+    schedule_id: UUID | None
+    schedule_version: int | None
+    run_key: str
+    trigger: str
+    nominal_at: datetime | None
+    actual_at: datetime
+    pool: str
+    queue: str
+    priority: int
+    timeout_s: int
+    gate: UUID
+    gate_limit: int | None
+    guarded: bool
+    payload_from: str
+    state: str
+    available_at: datetime
+    rank: datetime | None
+    attempt: int
+    failures: int
+
+
+class Started(NamedTuple):
+    """What a worker needs of a ticket that it has just started."""
+
+    execution_id: UUID
+    tenant_id: int
+    job_id: UUID
+    job_version: int
+    schedule_id: UUID | None
+    schedule_version: int | None
+    run_key: str
+    trigger: str
+    nominal_at: datetime | None
+    payload_from: str
+    attempt: int
+    failures: int
+    releases: int
+    fence: int
+    started_at: datetime
+    deadline: datetime
+    first_queued_at: datetime | None
+    first_started_at: datetime
+    cancel_requested: bool
+
+
+class Flow(NamedTuple):
+    """Ready tickets of one tenant behind one gate."""
+
+    tenant_id: int
+    gate: UUID
+
+
+class Candidate(NamedTuple):
+    """A ready ticket that may be released."""
+
+    execution_id: UUID
+    tenant_id: int
+    gate: UUID
+    gate_limit: int | None
+    queue: str
+    rank: datetime
+    actual_at: datetime
+
+
+COPY_IN = f"COPY tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) FROM STDIN"
+INSERT = (
+    f"INSERT INTO tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) "  # noqa: S608
+    f"VALUES ({', '.join(['%s'] * len(Ticket._fields))}, 0, false)"
+)
+
+PROMOTE = """
+UPDATE tickets_ticket SET rank = available_at - priority * %(aging)s
+WHERE execution_id IN (
+    SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL AND available_at <= %(now)s
+    ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING pool
+"""
+
+FLOWS = """
+WITH RECURSIVE flow AS (
+    (SELECT tenant_id, gate FROM tickets_ticket WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL
+     ORDER BY tenant_id, gate LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.gate FROM flow f CROSS JOIN LATERAL (
+        SELECT tenant_id, gate FROM tickets_ticket
+        WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL AND (tenant_id, gate) > (f.tenant_id, f.gate)
+        ORDER BY tenant_id, gate LIMIT 1) n
+) SELECT tenant_id, gate FROM flow
+"""
+
+CANDIDATES = """
+SELECT c.* FROM unnest(%(tenants)s::int[], %(gates)s::uuid[], %(limits)s::int[]) AS f(tenant_id, gate, most)
+CROSS JOIN LATERAL (
+    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at FROM tickets_ticket
+    WHERE pool = %(pool)s AND tenant_id = f.tenant_id AND gate = f.gate AND state = 'ready' AND rank IS NOT NULL
+    ORDER BY rank LIMIT f.most FOR UPDATE SKIP LOCKED) c
+"""
+
+TAKEN = """
+SELECT tenant_id, queue, gate, count(*) FROM tickets_ticket WHERE pool = %(pool)s AND state = 'queued' GROUP BY 1, 2, 3
+UNION ALL
+SELECT tenant_id, queue, gate, count(*) FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' GROUP BY 1, 2, 3
+"""
+
+RELEASE = """
+UPDATE tickets_ticket SET state = 'queued', release = %(release)s, releases = releases + 1, queued_at = %(now)s,
+       first_queued_at = coalesce(first_queued_at, %(now)s)
+WHERE execution_id = ANY(%(ids)s) AND state = 'ready'
+RETURNING execution_id
+"""
+
+# Queued for too long: its message is lost or its worker is gone. Waits longer each time, at most five minutes.
+RELEASE_AGAIN = """
+UPDATE tickets_ticket SET state = 'ready', rank = NULL,
+       available_at = %(now)s + least(300, %(step)s * (2 ^ least(releases - 1, 8) - 1)) * interval '1 second'
+WHERE execution_id IN (
+    SELECT execution_id FROM tickets_ticket WHERE state = 'queued' AND queued_at < %(before)s AND pool = ANY(%(pools)s)
+    ORDER BY queued_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED) AND state = 'queued'
+RETURNING execution_id
+"""
+
+START = f"""
+UPDATE tickets_ticket SET state = 'running', attempt = attempt + 1, fence = nextval('ticket_fence'),
+       worker_id = %(worker)s, started_at = clock_timestamp(),
+       first_started_at = coalesce(first_started_at, clock_timestamp()),
+       deadline = clock_timestamp() + (timeout_s + {DEADLINE_GRACE_S}) * interval '1 second'
+WHERE execution_id IN (
+    SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(%(ids)s) AND release = %(release)s
+    AND state = 'queued' ORDER BY execution_id LIMIT %(limit)s FOR UPDATE)
+RETURNING {", ".join(Started._fields)}
+"""  # noqa: S608  names of our own columns
+
+NOT_TAKEN = """
+UPDATE tickets_ticket SET state = 'ready', available_at = %(now)s, rank = %(now)s - priority * %(aging)s
+WHERE execution_id = ANY(%(ids)s) AND release = %(release)s AND state = 'queued'
+"""
+
+LOCK_CURRENT = """
+SELECT t.execution_id, t.fence, t.cancel_requested
+FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
+JOIN tickets_ticket t ON t.execution_id = m.execution_id AND t.fence = m.fence
+WHERE t.state = 'running' ORDER BY t.execution_id FOR UPDATE OF t
+"""
+
+END = """
+DELETE FROM tickets_ticket t USING unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+"""
+
+TRY_AGAIN = """
+UPDATE tickets_ticket t SET state = 'ready', rank = NULL, available_at = m.available_at, failures = m.failures,
+       releases = 0, worker_id = NULL, started_at = NULL, deadline = NULL
+FROM unnest(%s::uuid[], %s::bigint[], %s::timestamptz[], %s::int[]) AS m(execution_id, fence, available_at, failures)
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+"""
+
+CANCEL_WAITING = """
+DELETE FROM tickets_ticket WHERE execution_id = %s AND tenant_id = %s AND state IN ('blocked', 'ready', 'queued')
+RETURNING attempt, first_queued_at, first_started_at
+"""
+
+CANCEL_RUNNING = """
+UPDATE tickets_ticket SET cancel_requested = true WHERE execution_id = %s AND tenant_id = %s AND state = 'running'
+RETURNING fence
+"""
+
+LOST = f"""
+SELECT {", ".join("t." + name for name in Started._fields)}, t.worker_id, t.deadline < clock_timestamp()
+FROM tickets_ticket t
+WHERE t.execution_id IN (
+    SELECT r.execution_id FROM tickets_ticket r LEFT JOIN tickets_worker w ON w.id = r.worker_id
+    WHERE r.state = 'running'
+      AND (w.id IS NULL OR w.expires_at < clock_timestamp() OR r.deadline < clock_timestamp())
+    ORDER BY r.execution_id LIMIT %(limit)s)
+  AND t.state = 'running'
+"""  # noqa: S608  names of our own columns
+
+EXTEND = f"""
+UPDATE tickets_ticket t SET deadline = clock_timestamp() + (timeout_s + {DEADLINE_GRACE_S}) * interval '1 second'
+FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+"""  # noqa: S608  a number of our own
+
+DISOWN = """
+UPDATE tickets_ticket t SET deadline = clock_timestamp() - interval '1 second'
+FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+"""
+
+
+def new_rank(available_at: datetime, priority: int) -> datetime:
+    """The order of release: earlier comes first, and a step of priority is worth AGING."""
+    return available_at - priority * AGING
+
+
+def gate_of(job_id: UUID, limit: int | None) -> UUID:
+    """What a ticket queues behind: its job when that has a limit."""
+    return NO_GATE if limit is None else job_id
+
+
+def copy_in(conn: Conn, tickets: Iterable[Ticket]) -> None:
+    """Adds many tickets. Must not run inside a pipeline."""
+    with conn.cursor() as cursor, cursor.copy(COPY_IN) as copy:
+        for ticket in tickets:
+            copy.write_row((*ticket, 0, False))
+
+
+def insert(conn: Conn, ticket: Ticket) -> None:
+    """Adds one ticket and wakes the release loops."""
+    conn.execute(INSERT, ticket)
+    notify_ready(conn)
+
+
+def notify_ready(conn: Conn) -> None:
+    """Tells the release loops, when this transaction commits, that something is ready."""
+    conn.execute("SELECT pg_notify(%s, '')", [READY_CHANNEL])
+
+
+def promote(conn: Conn, *, now: datetime, limit: int) -> int:
+    """Ranks tickets whose time has come; returns how many."""
+    return len(conn.execute(PROMOTE, {"now": now, "aging": AGING, "limit": limit}).fetchall())
+
+
+def any_ready(conn: Conn, pool: str) -> bool:
+    """Whether there is anything to release."""
+    row = conn.execute(
+        "SELECT EXISTS (SELECT 1 FROM tickets_ticket WHERE pool = %s AND state = 'ready' AND rank IS NOT NULL)", [pool]
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def flows(conn: Conn, pool: str) -> list[Flow]:
+    """Who has something ready, by jumping from flow to flow in the index."""
+    return [Flow._make(row) for row in conn.execute(FLOWS, {"pool": pool})]
+
+
+def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int]]:
+    """(tenant, queue, gate, count) of what is queued or running."""
+    return conn.execute(TAKEN, {"pool": pool}).fetchall()
+
+
+def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]]) -> list[Candidate]:
+    """Locks up to so many of the best ready tickets of each flow."""
+    rows = conn.execute(
+        CANDIDATES,
+        {
+            "pool": pool, "tenants": [flow.tenant_id for flow, _ in wanted], "gates": [flow.gate for flow, _ in wanted],
+            "limits": [most for _, most in wanted],
+        },
+    )  # fmt: skip
+    return [Candidate._make(row) for row in rows]
+
+
+def next_release(conn: Conn) -> int:
+    """A release number that was never used."""
+    row = conn.execute("SELECT nextval('ticket_release')").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def release(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) -> list[UUID]:
+    """ready -> queued under this release number; returns the ids that went."""
+    rows = conn.execute(RELEASE, {"ids": list(ids), "release": release, "now": now})
+    return [row[0] for row in rows]
+
+
+def release_again(conn: Conn, *, pools: Sequence[str], now: datetime, bound_s: float, limit: int) -> list[UUID]:
+    """queued -> ready for what no worker has started within `bound_s` seconds."""
+    rows = conn.execute(
+        RELEASE_AGAIN,
+        {
+            "pools": list(pools), "now": now, "before": now - timedelta(seconds=bound_s), "step": bound_s,
+            "limit": limit,
+        },
+    )  # fmt: skip
+    return [row[0] for row in rows]
+
+
+def start(conn: Conn, ids: Sequence[UUID], *, release: int, worker: UUID, limit: int) -> list[Started]:
+    """queued -> running for at most `limit` of these, where the release number is still that one."""
+    rows = conn.execute(START, {"ids": list(ids), "release": release, "worker": worker, "limit": limit})
+    return [Started._make(row) for row in rows]
+
+
+def put_back(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) -> int:
+    """queued -> ready at once, for what a worker had no slot for."""
+    return conn.execute(NOT_TAKEN, {"ids": list(ids), "release": release, "now": now, "aging": AGING}).rowcount
+
+
+def lock_current(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], bool]:
+    """Locks, in id order, those (execution, fence) that still are what runs; the value says "cancel requested"."""
+    rows = conn.execute(LOCK_CURRENT, [[one[0] for one in pairs], [one[1] for one in pairs]])
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+def end(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
+    """Deletes tickets that were locked as current."""
+    conn.execute(END, [[one[0] for one in pairs], [one[1] for one in pairs]])
+
+
+def try_again(conn: Conn, rows: Sequence[tuple[UUID, int, datetime, int]]) -> None:
+    """running -> ready at (execution, fence, available_at, failures), for tickets that were locked as current."""
+    conn.execute(TRY_AGAIN, [list(column) for column in zip(*rows, strict=True)])
+
+
+def cancel_waiting(conn: Conn, execution_id: UUID, *, tenant_id: int) -> tuple[Any, ...] | None:
+    """Deletes a ticket that does not run; (attempt, first_queued_at, first_started_at), None when it was not waiting."""
+    return conn.execute(CANCEL_WAITING, [execution_id, tenant_id]).fetchone()
+
+
+def cancel_running(conn: Conn, execution_id: UUID, *, tenant_id: int) -> bool:
+    """Asks the worker to stop; False when it does not run."""
+    return conn.execute(CANCEL_RUNNING, [execution_id, tenant_id]).fetchone() is not None
+
+
+def lost(conn: Conn, *, limit: int) -> list[tuple[Started, UUID | None, bool]]:
+    """Running tickets whose worker's lease has run out or whose deadline has passed (the last item says which)."""
+    rows = conn.execute(LOST, {"limit": limit})
+    width = len(Started._fields)
+    return [(Started._make(row[:width]), row[width], row[width + 1]) for row in rows]
+
+
+def alive_of_schedules(conn: Conn, schedule_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """How many guarded executions of each schedule are alive."""
+    rows = conn.execute(
+        "SELECT schedule_id, count(*) FROM tickets_ticket WHERE guarded AND schedule_id = ANY(%s) GROUP BY 1",
+        [list(schedule_ids)],
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def extend(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
+    """The worker still holds these: their deadlines move on by their time-out."""
+    conn.execute(EXTEND, [[one[0] for one in pairs], [one[1] for one in pairs]])
+
+
+def disown(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
+    """The worker does not hold these any more: their deadlines end now, and reconcile ends the attempts as lost."""
+    conn.execute(DISOWN, [[one[0] for one in pairs], [one[1] for one in pairs]])

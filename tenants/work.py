@@ -1,0 +1,54 @@
+"""One piece of work in a tenant's schema: one transaction, done again when it lost a deadlock."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+
+import psycopg
+from django.db import OperationalError, connection, transaction
+
+from tenants import door
+from tenants.models import Tenant
+
+T = TypeVar("T")
+TRIES = 4
+LOST_RACE = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+
+
+class Again(Exception):
+    """What was read before the locks is no longer so: the work starts anew."""
+
+
+def in_tenant(tenant: Tenant, work: Callable[[], T]) -> T:
+    """Runs `work` inside the tenant, in one transaction (a savepoint where there is one already).
+
+    After a deadlock, a serialization failure or `Again` it runs again, TRIES times in all; so it must only write to
+    the database. Inside another transaction a deadlock is left to whoever opened that one.
+    """
+    with door.inside(tenant):
+        return atomically(work)
+
+
+def atomically(work: Callable[[], T]) -> T:
+    """As `in_tenant`, in whatever schema this thread is."""
+    nested = connection.in_atomic_block
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            with transaction.atomic():
+                return work()
+        except Again:
+            if not left:
+                raise
+        except (OperationalError, *LOST_RACE) as error:
+            lost = isinstance(error, LOST_RACE) or isinstance(error.__cause__, LOST_RACE)
+            if nested or not left or not lost:
+                raise
+    raise AssertionError("unreachable")
+
+
+def database_now() -> datetime:
+    """The database's clock; for entry points, which pass it on as `now`."""
+    row = door.raw().execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None
+    now: datetime = row[0]
+    return now

@@ -1,0 +1,57 @@
+"""`make bench`: prints the figures of the budgets that this machine reaches."""
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
+
+from tests.bench import stage  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--due", type=int, default=100_000)
+    parser.add_argument("--index", type=int, default=1_000_000)
+    parser.add_argument("--tenants", type=int, default=200)
+    parser.add_argument("--own-queues", type=int, default=8)
+    parser.add_argument("--noop", type=int, default=60_000)
+    parser.add_argument("--celery", type=int, default=10_000)
+    parser.add_argument("--only", choices=["fire", "noop", "celery"], default=None)
+    args = parser.parse_args()
+    with stage.services(ROOT / "var" / "bench"):
+        import os
+
+        os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
+        import django
+
+        django.setup()
+        from django.conf import settings
+
+        from tests.bench import fire_release, noop
+
+        made = stage.prepare(tenants=args.tenants, own_queues=args.own_queues)
+        print(
+            f"{args.tenants} tenants: {args.own_queues} with a queue of their own,"
+            f" {args.tenants - args.own_queues} on {settings.SHARED_QUEUES} shared queues; every commit durable"
+        )
+        if args.only in (None, "fire"):
+            got = fire_release.run(made, due=args.due, index=args.index, own_queues=args.own_queues)
+            print(
+                f"fire + release: {got['per_s']:,.0f}/s for {args.due:,} due at once with {args.index:,} in the index;"
+                f" dispatch lateness p50 {got['p50_s']:.2f} s, p99 {got['p99_s']:.2f} s"
+            )
+        ours = plain = None
+        if args.only in (None, "noop"):
+            ours = noop.shardbeat(made, count=args.noop, own_queues=args.own_queues, workers=2)
+            print(f"no-op executions end to end: {ours:,.0f}/s (2 workers, 1 dispatcher)")
+        if args.only in (None, "celery", "noop"):
+            plain = noop.celery(count=args.celery, workers=2)
+            print(f"plain Celery, no-op tasks: {plain:,.0f}/s (2 workers, same broker)")
+        if ours and plain:
+            print(f"ratio: {ours / plain:.1f} times plain Celery")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""No-op executions end to end, durable, drained from a backlog; and plain Celery on the same broker and cores."""
+
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+
+from tests.bench import stage
+
+
+def shardbeat(made, *, count: int, own_queues: int, workers: int) -> float:
+    """Settled executions a second: fired beforehand, then released, run and settled by real processes."""
+    from apps.dispatch.fire import fire_batch
+    from tenants import door
+    from tenants.registry import Registry
+
+    stage.clear()
+    past = datetime.now(UTC).replace(microsecond=0)
+    stage.fill_index(made, count=count, due_at=past, own_queues=own_queues)
+    line = door.Line("bench")
+    registry = Registry(line)
+    registry.refresh(force=True)
+    while fire_batch(
+        line.get(), registry, list(range(64)), now=datetime.now(UTC), limit=1_000, fired_by=lambda entry: "bench"
+    )["entries"]:
+        pass
+    conn = door.connect("bench", guarded=False)
+    running = [stage.worker() for _ in range(workers)]
+    try:
+        stage.until(lambda: stage.one(conn, "SELECT count(*) FROM tickets_worker") >= workers, timeout_s=60)
+        running.append(stage.dispatcher())
+        stage.until(
+            lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") <= count * 0.95, timeout_s=60, step_s=0.05
+        )
+        left = stage.one(conn, "SELECT count(*) FROM tickets_ticket")
+        begun = time.monotonic()
+        stage.until(lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") == 0, timeout_s=300, step_s=0.1)
+        return left / (time.monotonic() - begun)
+    finally:
+        for process in reversed(running):
+            process.stop()
+        conn.close()
+        line.close()
+
+
+def celery(*, count: int, workers: int) -> float:
+    """No-op tasks a second of plain Celery (prefork, one process each, acks early, no results) on this broker."""
+    script = "tests/bench/plain_celery.py"
+    running = [
+        stage.Process(
+            sys.executable, "-m", "celery", "-A", "tests.bench.plain_celery", "worker", "--pool", "prefork",
+            "--concurrency", "1", "--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel",
+            "ERROR", "-n", f"plain{number}@%h",
+        )
+        for number in range(workers)
+    ]  # fmt: skip
+    try:
+        env_run = subprocess.run([sys.executable, script, str(count)], cwd=stage.ROOT, capture_output=True, text=True)
+        return float(env_run.stdout.strip().splitlines()[-1])
+    finally:
+        for process in running:
+            process.stop()

@@ -1,0 +1,183 @@
+"""The stage of a measurement: embedded durable services, a database of its own, tenants, jobs, due entries."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC_HOURLY: str
+
+
+@contextmanager
+def services(folder: Path) -> Iterator[None]:
+    """PostgreSQL (durable, as in production) and Valkey, their addresses in the environment."""
+    from embedded.services import Services
+
+    running = Services(folder, durable=True)
+    running.start()
+    os.environ.update(running.variables())
+    os.environ.setdefault("SECRET_KEY", "bench")
+    os.environ.setdefault("LOG_LEVEL", "WARNING")
+    try:
+        yield
+    finally:
+        running.stop()
+
+
+def prepare(*, tenants: int, own_queues: int) -> dict[int, tuple[str, UUID]]:
+    """Makes tenants t0000.. each with one python job "shardbeat.noop"; the first `own_queues` have their own queue.
+
+    Returns tenant id -> (slug, job id).
+    """
+    from django.core.management import call_command
+
+    from kernel.clock import utc_now
+    from kernel.ids import uuid7
+    from tenants import door
+    from tenants.models import Plan, Tenant
+    from tenants.provisioning import tenant_create
+
+    call_command("tenant_migrate", stdout=open(os.devnull, "w"))  # noqa: SIM115
+    door.become_owner()
+    own, _ = Plan.objects.get_or_create(name="bench own", defaults={"own_queue": True})
+    shared, _ = Plan.objects.get_or_create(name="bench shared", defaults={"own_queue": False})
+    made: dict[int, tuple[str, UUID]] = {}
+    for number in range(tenants):
+        slug = f"b{number:04d}"
+        tenant = Tenant.objects.filter(slug=slug).first()
+        if tenant is None:
+            plan = own if number < own_queues else shared
+            tenant = tenant_create(slug=slug, plan=plan, host=f"{slug}.localhost")
+        with door.inside(tenant):
+            from apps.schedules.models import Job, JobVersion
+
+            job = Job.objects.filter(name="noop").first()
+            if job is None:
+                job = Job.objects.create(
+                    id=uuid7(), name="noop", kind="python", created_at=utc_now(), updated_at=utc_now()
+                )
+                JobVersion.objects.create(
+                    job=job, version=1, target={"task": "shardbeat.noop"}, timeout_s=60, retry={}, priority=5,
+                    created_at=utc_now(),
+                )  # fmt: skip
+            made[tenant.pk] = (slug, job.id)
+    return made
+
+
+def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetime, own_queues: int) -> None:
+    """Adds `count` hourly schedules, spread over the tenants, all due at one instant."""
+    from apps.due.entries import COLUMNS
+    from apps.schedules import timing
+    from kernel.ids import shard_of, uuid7s
+    from tenants import door
+    from tenants.registry import Registry
+
+    spec = timing.spec_to_json(
+        timing.spec_from_api({"trigger": {"cron": f"{due_at.minute} * * * *"}, "timezone": "UTC"}, now=due_at)
+    )
+    line = door.Line("bench")
+    registry = Registry(line)
+    registry.refresh(force=True)
+    ids = list(made)
+    conn = door.connect("bench fill", guarded=False)
+    with conn.cursor() as cursor, cursor.copy(f"COPY due_dueentry ({COLUMNS}, parked) FROM STDIN") as copy:
+        for start in range(0, count, 10_000):
+            for offset, key in enumerate(uuid7s(min(10_000, count - start))):
+                tenant_id = ids[(start + offset) % len(ids)]
+                queue = registry.by_id[tenant_id].queue("python")
+                copy.write_row(
+                    (
+                        key, shard_of(key, 64), "schedule", tenant_id, due_at, due_at, 1, spec, made[tenant_id][1], 1,
+                        "python", queue, 5, 60, None, False, "",
+                    )
+                )  # fmt: skip
+    conn.execute("VACUUM ANALYZE due_dueentry")
+    conn.close()
+    line.close()
+
+
+def fake_worker(slots: int) -> None:
+    """A worker row that lives for an hour and takes everything, so that only firing and releasing is measured."""
+    from kernel.ids import uuid7
+    from tenants import door
+    from workers.subscription import wanted_queues
+    from apps.tickets import workers
+
+    conn = door.connect("bench worker")
+    workers.renew(
+        conn, worker=uuid7(), host="bench", pid=0, version="", slots={"python": slots}, queues=wanted_queues(),
+        ttl_s=3_600, draining=False, skew_ms=0, stats={},
+    )  # fmt: skip
+    conn.close()
+
+
+def clear() -> None:
+    """Nothing due, nothing alive, no history, an empty broker."""
+    import redis
+    from django.conf import settings
+
+    from tenants import door
+    from tenants.models import Tenant
+
+    conn = door.connect("bench clear", owner=True, guarded=False)
+    conn.execute("TRUNCATE due_dueentry, tickets_ticket, tickets_worker, due_dispatcher")
+    for schema in Tenant.objects.values_list("schema_name", flat=True):
+        conn.execute(f'TRUNCATE "{schema}".executions_execution, "{schema}".executions_attempt')
+    conn.close()
+    redis.Redis.from_url(settings.BROKER_URL).flushdb()
+
+
+class Process:
+    """A child of the measurement; ended with it."""
+
+    def __init__(self, *command: str, **environment: str) -> None:
+        env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}", **environment}
+        self.child = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=sys.stderr)
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the process and its children so far."""
+        parts = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return sum(int(parts[index]) for index in (11, 12, 13, 14)) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        self.child.send_signal(signal.SIGTERM)
+        try:
+            self.child.wait(40)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+
+
+def dispatcher() -> Process:
+    return Process(sys.executable, "manage.py", "dispatcher")
+
+
+def worker(**environment: str) -> Process:
+    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING")
+    return Process(sys.executable, "-m", "celery", "-A", "workers.app", "worker", *quiet, **environment)
+
+
+def until(condition: Callable[[], bool], *, timeout_s: float, step_s: float = 0.02) -> None:
+    """Waits for a condition; TimeoutError when it does not come."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {timeout_s} s")
+        time.sleep(step_s)
+
+
+def one(conn: Any, query: str) -> Any:
+    return conn.execute(query).fetchone()[0]
+
+
+def aligned(now: datetime, seconds: float) -> datetime:
+    """The next whole second at least `seconds` away."""
+    return (now + timedelta(seconds=seconds + 1)).replace(microsecond=0)

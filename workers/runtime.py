@@ -1,0 +1,220 @@
+"""What one worker process is: its lease, its executors, its settle buffer. Made by the bootstep in `workers.app`."""
+
+import logging
+import os
+import socket
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+import psycopg
+from django.conf import settings
+
+from apps.executions import store as executions
+from apps.outcomes.settle import Pair, Settlement
+from apps.outcomes.verdict import Report
+from apps.schedules.definitions import Definition, Definitions
+from apps.tickets import store
+from apps.tickets.store import Started
+from kernel.clock import monotonic_s, utc_now
+from tenants.door import Line
+from tenants.registry import Registry, Tenancy
+from workers.executors.base import Executor, Result, Work
+from workers.heartbeat import Heartbeat
+from workers.settling import SettleBuffer
+
+log = logging.getLogger(__name__)
+Conn = psycopg.Connection[Any]
+WAIT_FOR_SLOT_S = 2.0
+
+
+class Runtime:
+    """One per process. `take` is called by the batch task from Celery's pool threads."""
+
+    def __init__(self, executors: dict[str, Executor], *, queues: Callable[[], list[str]]) -> None:
+        self.id: UUID = uuid4()
+        self.host = socket.gethostname()
+        self.pid = os.getpid()
+        self.executors = executors
+        self.draining = False
+        self.settling = SettleBuffer()
+        self.heartbeat = Heartbeat(self, queues=queues)
+        self._started: dict[Pair, tuple[Started, Definition | None]] = {}
+        self._lock = threading.Lock()
+        self._slot_free = threading.Condition(self._lock)
+        self._reserved: dict[str, int] = dict.fromkeys(executors, 0)
+        self._local = threading.local()
+
+    def start(self) -> None:
+        """Starts executors and loops; the first lease is written before any work may come."""
+        for executor in self.executors.values():
+            executor.start()
+        self.heartbeat.run_once()
+        self.settling.loop.start()
+        self.heartbeat.loop.start()
+
+    def stop(self, grace_s: float) -> None:
+        """Drains: takes nothing more, lets work end for `grace_s`, hands back the rest; the lease ends last."""
+        self.draining = True
+        self.heartbeat.loop.wake()
+        threads = [
+            threading.Thread(target=executor.stop, args=(grace_s,), daemon=True) for executor in self.executors.values()
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(grace_s + 10)
+        if not self.settling.drain(30.0):
+            log.error("%d attempts could not be settled before the end", len(self.settling.pending()))
+        self.settling.loop.stop()
+        self.settling.loop.join(10)
+        self.heartbeat.loop.stop()
+        self.heartbeat.loop.join(10)
+
+    def holds(self) -> set[Pair]:
+        """Everything that this process answers for: taken, running, ended but not settled."""
+        with self._lock:
+            held = set(self._started)
+        return held | self.settling.pending()
+
+    def take(self, pool: str, ids: Sequence[UUID], release: int) -> dict[str, int]:
+        """Starts what still waits under this release number, as slots become free; the rest goes back to ready."""
+        executor = self.executors.get(pool)
+        left = list(ids)
+        counts = {"started": 0, "put_back": 0}
+        give_up_at = monotonic_s() + WAIT_FOR_SLOT_S
+        while left and executor is not None and not self.draining:
+            room = self._reserve(pool, len(left), until=give_up_at)
+            if room == 0:
+                break
+            part, left = left[:room], left[room:]
+            try:
+                counts["started"] += self._start(executor, part, release)
+            finally:
+                with self._lock:
+                    self._reserved[pool] -= room
+        if left:
+            counts["put_back"] = store.put_back(self._line.get(), left, release=release, now=utc_now())
+        return counts
+
+    @property
+    def _line(self) -> Line:
+        """A connection per Celery thread."""
+        if not hasattr(self._local, "line"):
+            self._local.line = Line("worker start")
+            self._local.registry = Registry(self._local.line)
+            self._local.definitions = Definitions()
+        line: Line = self._local.line
+        return line
+
+    def _reserve(self, pool: str, wanted: int, *, until: float) -> int:
+        """Waits for free slots and reserves at most `wanted` of them; 0 when none came in time."""
+        executor = self.executors[pool]
+        with self._slot_free:
+            while True:
+                room = min(wanted, executor.free() - self._reserved[pool])
+                if room > 0:
+                    self._reserved[pool] += room
+                    return room
+                left = until - monotonic_s()
+                if left <= 0 or self.draining:
+                    return 0
+                self._slot_free.wait(min(left, 0.1))
+
+    def _start(self, executor: Executor, ids: Sequence[UUID], release: int) -> int:
+        conn = self._line.get()
+        registry: Registry = self._local.registry
+        registry.refresh()
+        # From here until they are settled the tickets are ours: whatever fails below must end as an attempt.
+        started = store.start(conn, ids, release=release, worker=self.id, limit=len(ids))
+        with self._lock:
+            self._started.update({(one.execution_id, one.fence): (one, None) for one in started})
+        works: list[Work] = []
+        by_tenant: dict[int, list[Started]] = defaultdict(list)
+        for one in started:
+            by_tenant[one.tenant_id].append(one)
+        for tenant_id, of_tenant in by_tenant.items():
+            try:
+                works += self._works(conn, registry.get(tenant_id), of_tenant)
+            except Exception as error:
+                log.exception("tenant %d: %d attempts could not be prepared", tenant_id, len(of_tenant))
+                for one in of_tenant:
+                    self._refuse(one, "not_prepared", f"{type(error).__name__}: {error}", retryable=True)
+        if works:
+            executor.submit(works, self._done)
+        return len(started)
+
+    def _works(self, conn: Conn, tenancy: Tenancy | None, started: list[Started]) -> list[Work]:
+        if tenancy is None:
+            for one in started:
+                self._refuse(one, "tenant_gone", "The tenant does not exist any more.", retryable=False)
+            return []
+        definitions: Definitions = self._local.definitions
+        known = definitions.jobs(conn, tenancy.schema, [(one.job_id, one.job_version) for one in started])
+        own = [one.execution_id for one in started if one.payload_from == "execution"]
+        payloads = executions.payloads(conn, tenancy.schema, own) if own else {}
+        works = []
+        for one in started:
+            definition = known.get((one.job_id, one.job_version))
+            if definition is None:
+                self._refuse(one, "undecodable", "The job's definition is missing or unreadable.", retryable=False)
+                continue
+            with self._lock:
+                self._started[(one.execution_id, one.fence)] = (one, definition)
+            payload = definition.payload
+            if one.payload_from == "execution":
+                payload = orjson.loads(payloads[one.execution_id])
+            elif one.payload_from == "schedule" and one.schedule_id is not None:
+                payload = definitions.schedule_payload(
+                    conn, tenancy.schema, one.schedule_id, one.schedule_version or 0
+                )
+            works.append(_work(one, definition, payload, tenancy))
+        return works
+
+    def _done(self, work: Work, result: Result) -> None:
+        """An executor's answer, from its thread."""
+        text = None if result.result is None else orjson.dumps(result.result, default=str).decode()
+        self._end(
+            (work.execution_id, work.fence),
+            Report(
+                result.outcome, result.started_at, result.finished_at, text, result.error, result.retryable,
+                result.retry_after_s, result.pause_schedule,
+            ),
+        )  # fmt: skip
+        with self._slot_free:
+            self._slot_free.notify()
+
+    def _refuse(self, one: Started, name: str, message: str, *, retryable: bool) -> None:
+        error = {"class": name, "message": message}
+        report = Report("failed", one.started_at, _later(one.started_at), error=error, retryable=retryable)
+        self._end((one.execution_id, one.fence), report)
+
+    def _end(self, pair: Pair, report: Report) -> None:
+        with self._lock:
+            started, definition = self._started[pair]
+        self.settling.add(Settlement(started, self.id, report, definition))
+        with self._lock:
+            del self._started[pair]
+
+
+def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) -> Work:
+    return Work(
+        execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
+        tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
+        target=definition.target, payload=payload, timeout_s=definition.timeout_s, nominal_at=one.nominal_at,
+        deadline=one.deadline, network=tenancy.network, signing_secret=tenancy.signing_secret or None,
+        traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
+    )  # fmt: skip
+
+
+def _later(started_at: datetime) -> datetime:
+    return max(started_at, utc_now())
+
+
+def grace_s() -> float:
+    """How long a stopping worker lets its work end, in seconds."""
+    return float(settings.WORKER_GRACE_S)
