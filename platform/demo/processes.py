@@ -13,12 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 VAR = ROOT / "var"
 HOST = "127.0.0.1"
 WEB_THREADS = 8
+WORKER_GRACE_S = 3
 # How long each may take to stop; what brings new work in is told first and at once, so all ends within 15 s.
 STOP_S: Mapping[str, float] = {
     "web": 3,
     "beat": 3,
     "dispatcher": 3,
-    "worker": 5,
+    "worker": 6,
     "receiver": 1,
     "valkey": 1,
     "postgresql": 4,
@@ -44,7 +45,11 @@ def receiver(env: Mapping[str, str], *, port: int) -> Child:
 
 
 def worker(env: Mapping[str, str]) -> Child:
-    return _child("worker", env, sys.executable, "-m", "celery", "-A", "workers.app", "worker", "--loglevel", "INFO")
+    # What is still running after the grace is handed back, and goes on at the next start.
+    return _child(
+        "worker", {"WORKER_GRACE_S": str(WORKER_GRACE_S), **env}, sys.executable, "-m", "celery", "-A", "workers.app",
+        "worker", "--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO",
+    )  # fmt: skip
 
 
 def dispatcher(env: Mapping[str, str]) -> Child:

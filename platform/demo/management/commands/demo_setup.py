@@ -1,0 +1,63 @@
+"""Makes the demo's tenants, people, jobs and schedules, or brings them up to date; writes var/demo.json."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandParser
+
+from demo import content, people
+from kernel.clock import utc_now
+from tenants import door
+from tenants.commands import Command as Base
+
+
+class Command(Base):
+    help = "Set up the demo of `make run`: two tenants with real schedules. Can be run again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--base-url", required=True, metavar="URL", help="Where the web is.")
+        parser.add_argument("--receiver", required=True, metavar="URL", help="Where the demo's receiver is.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path = Path(settings.VAR_DIR) / "demo.json"
+        before = people.Remembered.read(path)
+        door.become_owner()
+        base_url = str(options["base_url"]).rstrip("/")
+        tenants = [people.tenant(slug) for slug in people.TENANTS]
+        answer = {
+            "base_url": base_url,
+            "admin": {"url": f"{base_url}/admin/", **people.operator(before)},
+            "tenants": [
+                {
+                    "slug": tenant.slug,
+                    "host": people.host(tenant),
+                    "api_key": people.api_key(tenant, before, now=utc_now()),
+                }
+                for tenant in tenants
+            ],
+        }
+        write_private(path, json.dumps(answer, indent=2) + "\n")
+        counts = {
+            tenant.slug: content.fill(
+                tenant,
+                rows=content.rows(number, of=len(tenants)),
+                receiver=str(options["receiver"]).rstrip("/"),
+                now=utc_now(),
+            )
+            for number, tenant in enumerate(tenants)
+        }
+        text = "\n".join(f"{slug}: {count.made} made, {count.changed} changed" for slug, count in counts.items())
+        self.show({slug: count._asdict() for slug, count in counts.items()}, text, as_json=options["format"] == "json")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file in one step; only its owner may read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    temporary.replace(path)

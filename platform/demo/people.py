@@ -1,0 +1,77 @@
+"""The demo's tenants and logins. What can only be shown once (keys, the password) is kept in var/demo.json."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.auth.models import User
+
+from tenants.keys import apikey_create, apikey_find
+from tenants.models import Plan, Tenant
+from tenants.provisioning import tenant_create
+
+TENANTS = ("acme", "globex")
+OPERATOR = "operator"
+# The demo's receiver is on this machine. No other tenant may call loopback addresses.
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What an earlier run wrote."""
+
+    password: str = ""
+    keys: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Remembered:
+        """Nothing, where there is no such file or it is not ours."""
+        try:
+            found = json.loads(path.read_text())
+            keys = {tenant["slug"]: tenant["api_key"] for tenant in found["tenants"]}
+            return cls(password=found["admin"]["password"], keys=keys)
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls()
+
+
+def operator(before: Remembered) -> dict[str, str]:
+    """The operator's login: the remembered one where it still works, else with a new password."""
+    user = User.objects.filter(username=OPERATOR).first()
+    if user is None:
+        user = User.objects.create_superuser(OPERATOR, password=None)
+    password = before.password
+    if not (password and user.check_password(password)):
+        password = secrets.token_urlsafe(12)
+        user.set_password(password)
+        user.save(update_fields=["password"])
+    return {"username": OPERATOR, "password": password}
+
+
+def tenant(slug: str) -> Tenant:
+    """The demo tenant, made where it is missing."""
+    found = Tenant.objects.select_related("plan").filter(slug=slug).first()
+    if found is not None:
+        return found
+    plan, _ = Plan.objects.get_or_create(name="demo")
+    return tenant_create(
+        slug=slug, name=slug.capitalize(), plan=plan, host=f"{slug}.{settings.TENANT_DOMAIN}", network=LOOPBACK
+    )
+
+
+def host(tenant: Tenant) -> str:
+    """What a browser sends as Host, without a port."""
+    return str(tenant.domains.filter(is_primary=True).values_list("domain", flat=True).get())
+
+
+def api_key(tenant: Tenant, before: Remembered, *, now: datetime) -> str:
+    """The remembered admin key where it is still valid, else a new one."""
+    text = before.keys.get(tenant.slug, "")
+    found = apikey_find(text, now=now)
+    if found is not None and found.tenant_id == tenant.pk:
+        return text
+    return apikey_create(tenant=tenant, name="demo")[1]
