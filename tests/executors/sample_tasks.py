@@ -49,7 +49,8 @@ def hold(payload: Any, context: TaskContext) -> str:
 
 
 def hold_in_c(payload: Any, context: TaskContext) -> None:
-    """Like `hold`, but for ever and inside C code, so that no other thread and no signal handler runs."""
+    """Like `hold`, but for ever, deaf to signals, and inside C code, so that no other thread runs either."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(payload["path"])
         line.sendall(str(os.getpid()).encode() + b"\n")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.executors.works import NOMINAL_AT
 from workers.executors.bounds import (
     ERROR_MAX_BYTES,
     RESULT_MAX_BYTES,
@@ -44,6 +45,12 @@ def test_bounded_json_is_bounded_and_holds_no_nul(value: Any, most: int) -> None
         return
     assert len(data) <= most
     assert "\\u0000" not in orjson.dumps(orjson.loads(data)).decode().replace("\\\\", "")
+
+
+def test_long_numbers_in_results_become_text() -> None:
+    value = {"a": [2**64 - 1, 2**64, -(2**63) - 1, 1.5], "at": NOMINAL_AT}
+    expected = {"a": [2**64 - 1, str(2**64), str(-(2**63) - 1), 1.5], "at": "2026-03-29T01:00:00+00:00"}
+    assert orjson.loads(bounded_json(value)) == expected
 
 
 def test_a_large_result_says_that_it_was_cut() -> None:

@@ -33,7 +33,7 @@ def test_a_callable_knows_its_run(rig: PythonRig, results: Results) -> None:
     value = results.of(work).result
     assert value and value.pop("pid") != os.getpid()
     assert value == {
-        "payload": {"ü": [1, 2**70, None]},
+        "payload": {"ü": [1, str(2**70), None]},
         "run_key": "r1",
         "attempt": 3,
         "nominal_at": NOMINAL_AT.isoformat(),

@@ -109,6 +109,7 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _empty: threading.Condition = field(init=False)
     _closed: bool = False
+    _busy: int = 0  # held works without a result
 
     def __post_init__(self) -> None:
         self._empty = threading.Condition(self._lock)
@@ -124,6 +125,7 @@ class Ledger:
                 if key not in self._held:
                     self._held[key] = entry = Held(work, done)
                     fresh.append(entry)
+            self._busy += len(fresh)
             return fresh
 
     def end(self, entry: Held, result: Result) -> None:
@@ -133,6 +135,7 @@ class Ledger:
             if self._held.get(key) is not entry or entry.ended:
                 return
             entry.ended = True
+            self._busy -= 1  # whoever waits for a slot may be told of it by `done`
         try:
             entry.done(entry.work, result)
         except Exception:
@@ -155,7 +158,7 @@ class Ledger:
             return set(self._held)
 
     def free(self) -> int:
-        return max(0, self.slots - len(self._held))
+        return max(0, self.slots - self._busy)
 
     def close(self) -> None:
         """Take no more."""

@@ -39,8 +39,15 @@ def from_json(data: bytes) -> Any:
 
 
 def bounded_json(value: Any, max_bytes: int = RESULT_MAX_BYTES) -> bytes:
-    """JSON of at most `max_bytes`: a larger value becomes its beginning as text, with a flag and its real size."""
-    data = _NUL.sub(rb"\1\\ufffd", to_json(value))
+    """JSON of at most `max_bytes`: a larger value becomes its beginning as text, with a flag and its real size.
+
+    Whole numbers beyond 64 bits become text, since not every reader of the result keeps their digits. Raises NotJson.
+    """
+    try:
+        data = orjson.dumps(value, option=_OPTIONS)
+    except TypeError:
+        data = to_json(_with_long_numbers_as_text(from_json(to_json(value))))
+    data = _NUL.sub(rb"\1\\ufffd", data)
     if len(data) <= max_bytes:
         return data
     head, _ = fit_text(data[:max_bytes].decode(errors="ignore"), max_bytes - 100)
@@ -67,6 +74,17 @@ def fit_text(text: str, max_bytes: int) -> tuple[str, bool]:
 def clean_text(text: str) -> str:
     """`text` without NUL and without half characters."""
     return text.encode(errors="replace").decode().replace("\x00", "\ufffd")
+
+
+def _with_long_numbers_as_text(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _with_long_numbers_as_text(part) for key, part in value.items()}
+        case list():
+            return [_with_long_numbers_as_text(part) for part in value]
+        case int() if not -(2**63) <= value < 2**64:
+            return str(value)
+    return value
 
 
 def _plain(value: Any) -> Any:
