@@ -28,15 +28,9 @@ def noop(payload: Any, context: TaskContext) -> None:
 
 
 def echo(payload: Any, context: TaskContext) -> Any:
-    return {
-        "payload": payload,
-        "run_key": context.run_key,
-        "attempt": context.attempt,
-        "nominal_at": context.nominal_at,
-        "deadline": context.deadline,
-        "tenant": context.tenant,
-        "pid": os.getpid(),
-    }
+    assert context["run_key"] == context.run_key
+    assert not context.cancel_requested()
+    return {"payload": payload, "pid": os.getpid(), **context}
 
 
 def hold(payload: Any, context: TaskContext) -> str:

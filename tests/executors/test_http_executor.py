@@ -4,6 +4,9 @@ import asyncio
 import json
 import socket
 import ssl
+import subprocess
+import sys
+import threading
 import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -22,6 +25,7 @@ from standardwebhooks import Webhook
 from kernel.clock import utc_now
 from tests.executors.receiver import Receiver
 from tests.executors.works import NOMINAL_AT, Results, case, make_work
+from workers.executors import address
 from workers.executors.address import AddressBlocked, socket_factory
 from workers.executors.base import Result
 from workers.executors.bounds import RESULT_MAX_BYTES
@@ -404,3 +408,29 @@ def test_calls_of_many_tenants_at_once(executor: HttpExecutor, receiver: Receive
     assert {result.outcome for result in results.all_of(works)} == {"succeeded"}
     assert len({request.headers["idempotency-key"] for request in receiver.requests}) == 500
     assert receiver.connections <= executor.slots
+
+
+def test_dead_name_servers_of_one_tenant_leave_threads_for_others(
+    executor: HttpExecutor, receiver: Receiver, results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def addresses(host: str) -> list[str]:
+        if host.startswith("dead"):
+            over.wait()
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr(address, "system_addresses", addresses)
+    dead = [make_work("http", {"url": f"https://dead{n}.test/"}, tenant_id=1) for n in range(address.LOOKUP_THREADS)]
+    executor.submit(dead, results)
+    executor.submit([work := make_work("http", {"url": receiver.url("/ok", host=NAME)}, tenant_id=2)], results)
+    assert results.of(work).outcome == "succeeded"
+    assert len(results) == 1
+    over.set()
+    results.all_of(dead)
+
+
+def test_executors_need_no_django() -> None:
+    modules = "workers.executors.http, workers.executors.python, workers.executors.child"
+    program = f"import sys; sys.path[:] = {sys.path!r}; import {modules}; assert 'django' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -39,6 +39,7 @@ def test_a_callable_knows_its_run(rig: PythonRig, results: Results) -> None:
         "nominal_at": NOMINAL_AT.isoformat(),
         "deadline": work.deadline.isoformat(),
         "tenant": "acme",
+        "execution_id": str(work.execution_id),
     }
 
 

@@ -1,13 +1,16 @@
 """What a callable that the operator registered gets and may raise: `def report(payload, context): ...`."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
+
+_FACTS = ("run_key", "attempt", "nominal_at", "deadline", "tenant", "execution_id")
 
 
 @dataclass(frozen=True, slots=True)
-class TaskContext:
-    """The run that a callable works for."""
+class TaskContext(Mapping[str, Any]):
+    """The run that a callable works for, as attributes and as a mapping of facts."""
 
     run_key: str  # the same over retries and replays: use it to make side effects happen once
     attempt: int
@@ -15,7 +18,18 @@ class TaskContext:
     deadline: datetime
     tenant: str  # slug
     execution_id: str
-    cancel_requested: Callable[[], bool]  # for loops that want to stop at a good moment
+    cancel_requested: Callable[[], bool] = field(repr=False)  # for loops that want to stop at a good moment
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in _FACTS:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FACTS)
+
+    def __len__(self) -> int:
+        return len(_FACTS)
 
 
 class SoftTimeout(Exception):
