@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
 from dataclasses import dataclass, field
@@ -54,12 +55,17 @@ def operator(before: Remembered) -> dict[str, str]:
 
 def tenant(slug: str) -> Tenant:
     """The demo tenant, made where it is missing."""
-    found = Tenant.objects.select_related("plan").filter(slug=slug).first()
+    found: Tenant | None = Tenant.objects.select_related("plan").filter(slug=slug).first()
     if found is not None:
         return found
     plan, _ = Plan.objects.get_or_create(name="demo")
     return tenant_create(
-        slug=slug, name=slug.capitalize(), plan=plan, host=f"{slug}.{settings.TENANT_DOMAIN}", network=LOOPBACK
+        slug=slug,
+        name=slug.capitalize(),
+        plan=plan,
+        host=f"{slug}.{settings.TENANT_DOMAIN}",
+        network=LOOPBACK,
+        signing_secret="whsec_" + base64.b64encode(secrets.token_bytes(24)).decode(),
     )
 
 

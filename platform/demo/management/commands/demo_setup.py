@@ -9,9 +9,9 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from demo import content, people
-from kernel.clock import utc_now
 from tenants import door
 from tenants.commands import Command as Base
+from tenants.work import database_now
 
 
 class Command(Base):
@@ -24,33 +24,25 @@ class Command(Base):
     def handle(self, *args: Any, **options: Any) -> None:
         path = Path(settings.VAR_DIR) / "demo.json"
         before = people.Remembered.read(path)
+        base_url, receiver = (str(options[name]).rstrip("/") for name in ("base_url", "receiver"))
         door.become_owner()
-        base_url = str(options["base_url"]).rstrip("/")
+        now = database_now()
         tenants = [people.tenant(slug) for slug in people.TENANTS]
         answer = {
             "base_url": base_url,
             "admin": {"url": f"{base_url}/admin/", **people.operator(before)},
             "tenants": [
-                {
-                    "slug": tenant.slug,
-                    "host": people.host(tenant),
-                    "api_key": people.api_key(tenant, before, now=utc_now()),
-                }
+                {"slug": tenant.slug, "host": people.host(tenant), "api_key": people.api_key(tenant, before, now=now)}
                 for tenant in tenants
             ],
         }
         write_private(path, json.dumps(answer, indent=2) + "\n")
-        counts = {
-            tenant.slug: content.fill(
-                tenant,
-                rows=content.rows(number, of=len(tenants)),
-                receiver=str(options["receiver"]).rstrip("/"),
-                now=utc_now(),
-            )
-            for number, tenant in enumerate(tenants)
-        }
-        text = "\n".join(f"{slug}: {count.made} made, {count.changed} changed" for slug, count in counts.items())
-        self.show({slug: count._asdict() for slug, count in counts.items()}, text, as_json=options["format"] == "json")
+        counts: dict[str, content.Counts] = {}
+        for number, tenant in enumerate(tenants):
+            wanted = content.items(number, of=len(tenants), receiver=receiver, now=now)
+            counts[tenant.slug] = content.fill(tenant, wanted, now=now)
+        text = "\n".join(f"{slug}: {one.made} schedules made, {one.mended} mended" for slug, one in counts.items())
+        self.show({slug: one._asdict() for slug, one in counts.items()}, text, as_json=options["format"] == "json")
 
 
 def write_private(path: Path, text: str) -> None:
