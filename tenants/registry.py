@@ -1,12 +1,13 @@
 """What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from django.conf import settings
 
 from kernel.clock import monotonic_s
-from kernel.pools import own_queue, shared_queue
+from kernel.pools import POOLS, own_queue, shared_queue
 from tenants.door import Line
 
 REFRESH_S = 3.0
@@ -32,10 +33,11 @@ class Tenancy:
     max_running: int | None
     network: tuple[str, ...]
     signing_secret: str
+    queues: dict[str, str]
 
     def queue(self, pool: str) -> str:
         """The Celery queue of this tenant in a pool."""
-        return queue_name(pool=pool, tenant_id=self.id, slug=self.slug, own=self.own_queue)
+        return self.queues[pool]
 
 
 def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
@@ -64,5 +66,10 @@ class Registry:
         if not force and monotonic_s() - self._read_at < REFRESH_S:
             return
         rows = self._line.get().execute(SELECT_TENANTS).fetchall()
-        self.by_id = {row[0]: Tenancy(*row[:7], tuple(orjson.loads(row[7])), row[8]) for row in rows}
+        self.by_id = {row[0]: _tenancy(row) for row in rows}
         self._read_at = monotonic_s()
+
+
+def _tenancy(row: tuple[Any, ...]) -> Tenancy:
+    queues = {pool: queue_name(pool=pool, tenant_id=row[0], slug=row[1], own=row[5]) for pool in POOLS}
+    return Tenancy(*row[:7], network=tuple(orjson.loads(row[7])), signing_secret=row[8], queues=queues)

@@ -7,6 +7,7 @@ from typing import TypeVar
 import psycopg
 from django.db import OperationalError, connection, transaction
 
+from kernel.errors import Conflict
 from tenants import door
 from tenants.models import Tenant
 
@@ -22,8 +23,9 @@ class Again(Exception):
 def in_tenant(tenant: Tenant, work: Callable[[], T]) -> T:
     """Runs `work` inside the tenant, in one transaction (a savepoint where there is one already).
 
-    After a deadlock, a serialization failure or `Again` it runs again, TRIES times in all; so it must only write to
-    the database. Inside another transaction a deadlock is left to whoever opened that one.
+    After a deadlock, a serialization failure or `Again` it runs again, TRIES times in all (Conflict when it never got
+    through); so it must only write to the database. Inside another transaction a deadlock is left to whoever opened
+    that one.
     """
     with door.inside(tenant):
         return atomically(work)
@@ -38,7 +40,7 @@ def atomically(work: Callable[[], T]) -> T:
                 return work()
         except Again:
             if not left:
-                raise
+                raise Conflict("The object is being changed right now; try again.", code="busy") from None
         except (OperationalError, *LOST_RACE) as error:
             lost = isinstance(error, LOST_RACE) or isinstance(error.__cause__, LOST_RACE)
             if nested or not left or not lost:

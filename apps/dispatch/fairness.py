@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 REMEMBERED = 10_000
-QUANTUM_MAX = 32  # tickets a tenant gets in one turn: enough for one message, few enough to stay fair
+QUANTUM_MAX = 32  # tickets a tenant gets in one turn: enough for a message, few enough to stay fair
+TURNS = 16  # a pass is split into about so many turns: few large messages instead of many small ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class FairShare:
         times = {tenant: max(self.virtual.get(tenant, self.clock), self.clock) for tenant in claims}
         heap = [(at, tenant) for tenant, at in times.items()]
         heapq.heapify(heap)
-        quantum = max(1, min(QUANTUM_MAX, total // max(1, len(claims))))
+        quantum = max(1, min(QUANTUM_MAX, total // TURNS))
         while total > 0 and heap:
             at, tenant = heapq.heappop(heap)
             claim = claims[tenant]

@@ -35,12 +35,17 @@ Conn = psycopg.Connection[Any]
 KIND = "release"
 MESSAGE_MAX = 100  # tickets in one message
 AGAIN_EVERY_S = 1.0
+# While workers are busy a pass waits until a good part of their room is free: few large messages, not many small ones.
+REFILL_SHARE = 0.25
+REFILL_WAIT_S = 0.1
+BUSY_WAIT_S = 0.02  # between looks at workers that have no room
 
 
 @dataclass(slots=True)
 class Room:
     """What a pool can take now."""
 
+    capacity: int
     total: int
     by_queue: dict[str, int]
     by_tenant: Counter[int]
@@ -60,6 +65,7 @@ class ReleaseService:
         self._registry = Registry(line)
         self._fair = FairShare()
         self._again_at = float("-inf")
+        self._released_at = float("-inf")
 
     def run_once(self) -> Pass:
         term = self._keeper.held(KIND).get(POOL_NUMBER[self.pool])
@@ -87,7 +93,7 @@ class ReleaseService:
             self._publisher.publish(messages)
         counts["released"] = released
         counts["messages"] = len(messages)
-        return Pass(counts, full=released > 0, wait_s=settings.LEASE_LOOK_S / 10)
+        return Pass(counts, full=released > 0, wait_s=BUSY_WAIT_S)
 
     def close(self) -> None:
         self._publisher.close()
@@ -103,12 +109,14 @@ class ReleaseService:
                 return [], 0
             room = room_of(live, store.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
             total = min(room.total, settings.RELEASE_BATCH)
-            if total <= 0:
+            early = monotonic_s() - self._released_at < REFILL_WAIT_S
+            if total <= 0 or (early and total < room.capacity * REFILL_SHARE):
                 return [], 0
             chosen = self._choose(conn, room, total)
             if not chosen:
                 return [], 0
             number = store.next_release(conn)
+            self._released_at = monotonic_s()
             gone = set(store.release(conn, [one.execution_id for one in chosen], release=number, now=now))
         chosen = [one for one in chosen if one.execution_id in gone]
         return list(messages_of(chosen, number, room.message_max)), len(chosen)
@@ -145,7 +153,7 @@ def room_of(live: Sequence[LiveWorker], taken: Sequence[tuple[int, str, UUID, in
             slots[queue] += worker.slots
             message_max[queue] = max(1, min(MESSAGE_MAX, message_max.get(queue, MESSAGE_MAX), worker.slots // 2))
     by_queue = {queue: int(count * prefetch) for queue, count in slots.items()}
-    total = int(sum(worker.slots for worker in live) * prefetch)
+    capacity = total = int(sum(worker.slots for worker in live) * prefetch)
     by_tenant: Counter[int] = Counter()
     by_gate: Counter[UUID] = Counter()
     for tenant_id, queue, gate, count in taken:
@@ -155,7 +163,7 @@ def room_of(live: Sequence[LiveWorker], taken: Sequence[tuple[int, str, UUID, in
         if queue in by_queue:
             by_queue[queue] -= count
         total -= count
-    return Room(total, by_queue, by_tenant, by_gate, message_max)
+    return Room(capacity, total, by_queue, by_tenant, by_gate, message_max)
 
 
 def admit(found: Sequence[Candidate], grants: Mapping[int, int], room: Room) -> list[Candidate]:

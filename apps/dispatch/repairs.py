@@ -12,9 +12,11 @@ bugs. Each check looks at a bounded chunk and takes the rows' locks before it ch
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -44,47 +46,48 @@ class Finding:
     detail: str
 
 
-Check = Callable[[Conn, Tenancy, UUID, bool], tuple[list[Finding], UUID | None]]
+Found = tuple[list[Finding], UUID | None]  # what came apart, and where to go on; None at the end
+Check = Callable[[Conn, Tenancy, UUID, bool], Found]
 
 
 @dataclass(slots=True)
 class Rotation:
-    """Walks all tenants and checks, a chunk a step, forever."""
+    """Walks all checks, a chunk a step, forever."""
 
-    _position: Iterator[tuple[Tenancy, Check, UUID]] | None = None
-    _queue: list[tuple[Tenancy, Check, UUID]] = field(default_factory=list)
+    _left: list[tuple[Callable[[Conn, Registry, UUID, bool], Found], UUID]] = field(default_factory=list)
 
     def step(self, conn: Conn, registry: Registry) -> dict[str, int]:
-        """One chunk of one check of one tenant; counts by check."""
-        if not self._queue:
-            self._queue = [(tenancy, check, NOTHING) for tenancy in registry.by_id.values() for check in CHECKS]
-            if not self._queue:
-                return {}
-        tenancy, check, after = self._queue.pop()
-        if tenancy.id not in registry.by_id:
-            return {}
-        findings, last = run_check(conn, tenancy, check, after, dry_run=False)
+        """One chunk of one check; counts by check."""
+        if not self._left:
+            self._left = [(walk, NOTHING) for walk in walks(list(registry.by_id.values()))]
+        walk, after = self._left.pop()
+        findings, last = walk(conn, registry, after, False)
         if last is not None:
-            self._queue.append((tenancy, check, last))
-        counts: dict[str, int] = {}
-        for finding in findings:
-            counts[finding.check] = counts.get(finding.check, 0) + 1
-            log.warning("repaired %s of %s %s: %s", finding.check, finding.tenant, finding.object_id, finding.detail)
-        return counts
+            self._left.append((walk, last))
+        counts = Counter(finding.check for finding in findings)
+        for name, count in counts.items():
+            some = [f"{one.tenant} {one.object_id}: {one.detail}" for one in findings if one.check == name][:5]
+            log.warning("repaired %d x %s: %s", count, name, "; ".join(some))
+        return dict(counts)
 
 
-def run_all(conn: Conn, tenancy: Tenancy, *, dry_run: bool) -> Iterator[Finding]:
-    """All checks over all of a tenant, chunk by chunk."""
-    for check in CHECKS:
+def run_all(conn: Conn, registry: Registry, tenancies: Sequence[Tenancy], *, dry_run: bool) -> Iterator[Finding]:
+    """All checks over all of these tenants, chunk by chunk."""
+    wanted = {tenancy.slug for tenancy in tenancies}
+    for walk in walks(tenancies):
         after: UUID | None = NOTHING
         while after is not None:
-            findings, after = run_check(conn, tenancy, check, after, dry_run=dry_run)
-            yield from findings
+            findings, after = walk(conn, registry, after, dry_run)
+            yield from (finding for finding in findings if finding.tenant in wanted)
 
 
-def run_check(
-    conn: Conn, tenancy: Tenancy, check: Check, after: UUID, *, dry_run: bool
-) -> tuple[list[Finding], UUID | None]:
+def walks(tenancies: Sequence[Tenancy]) -> list[Callable[[Conn, Registry, UUID, bool], Found]]:
+    """The walks over the tenants' tables and over the shared ones."""
+    of_tenants = [partial(_of_tenant, tenancy, check) for tenancy in tenancies for check in TENANT_CHECKS]
+    return [*of_tenants, _entries, _tickets]
+
+
+def _of_tenant(tenancy: Tenancy, check: Check, conn: Conn, _: Registry, after: UUID, dry_run: bool) -> Found:
     """One chunk in one transaction; a tenant whose schema does not answer is reported and passed over."""
     try:
         with conn.transaction():
@@ -109,7 +112,7 @@ WHERE s.status = 'active' AND s.deleted_at IS NULL AND s.id > %s ORDER BY s.id L
 """
 
 
-def _schedules(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> tuple[list[Finding], UUID | None]:
+def _schedules(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Found:
     rows = conn.execute(_in(_SCHEDULES, tenancy), [after, CHUNK]).fetchall()
     have = {entry.key: entry for entry in entries.lock(conn, [row[0] for row in rows])}
     findings = []
@@ -148,34 +151,61 @@ def _schedules(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> tupl
     return findings, rows[-1][0] if len(rows) == CHUNK else None
 
 
-_ORPHANS = """
-SELECT d.key, d.version, s.version, s.status, s.deleted_at IS NOT NULL
-FROM due_dueentry d LEFT JOIN {schema}.schedules_schedule s ON s.id = d.key
-WHERE d.tenant_id = %(tenant)s AND d.kind = 'schedule' AND d.key > %(after)s ORDER BY d.key LIMIT %(chunk)s
+_WRONG_ENTRIES = """
+SELECT d.key FROM due_dueentry d LEFT JOIN {schema}.schedules_schedule s ON s.id = d.key
+WHERE d.key = ANY(%s)
+  AND (s.id IS NULL OR s.version <> d.version OR s.status <> 'active' OR s.deleted_at IS NOT NULL)
 """
 
 
-def _entries(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> tuple[list[Finding], UUID | None]:
+def _entries(conn: Conn, registry: Registry, after: UUID, dry_run: bool) -> Found:
+    """Due entries without their schedule, in key order over all tenants."""
     rows = conn.execute(
-        _in(_ORPHANS, tenancy), {"tenant": tenancy.id, "after": after, "chunk": CHUNK}
+        "SELECT key, tenant_id FROM due_dueentry WHERE key > %s AND kind = 'schedule' ORDER BY key LIMIT %s",
+        [after, CHUNK],
     ).fetchall()
-    suspects = {
-        row[0]: row for row in rows if row[2] is None or row[2] != row[1] or row[3] != "active" or row[4]
-    }
-    if not suspects:
-        return [], rows[-1][0] if len(rows) == CHUNK else None
-    if not dry_run:
-        entries.lock(conn, list(suspects))  # whoever edits a schedule holds this lock until the edit is complete
-    recheck = _in(
-        "SELECT d.key FROM due_dueentry d LEFT JOIN {schema}.schedules_schedule s ON s.id = d.key"
-        " WHERE d.key = ANY(%s) AND (s.id IS NULL OR s.version <> d.version OR s.status <> 'active'"
-        " OR s.deleted_at IS NOT NULL)",
-        tenancy,
-    )
-    wrong = [row[0] for row in conn.execute(recheck, [list(suspects)])]
-    if wrong and not dry_run:
-        entries.remove(conn, wrong)
-    findings = [Finding("due_entry_without_schedule", tenancy.slug, key, "removed") for key in wrong]
+    return _loose(conn, registry, rows, _WRONG_ENTRIES, "due_entry_without_schedule", entries.lock, entries.remove, dry_run)
+
+
+_WRONG_TICKETS = """
+SELECT t.execution_id FROM tickets_ticket t LEFT JOIN {schema}.executions_execution e ON e.id = t.execution_id
+WHERE t.execution_id = ANY(%s) AND (e.id IS NULL OR e.finished_at IS NOT NULL)
+"""
+
+
+def _tickets(conn: Conn, registry: Registry, after: UUID, dry_run: bool) -> Found:
+    """Tickets without a live execution, in id order over all tenants."""
+    rows = conn.execute(
+        "SELECT execution_id, tenant_id FROM tickets_ticket WHERE execution_id > %s ORDER BY execution_id LIMIT %s",
+        [after, CHUNK],
+    ).fetchall()
+    return _loose(conn, registry, rows, _WRONG_TICKETS, "ticket_without_execution", tickets.lock, tickets.remove, dry_run)
+
+
+def _loose(
+    conn: Conn, registry: Registry, rows: Sequence[tuple[UUID, int]], query: str, check: str,
+    lock: Callable[[Conn, Sequence[UUID]], object], remove: Callable[[Conn, Sequence[UUID]], object], dry_run: bool,
+) -> Found:  # fmt: skip
+    """Rows of a shared table whose tenant does not know them: looked at again under their locks, then removed."""
+    findings: list[Finding] = []
+    by_tenant: dict[int, list[UUID]] = defaultdict(list)
+    for key, tenant_id in rows:
+        by_tenant[tenant_id].append(key)
+    for tenant_id, keys in by_tenant.items():
+        tenancy = registry.get(tenant_id)
+        if tenancy is None:
+            continue  # firing or starting it will put it aside with its reason
+        try:
+            with conn.transaction():
+                wrong = [row[0] for row in conn.execute(_in(query, tenancy), [keys])]
+                if wrong and not dry_run:
+                    lock(conn, wrong)  # whoever changes both sides holds this lock until it is complete
+                    wrong = [row[0] for row in conn.execute(_in(query, tenancy), [wrong])]
+                    remove(conn, wrong)
+        except (psycopg.errors.UndefinedTable, psycopg.errors.LockNotAvailable) as error:
+            log.warning("tenant %s could not be checked: %s", tenancy.slug, error)
+            continue
+        findings += [Finding(check, tenancy.slug, key, "removed") for key in wrong]
     return findings, rows[-1][0] if len(rows) == CHUNK else None
 
 
@@ -194,7 +224,7 @@ ORDER BY e.id LIMIT %s
 """
 
 
-def _executions(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> tuple[list[Finding], UUID | None]:
+def _executions(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Found:
     rows = conn.execute(_in(_ALIVE, tenancy), [after, CHUNK]).fetchall()
     findings = []
     lock = _in(
@@ -226,29 +256,7 @@ def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy) -> tickets.Ticket:
     )  # fmt: skip
 
 
-_LOOSE = """
-SELECT t.execution_id FROM tickets_ticket t LEFT JOIN {schema}.executions_execution e ON e.id = t.execution_id
-WHERE t.tenant_id = %(tenant)s AND t.execution_id > %(after)s AND (e.id IS NULL OR e.finished_at IS NOT NULL)
-ORDER BY t.execution_id LIMIT %(chunk)s
-"""
-
-
-def _tickets(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> tuple[list[Finding], UUID | None]:
-    parameters = {"tenant": tenancy.id, "after": after, "chunk": CHUNK}
-    ids = [row[0] for row in conn.execute(_in(_LOOSE, tenancy), parameters)]
-    if ids and not dry_run:
-        # Locked first and looked at again: a settlement in flight ends ticket and execution together.
-        conn.execute(
-            "SELECT 1 FROM tickets_ticket WHERE execution_id = ANY(%s) ORDER BY execution_id FOR UPDATE", [ids]
-        )
-        again = conn.execute(_in(_LOOSE, tenancy), parameters)
-        ids = [row[0] for row in again if row[0] in set(ids)]
-        conn.execute("DELETE FROM tickets_ticket WHERE execution_id = ANY(%s)", [ids])
-    findings = [Finding("ticket_without_execution", tenancy.slug, one, "removed") for one in ids]
-    return findings, ids[-1] if len(ids) == CHUNK else None
-
-
-CHECKS: tuple[Check, ...] = (_schedules, _entries, _executions, _tickets)
+TENANT_CHECKS: tuple[Check, ...] = (_schedules, _executions)
 
 
 def _in(query: str, tenancy: Tenancy) -> sql.Composed:

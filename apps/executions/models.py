@@ -57,6 +57,8 @@ class Execution(models.Model):
                 condition=Q(state__in=["dead", "cancelled", "expired", "skipped"]),
                 name="execution_by_bad_state",
             ),
+            # readers: the list of delayed executions; pausing a job, which finds the delayed ones of the job
+            models.Index(fields=["job_id", "id"], condition=Q(state="scheduled"), name="execution_scheduled"),
         ]
 
     def __str__(self) -> str:

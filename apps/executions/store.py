@@ -76,9 +76,9 @@ _FIRE = """
 INSERT INTO {schema}.executions_execution
     (id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at, actual_at,
      state, created_at, attempt_count, reason, count, fired_by)
-SELECT m.*, 'ready', %s, 0, '', 1, %s
-FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::int[], %s::uuid[], %s::int[], %s::text[], %s::smallint[],
-            %s::timestamptz[], %s::timestamptz[]) AS m
+SELECT m.*, 'ready', $1, 0, '', 1, $2
+FROM unnest($3::uuid[], $4::text[], $5::uuid[], $6::int[], $7::uuid[], $8::int[], $9::text[], $10::smallint[],
+            $11::timestamptz[], $12::timestamptz[]) AS m
 ON CONFLICT DO NOTHING RETURNING id
 """
 
@@ -87,9 +87,9 @@ INSERT INTO {schema}.executions_execution
     (id, run_key, job_id, job_version, schedule_id, schedule_version, priority, nominal_at, actual_at, until_at, count,
      reason, trigger, state, created_at, finished_at, attempt_count, fired_by)
 SELECT m.id, m.run_key, m.job_id, m.job_version, m.schedule_id, m.schedule_version, m.priority, m.nominal_at,
-       m.nominal_at, m.until_at, m.count, m.reason, 'schedule', 'skipped', %s, %s, 0, %s
-FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::int[], %s::uuid[], %s::int[], %s::smallint[], %s::timestamptz[],
-            %s::timestamptz[], %s::int[], %s::text[])
+       m.nominal_at, m.until_at, m.count, m.reason, 'schedule', 'skipped', $1, $2, 0, $3
+FROM unnest($4::uuid[], $5::text[], $6::uuid[], $7::int[], $8::uuid[], $9::int[], $10::smallint[], $11::timestamptz[],
+            $12::timestamptz[], $13::int[], $14::text[])
      AS m(id, run_key, job_id, job_version, schedule_id, schedule_version, priority, nominal_at, until_at, count, reason)
 ON CONFLICT DO NOTHING
 """
@@ -107,16 +107,16 @@ WITH ended AS (
     UPDATE {schema}.executions_execution e
     SET state = m.state, queued_at = m.queued_at, started_at = m.started_at, finished_at = m.finished_at,
         attempt_count = m.attempt_count, result = m.result::jsonb, error = m.error::jsonb, reason = m.reason
-    FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::int[], %s::text[],
-                %s::text[], %s::text[])
+    FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::int[], $7::text[],
+                $8::text[], $9::text[])
          AS m(id, state, queued_at, started_at, finished_at, attempt_count, result, error, reason)
     WHERE e.id = m.id AND e.finished_at IS NULL)
 INSERT INTO {schema}.executions_attempt
     (id, execution_id, number, fence, state, worker_id, started_at, finished_at, error, retry_at)
 SELECT m.id, m.execution_id, m.number, m.fence, m.state, m.worker_id, m.started_at, m.finished_at, m.error::jsonb,
        m.retry_at
-FROM unnest(%s::uuid[], %s::uuid[], %s::int[], %s::bigint[], %s::text[], %s::uuid[], %s::timestamptz[],
-            %s::timestamptz[], %s::text[], %s::timestamptz[])
+FROM unnest($10::uuid[], $11::uuid[], $12::int[], $13::bigint[], $14::text[], $15::uuid[], $16::timestamptz[],
+            $17::timestamptz[], $18::text[], $19::timestamptz[])
      AS m(id, execution_id, number, fence, state, worker_id, started_at, finished_at, error, retry_at)
 ON CONFLICT (id) DO NOTHING
 """
@@ -145,12 +145,12 @@ def fire(
     conn: Conn, schema: str, rows: Sequence[Fired], *, now: datetime, fired_by: str
 ) -> psycopg.Cursor[tuple[UUID]]:
     """Inserts executions; the cursor yields the ids of those that did not exist yet."""
-    return conn.execute(_in(_FIRE, schema), [now, fired_by, *_columns(rows)])
+    return _raw(conn, _in(_FIRE, schema), [now, fired_by, *_columns(rows)])
 
 
 def skip(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime, fired_by: str) -> None:
     """Records occurrences that do not run."""
-    conn.execute(_in(_SKIP, schema), [now, now, fired_by, *_columns(rows)])
+    _raw(conn, _in(_SKIP, schema), [now, now, fired_by, *_columns(rows)])
 
 
 def submit(
@@ -171,7 +171,7 @@ def submit(
 
 def settle(conn: Conn, schema: str, ended: Sequence[Ended], attempts: Sequence[Attempted]) -> None:
     """Ends executions and adds attempts, in one statement."""
-    conn.execute(_in(_SETTLE, schema), [*_columns(ended, Ended), *_columns(attempts, Attempted)])
+    _raw(conn, _in(_SETTLE, schema), [*_columns(ended, Ended), *_columns(attempts, Attempted)])
 
 
 def began(conn: Conn, schema: str, ids: Sequence[UUID], *, actual_at: datetime) -> psycopg.Cursor[tuple[UUID]]:
@@ -197,6 +197,12 @@ def payloads(conn: Conn, schema: str, ids: Sequence[UUID]) -> dict[UUID, str]:
     """JSON texts of the payloads that these executions have of their own."""
     query = _in("SELECT id, payload::text FROM {schema}.executions_execution WHERE id = ANY(%s)", schema)
     return {row[0]: row[1] for row in conn.execute(query, [list(ids)])}
+
+
+def _raw(conn: Conn, query: bytes, parameters: list[Any]) -> psycopg.Cursor[Any]:
+    """Runs a statement with $1 placeholders: psycopg remembers too few conversions of %s for one a tenant schema."""
+    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
+    return cursor.execute(query, parameters)
 
 
 @lru_cache(maxsize=50_000)

@@ -45,7 +45,6 @@ def shardbeat(made, *, count: int, own_queues: int, workers: int) -> float:
 
 def celery(*, count: int, workers: int) -> float:
     """No-op tasks a second of plain Celery (prefork, one process each, acks early, no results) on this broker."""
-    script = "tests/bench/plain_celery.py"
     running = [
         stage.Process(
             sys.executable, "-m", "celery", "-A", "tests.bench.plain_celery", "worker", "--pool", "prefork",
@@ -55,7 +54,7 @@ def celery(*, count: int, workers: int) -> float:
         for number in range(workers)
     ]  # fmt: skip
     try:
-        env_run = subprocess.run([sys.executable, script, str(count)], cwd=stage.ROOT, capture_output=True, text=True)
+        env_run = subprocess.run([sys.executable, "-m", "tests.bench.plain_celery", str(count)], cwd=stage.ROOT, capture_output=True, text=True)
         return float(env_run.stdout.strip().splitlines()[-1])
     finally:
         for process in running:

@@ -13,7 +13,7 @@ COUNTER = "plain:done"
 _client = redis.Redis.from_url(os.environ["BROKER_URL"])
 
 
-@app.task
+@app.task(name="plain.noop")
 def noop(last: bool = False) -> None:
     """Does nothing; the last ones count."""
     if last:

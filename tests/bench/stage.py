@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 ROOT = Path(__file__).resolve().parents[2]
-SPEC_HOURLY: str
 
 
 @contextmanager
@@ -76,6 +75,7 @@ def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetim
     """Adds `count` hourly schedules, spread over the tenants, all due at one instant."""
     from apps.due.entries import COLUMNS
     from apps.schedules import timing
+    from kernel.clock import utc_now
     from kernel.ids import shard_of, uuid7s
     from tenants import door
     from tenants.registry import Registry
@@ -86,19 +86,33 @@ def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetim
     line = door.Line("bench")
     registry = Registry(line)
     registry.refresh(force=True)
-    ids = list(made)
     conn = door.connect("bench fill", guarded=False)
+    keys = uuid7s(count)
+    ids = list(made)
+    parts = {tenant_id: keys[number :: len(ids)] for number, tenant_id in enumerate(ids)}
+    now = utc_now()
     with conn.cursor() as cursor, cursor.copy(f"COPY due_dueentry ({COLUMNS}, parked) FROM STDIN") as copy:
-        for start in range(0, count, 10_000):
-            for offset, key in enumerate(uuid7s(min(10_000, count - start))):
-                tenant_id = ids[(start + offset) % len(ids)]
-                queue = registry.by_id[tenant_id].queue("python")
+        for tenant_id, part in parts.items():
+            queue = registry.by_id[tenant_id].queue("python")
+            for key in part:
                 copy.write_row(
                     (
                         key, shard_of(key, 64), "schedule", tenant_id, due_at, due_at, 1, spec, made[tenant_id][1], 1,
                         "python", queue, 5, 60, None, False, "",
                     )
                 )  # fmt: skip
+    for tenant_id, part in parts.items():
+        table = f'"{registry.by_id[tenant_id].schema}".schedules_schedule'
+        columns = "id, name, job_id, version, revision, status, paused_reason, labels, created_at, updated_at"
+        with conn.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+            for key in part:
+                row = (key, key.hex, made[tenant_id][1], 1, 1, "active", "", "{}", now, now)
+                copy.write_row(row)
+        conn.execute(
+            f"""INSERT INTO {table}version (schedule_id, version, definition, spec, own_payload, created_at)
+            SELECT id, 1, '{{}}', %s, false, %s FROM {table} s WHERE created_at = %s""",
+            [spec, now, now],
+        )
     conn.execute("VACUUM ANALYZE due_dueentry")
     conn.close()
     line.close()
@@ -130,7 +144,10 @@ def clear() -> None:
     conn = door.connect("bench clear", owner=True, guarded=False)
     conn.execute("TRUNCATE due_dueentry, tickets_ticket, tickets_worker, due_dispatcher")
     for schema in Tenant.objects.values_list("schema_name", flat=True):
-        conn.execute(f'TRUNCATE "{schema}".executions_execution, "{schema}".executions_attempt')
+        conn.execute(
+            f'TRUNCATE "{schema}".executions_execution, "{schema}".executions_attempt,'
+            f' "{schema}".schedules_schedule, "{schema}".schedules_scheduleversion'
+        )
     conn.close()
     redis.Redis.from_url(settings.BROKER_URL).flushdb()
 

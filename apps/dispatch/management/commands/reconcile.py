@@ -34,7 +34,7 @@ class Command(Base):
         lost = len(store.lost(conn, limit=10_000)) if dry_run else 0
         while not dry_run and (ended := end_lost(conn, registry, Definitions()).get("lost", 0)):
             lost += ended
-        findings = [finding for tenancy in chosen for finding in run_all(conn, tenancy, dry_run=dry_run)]
+        findings = list(run_all(conn, registry, chosen, dry_run=dry_run))
         line.close()
         answer = {
             "dry_run": dry_run,
