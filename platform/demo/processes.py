@@ -48,7 +48,7 @@ def worker(env: Mapping[str, str]) -> Child:
     # What is still running after the grace is handed back, and goes on at the next start.
     return _child(
         "worker", {"WORKER_GRACE_S": str(WORKER_GRACE_S), **env}, sys.executable, "-m", "celery", "-A", "workers.app",
-        "worker", "--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO",
+        "worker", "--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING",
     )  # fmt: skip
 
 
