@@ -1,0 +1,188 @@
+"""The tests' database: made by the owner's role, used as the application's role, shared by a whole run.
+
+Tests commit for real (races and processes need it); rows are removed after each test that asked for the database.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from tenants.models import Tenant
+    from tenants.registry import Registry
+
+# Rows that belong to the database itself; audit rows can't be deleted, which is their point.
+KEEP = {
+    "django_migrations", "django_content_type", "auth_permission", "tenants_plan", "tenants_tenant", "tenants_domain",
+    "due_shardlease", "audit_auditevent",
+}  # fmt: skip
+TABLES = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND (n.nspname = 'public' OR n.nspname LIKE 't\\_%%') AND c.relname <> ALL(%s)
+  AND c.relname NOT LIKE 'django_celery_beat%%'
+"""
+TENANTS = ("acme", "globex")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(request: pytest.FixtureRequest, django_db_blocker: Any) -> Iterator[None]:
+    """Replaces pytest-django's: one database a process, with the tenants acme and globex."""
+    from django.conf import settings
+    from django.db import connection
+
+    name = "test_" + os.environ.get("PYTEST_XDIST_WORKER", "main")
+    owner_url = settings.MIGRATION_DATABASE_URL
+    with psycopg.connect(owner_url, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    with django_db_blocker.unblock():
+        connection.close()
+        connection.settings_dict["NAME"] = name
+        settings.DATABASE_URL = with_database(settings.DATABASE_URL, name)
+        settings.MIGRATION_DATABASE_URL = with_database(owner_url, name)
+        _migrate(connection)
+    yield
+    with django_db_blocker.unblock():
+        connection.close()
+    with psycopg.connect(owner_url, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _migrate(connection: Any) -> None:
+    from django.core.management import call_command
+
+    from tenants import door
+    from tenants.models import Plan
+    from tenants.provisioning import tenant_create
+
+    application = {key: connection.settings_dict[key] for key in ("USER", "PASSWORD")}
+    door.become_owner()
+    with open(os.devnull, "w") as nowhere:
+        call_command("tenant_migrate", stdout=nowhere)
+    plan = Plan.objects.create(name="standard")
+    for slug in TENANTS:
+        tenant_create(slug=slug, plan=plan, host=f"{slug}.localhost", network=["127.0.0.0/8", "::1/128"])
+    connection.close()
+    connection.settings_dict.update(application)
+
+
+@pytest.fixture
+def database(transactional_db: None, django_db_blocker: Any) -> Iterator[None]:
+    """The database with committed data; emptied afterwards of all but tenants, plans and leases."""
+    yield
+
+
+@pytest.fixture
+def transactional_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Replaces pytest-django's flush, which knows no tenant schemas: rows go, sequences stay, as the owner."""
+    from django.db import connection
+
+    with django_db_blocker.unblock():
+        yield
+        connection.close()
+        clean()
+
+
+@pytest.fixture
+def db(transactional_db: None) -> None:
+    """The same: nothing here relies on a transaction that is rolled back."""
+
+
+def clean() -> None:
+    """Removes what a test may have written, in all schemas, children before parents; leases are free again."""
+    from tenants import door
+
+    with door.connect("tests clean", owner=True, guarded=False) as conn:
+        waiting = [(schema, table) for schema, table in conn.execute(TABLES, [sorted(KEEP)]) if _has_rows(conn, schema, table)]
+        while waiting:
+            left = []
+            for schema, table in waiting:
+                try:
+                    conn.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, table)))
+                except psycopg.errors.ForeignKeyViolation:
+                    left.append((schema, table))
+            assert len(left) < len(waiting), f"could not empty {left}"
+            waiting = left
+        conn.execute("UPDATE due_shardlease SET owner = NULL, expires_at = '2000-01-01', taken_at = NULL, taken_from = NULL")
+        conn.execute("UPDATE tenants_tenant SET status = 'active', dispatch_paused = false WHERE status <> 'active' OR dispatch_paused")
+
+
+def _has_rows(conn: psycopg.Connection[Any], schema: str, table: str) -> bool:
+    row = conn.execute(sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(sql.Identifier(schema, table))).fetchone()
+    return bool(row and row[0])
+
+
+@pytest.fixture
+def conn(database: None) -> Iterator[psycopg.Connection[Any]]:
+    """A raw connection, autocommit, as the application."""
+    from tenants import door
+
+    with door.connect("test") as opened:
+        yield opened
+
+
+@pytest.fixture
+def second(database: None) -> Iterator[psycopg.Connection[Any]]:
+    """A second one, for races."""
+    from tenants import door
+
+    with door.connect("test second") as opened:
+        yield opened
+
+
+@pytest.fixture
+def acme(database: None) -> Tenant:
+    return _tenant("acme")
+
+
+@pytest.fixture
+def globex(database: None) -> Tenant:
+    return _tenant("globex")
+
+
+@pytest.fixture
+def registry(database: None) -> Iterator[Registry]:
+    """The tenants as the hot paths see them."""
+    from tenants.door import Line
+    from tenants.registry import Registry as Real
+
+    line = Line("test registry")
+    found = Real(line)
+    found.refresh(force=True)
+    yield found
+    line.close()
+
+
+@pytest.fixture
+def process_env(database: None) -> dict[str, str]:
+    """The environment of a real process that works on this test's database and broker."""
+    from django.conf import settings
+
+    root = str(settings.BASE_DIR)
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        "DATABASE_URL": settings.DATABASE_URL,
+        "MIGRATION_DATABASE_URL": settings.MIGRATION_DATABASE_URL,
+        "BROKER_URL": settings.BROKER_URL,
+        "PYTHONPATH": f"{root}:{root}/platform",
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+    }
+
+
+def with_database(url: str, name: str) -> str:
+    """The same server, another database."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+def _tenant(slug: str) -> Tenant:
+    from tenants.models import Tenant
+
+    return Tenant.objects.select_related("plan").get(slug=slug)
+
