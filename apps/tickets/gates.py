@@ -22,7 +22,6 @@ FROM live WHERE t.execution_id = live.execution_id
 """
 
 
-
 def set_limit(conn: Conn, *, tenant_id: int, job_id: UUID, limit: int | None) -> int:
     """All live tickets of the job follow its limit from now on; CLOSED stops new starts. Returns how many there are.
 

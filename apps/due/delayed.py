@@ -1,0 +1,20 @@
+"""Due entries of delayed executions, when their job changes."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+Conn = psycopg.Connection[Any]
+
+_SET_LIMIT = """
+WITH found AS (SELECT key FROM due_dueentry WHERE key = ANY(%s) AND kind = 'execution' ORDER BY key FOR UPDATE)
+UPDATE due_dueentry d SET max_concurrency = %s FROM found WHERE d.key = found.key
+"""
+
+
+def set_limit(conn: Conn, keys: Sequence[UUID], limit: int | None) -> None:
+    """The tickets of these executions will have this limit; 0 while their job is paused."""
+    if keys:
+        conn.execute(_SET_LIMIT, [list(keys), limit])

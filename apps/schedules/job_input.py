@@ -1,0 +1,130 @@
+"""A job as its owner writes it, to what is stored: every fault at once, each with a pointer. Pure."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from apps.schedules.input_fields import Fields, json_bytes
+from apps.schedules.retry import DEFAULTS, retry_from_api
+from kernel.errors import Faults
+from kernel.httprules import validate_target
+from kernel.jsonrules import pointer_to
+
+KINDS = ("http", "python")
+KINDS_TO_COME = ("container", "pull")
+FIELDS = (
+    "name", "kind", "target", "payload", "timeout_s", "retry", "priority", "max_concurrency", "queue", "labels",
+    "external_id",
+)  # fmt: skip
+READ_ONLY = ("id", "version", "status", "paused_at", "paused_reason", "created_at", "updated_at")
+MAX_CONCURRENCY = 100_000
+MAX_EXTERNAL_ID_CHARS = 200
+_PYTHON_FIELDS = ("task", "soft_timeout_s")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRules:
+    """What the tenant and the operator allow."""
+
+    network: tuple[str, ...]
+    max_payload_bytes: int
+    python_tasks: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What makes a version of a job."""
+
+    target: dict[str, Any]
+    payload: Any
+    timeout_s: int
+    retry: dict[str, Any]
+    priority: int
+    max_concurrency: int | None
+    queue: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class JobForm:
+    """A complete, valid job."""
+
+    name: str
+    kind: str
+    labels: dict[str, str]
+    external_id: str | None
+    definition: Definition
+
+
+def read_job(data: object, *, rules: JobRules) -> JobForm:
+    """Reads a complete job; missing members take their defaults. Raises InvalidInput with all faults."""
+    faults = Faults()
+    fields = Fields(data, faults)
+    fields.only(FIELDS, read_only=READ_ONLY)
+    kind = _kind(fields)
+    timeout_s = fields.whole("timeout_s", 1, 900, 60)
+    form = JobForm(
+        name=fields.name(),
+        kind=kind,
+        labels=fields.labels(),
+        external_id=fields.text("external_id", most=MAX_EXTERNAL_ID_CHARS),
+        definition=Definition(
+            target=_target(fields, kind, timeout_s, rules),
+            payload=fields.json("payload", max_bytes=rules.max_payload_bytes),
+            timeout_s=timeout_s,
+            retry=_retry(fields),
+            priority=fields.whole("priority", 0, 9, 5),
+            max_concurrency=fields.whole("max_concurrency", 1, MAX_CONCURRENCY, None),
+            queue="",
+        ),
+    )
+    if fields.data.get("queue") is not None:
+        faults.add("/queue", "not_for_kind", "Only jobs of kind pull have a queue of their own.")
+    faults.raise_if_any()
+    return form
+
+
+def _kind(fields: Fields) -> str:
+    if fields.data.get("kind") in KINDS_TO_COME:
+        fields.faults.add("/kind", "kind_not_available", f"This kind is not available yet; use {' or '.join(KINDS)}.")
+        return ""
+    return fields.choice("kind", KINDS)
+
+
+def _target(fields: Fields, kind: str, timeout_s: int, rules: JobRules) -> dict[str, Any]:
+    target, faults = fields.data.get("target"), fields.faults
+    if target is None:
+        faults.add("/target", "required", "This field is required: what to call.")
+        return {}
+    size = json_bytes(target)
+    if size > rules.max_payload_bytes:
+        faults.add("/target", "too_large", f"has {size:,} bytes; the plan allows {rules.max_payload_bytes:,}.")
+    elif kind == "http":
+        faults.errors += validate_target(target, rules.network, base="/target")
+    elif kind == "python":
+        _check_python(target, timeout_s, rules.python_tasks, faults)
+    return dict(target) if isinstance(target, Mapping) else {}
+
+
+def _check_python(target: Any, timeout_s: int, tasks: Collection[str], faults: Faults) -> None:
+    if not isinstance(target, Mapping):
+        faults.add("/target", "type", 'must be an object such as {"task": "shardbeat.noop"}.')
+        return
+    task = target.get("task")
+    if not isinstance(task, str) or task not in tasks:
+        faults.add("/target/task", "unknown_task", f"The operator offers these tasks: {', '.join(sorted(tasks))}.")
+    soft_s = target.get("soft_timeout_s")
+    if soft_s is not None and (
+        isinstance(soft_s, bool) or not isinstance(soft_s, int | float) or not 0 < soft_s <= timeout_s
+    ):
+        faults.add("/target/soft_timeout_s", "range", f"must be above 0 and at most timeout_s ({timeout_s}).")
+    for name in [name for name in target if name not in _PYTHON_FIELDS][:20]:
+        detail = f"There is no such field. Known: {', '.join(_PYTHON_FIELDS)}."
+        faults.add(pointer_to("/target", name), "unknown_field", detail)
+
+
+def _retry(fields: Fields) -> dict[str, Any]:
+    given = fields.data.get("retry")
+    return dict(DEFAULTS) if given is None else retry_from_api(given, fields.faults)

@@ -1,0 +1,152 @@
+"""Executions that somebody asks for, outside fire: the row, and its ticket or its place in the due-time index.
+
+Whoever starts a run first shares a lock on its job, so that pausing the job and starting a run take turns.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+import psycopg
+from psycopg import sql
+
+from apps.due import entries
+from apps.executions import store as executions
+from apps.executions.models import Execution
+from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, ScheduleVersion
+from apps.tickets import store as tickets
+from apps.tickets.gates import CLOSED
+from kernel.errors import NotFound
+from kernel.ids import uuid7
+from tenants import door
+from tenants.models import Tenant
+from tenants.provisioning import queue_for
+
+Conn = psycopg.Connection[Any]
+FIRED_BY_CHARS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class JobNow:
+    """What a ticket and a due entry take from a job as it is now."""
+
+    id: UUID
+    version: int
+    pool: str
+    queue: str
+    priority: int
+    timeout_s: int
+    max_concurrency: int | None
+    paused: bool
+
+    @property
+    def limit(self) -> int | None:
+        """Of a ticket's gate."""
+        return CLOSED if self.paused else self.max_concurrency
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is to run, for whom and why. `payload` is JSON text, for runs that have one of their own."""
+
+    trigger: str
+    fired_by: str
+    payload: str | None = None
+    payload_from: str = "job"
+    priority: int | None = None
+    nominal_at: datetime | None = None
+    schedule_id: UUID | None = None
+    schedule_version: int | None = None
+    guarded: bool = False
+    labels: dict[str, str] | None = None
+    replay_of: UUID | None = None
+
+
+def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
+    """The job's part of tickets and entries."""
+    pool = POOL_OF_KIND[job.kind]
+    return JobNow(
+        id=job.pk, version=job.version, pool=pool, queue=queue_for(tenant, pool), priority=definition.priority,
+        timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency, paused=job.paused_at is not None,
+    )  # fmt: skip
+
+
+def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
+    """The job as it is until this transaction ends. NotFound when there is none."""
+    query = sql.SQL("SELECT 1 FROM {}.schedules_job WHERE id = %s AND deleted_at IS NULL FOR SHARE")
+    if door.raw().execute(query.format(sql.Identifier(tenant.schema_name)), [job_id]).fetchone() is None:
+        raise NotFound("There is no such job.")
+    job = Job.objects.filter(pk=job_id).get()
+    return job_now(tenant, job, definition_of(job))
+
+
+def definition_of(job: Job) -> JobVersion:
+    """The current version of a job."""
+    return JobVersion.objects.filter(job_id=job.pk, version=job.version).get()
+
+
+def run_start(tenant: Tenant, job: JobNow, run: Run, *, now: datetime) -> UUID:
+    """Makes an execution that is ready now, with its ticket. Returns its id."""
+    execution_id = _insert(tenant, job, run, state="ready", actual_at=now, now=now)
+    ticket_add(tenant, job, run, execution_id=execution_id, run_key=execution_id.hex, now=now)
+    return execution_id
+
+
+def run_delay(tenant: Tenant, job: JobNow, run: Run, *, run_at: datetime, now: datetime) -> UUID:
+    """Makes an execution that waits in the due-time index until `run_at`. Returns its id."""
+    execution_id = _insert(tenant, job, run, state="scheduled", actual_at=run_at, now=now)
+    entry = entries.Entry(
+        key=execution_id, shard=entries.shard_for(execution_id), kind="execution", tenant_id=tenant.pk, due_at=run_at,
+        nominal_at=run_at, version=0, spec=execution_id.hex, job_id=job.id, job_version=job.version, pool=job.pool,
+        queue=job.queue, priority=_priority(job, run), timeout_s=job.timeout_s, max_concurrency=job.limit,
+        own_payload=run.payload is not None,
+    )  # fmt: skip
+    entries.put(door.raw(), entry, now=now)
+    return execution_id
+
+
+def ticket_add(
+    tenant: Tenant, job: JobNow, run: Run, *, execution_id: UUID, run_key: str, now: datetime, attempt: int = 0
+) -> None:
+    """Adds the ticket of an execution that is ready now. `attempt` is the number of the last one it had."""
+    priority = _priority(job, run)
+    ticket = tickets.Ticket(
+        execution_id=execution_id, tenant_id=tenant.pk, job_id=job.id, job_version=job.version,
+        schedule_id=run.schedule_id, schedule_version=run.schedule_version, run_key=run_key, trigger=run.trigger,
+        nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
+        timeout_s=job.timeout_s, gate=tickets.gate_of(job.id, job.limit), gate_limit=job.limit, guarded=run.guarded,
+        payload_from=run.payload_from, state="ready", available_at=now, rank=tickets.new_rank(now, priority),
+        attempt=attempt, failures=0,
+    )  # fmt: skip
+    tickets.insert(door.raw(), ticket)
+
+
+def payload_of(execution: Execution) -> tuple[str, str | None]:
+    """Where an execution's payload comes from, and its JSON text when it is its own."""
+    if execution.payload is not None:
+        return "execution", orjson.dumps(execution.payload).decode()
+    if execution.schedule_id is not None and execution.schedule_version is not None:
+        version = ScheduleVersion.objects.filter(
+            schedule_id=execution.schedule_id, version=execution.schedule_version, own_payload=True
+        )
+        if version.exists():
+            return "schedule", None
+    return "job", None
+
+
+def _insert(tenant: Tenant, job: JobNow, run: Run, *, state: str, actual_at: datetime, now: datetime) -> UUID:
+    execution_id = uuid7()
+    executions.submit(
+        door.raw(), tenant.schema_name, execution_id=execution_id, run_key=execution_id.hex, job_id=job.id,
+        job_version=job.version, schedule_id=run.schedule_id, schedule_version=run.schedule_version,
+        trigger=run.trigger, priority=_priority(job, run), nominal_at=run.nominal_at, actual_at=actual_at, state=state,
+        now=now, fired_by=run.fired_by[:FIRED_BY_CHARS], payload=run.payload,
+        labels=orjson.dumps(run.labels).decode() if run.labels else None, replay_of=run.replay_of,
+    )  # fmt: skip
+    return execution_id
+
+
+def _priority(job: JobNow, run: Run) -> int:
+    return job.priority if run.priority is None else run.priority

@@ -1,0 +1,98 @@
+"""A schedule as its owner writes it: its timing as given, and the rest. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from apps.schedules.input_fields import Fields
+from apps.schedules.job_input import MAX_EXTERNAL_ID_CHARS
+from apps.schedules.timing import Interval, Spec, TimingInvalid, spec_from_api
+from kernel.errors import Faults
+
+TIMING_DEFAULTS: dict[str, Any] = {
+    "trigger": None,
+    "timezone": None,  # UTC, or the zone that the expression names
+    "start_at": None,
+    "end_at": None,
+    "jitter_s": 0,
+    "misfire": "fire_once",
+    "grace_s": 60,
+    "misfire_max": 100,
+    "overlap": "allow",
+    "dst_gap": "run_after",
+    "dst_fold": "first",
+}
+FIELDS = ("name", "job", *TIMING_DEFAULTS, "payload", "labels", "external_id")
+READ_ONLY = ("id", "version", "status", "paused_reason", "next_at", "last_at", "created_at", "updated_at")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleForm:
+    """A complete, valid schedule. `timing` is as it was given, with defaults filled in; `spec` what follows from it."""
+
+    name: str
+    job_id: UUID
+    labels: dict[str, str]
+    external_id: str | None
+    payload: Any
+    timing: dict[str, Any]
+    spec: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a schedule says now. Its timing is not judged again while it stays as it was given."""
+
+    timing: Mapping[str, Any]
+    spec: Spec
+
+
+def read_schedule(
+    data: object, *, key: str, now: datetime, min_interval_s: int, max_payload_bytes: int, known: Known | None = None
+) -> ScheduleForm:
+    """Reads a complete schedule; missing members take their defaults. Raises InvalidInput with all faults."""
+    faults = Faults()
+    fields = Fields(data, faults)
+    fields.only(FIELDS, read_only=READ_ONLY)
+    name, job_id = fields.name(), fields.id("job")
+    labels, external_id = fields.labels(), fields.text("external_id", most=MAX_EXTERNAL_ID_CHARS)
+    payload = fields.json("payload", max_bytes=max_payload_bytes)
+    timing = timing_of(fields.data)
+    spec = read_timing(timing, fields.data, key=key, now=now, min_interval_s=min_interval_s, faults=faults, known=known)
+    faults.raise_if_any()
+    assert spec is not None and job_id is not None
+    if timing["timezone"] is None and spec.zone != "UTC":
+        # CRON_TZ= in an expression: from here on the zone has one place, so that an answer can be sent back.
+        timing |= {"timezone": spec.zone, "trigger": spec.trigger.as_json()}
+    return ScheduleForm(name, job_id, labels, external_id, payload, timing, spec)
+
+
+def timing_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that decide when, with defaults for what is missing or null."""
+    return {name: default if data.get(name) is None else data[name] for name, default in TIMING_DEFAULTS.items()}
+
+
+def read_timing(
+    timing: Mapping[str, Any], given: Mapping[str, Any], *, key: str, now: datetime, min_interval_s: int,
+    faults: Faults, known: Known | None = None,
+) -> Spec | None:  # fmt: skip
+    """The spec of a timing; None when it has faults, which are noted.
+
+    An interval keeps its phase while its trigger and start stay as they were given.
+    """
+    if known is not None and timing == dict(known.timing):
+        return known.spec
+    asked = {name: given[name] for name in TIMING_DEFAULTS if given.get(name) is not None}
+    if known is not None and isinstance(known.spec.trigger, Interval) and _same_phase(timing, known.timing):
+        asked["trigger"] = known.spec.trigger.as_json()
+    try:
+        return spec_from_api(asked, now=now, min_interval_s=min_interval_s, key=key)
+    except TimingInvalid as error:
+        faults.errors += error.errors
+        return None
+
+
+def _same_phase(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    return all(new[name] == old.get(name) for name in ("trigger", "start_at"))

@@ -1,0 +1,41 @@
+"""Everything that can be done to jobs and schedules, in one place to import from."""
+
+from apps.schedules.services_jobs import (
+    DefinedJob,
+    job_as_given,
+    job_create,
+    job_delete,
+    job_pause,
+    job_replace,
+    job_resume,
+    job_update,
+)
+from apps.schedules.services_schedules import (
+    DefinedSchedule,
+    schedule_as_given,
+    schedule_create,
+    schedule_delete,
+    schedule_pause,
+    schedule_replace,
+    schedule_resume,
+    schedule_update,
+)
+
+__all__ = [
+    "DefinedJob",
+    "DefinedSchedule",
+    "job_as_given",
+    "job_create",
+    "job_delete",
+    "job_pause",
+    "job_replace",
+    "job_resume",
+    "job_update",
+    "schedule_as_given",
+    "schedule_create",
+    "schedule_delete",
+    "schedule_pause",
+    "schedule_replace",
+    "schedule_resume",
+    "schedule_update",
+]

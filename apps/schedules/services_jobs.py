@@ -1,0 +1,237 @@
+"""What can be done to jobs. Each service is one transaction with its audit row.
+
+Locks are taken in one order, which fire and the services of schedules share: due entries by key, schedule rows by id,
+then the job's row. Afterwards it is looked again whether a schedule has joined meanwhile; then all starts anew.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from apps.audit.services import Actor, record
+from apps.due import delayed, entries
+from apps.due.entries import Entry
+from apps.executions.models import Execution
+from apps.schedules.changes import changes
+from apps.schedules.job_input import JobForm, JobRules, read_job
+from apps.schedules.limits import check_count, plan_locked
+from apps.schedules.models import Job, JobVersion, Schedule
+from apps.schedules.naming import names_conflict
+from apps.schedules.passed import pass_over
+from apps.schedules.remaking import remake_all
+from apps.schedules.running import JobNow, definition_of, job_now
+from apps.tickets import gates
+from kernel.errors import Conflict, NotFound, Stale
+from kernel.jsonrules import merge_patch
+from tenants import door
+from tenants.models import Plan, Tenant
+from tenants.work import Again, in_tenant
+
+SHOWN_SCHEDULES = 20  # in the answer that refuses to delete a job
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedJob:
+    """A job with its current version."""
+
+    job: Job
+    definition: JobVersion
+
+
+def job_create(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: datetime) -> DefinedJob:
+    """Makes a job. InvalidInput with all faults; Conflict when the name is taken; QuotaExceeded."""
+
+    def work() -> DefinedJob:
+        plan = plan_locked(tenant, quota="max_jobs")
+        form = read_job(data, rules=_rules(tenant, plan))
+        check_count(Job.objects.filter(deleted_at=None), plan.max_jobs, quota="max_jobs", what="jobs")
+        job = Job.objects.create(
+            name=form.name, kind=form.kind, labels=form.labels, external_id=form.external_id, created_at=now,
+            updated_at=now,
+        )  # fmt: skip
+        made = DefinedJob(job, _version_add(job, form, now))
+        _, after = changes({}, job_as_given(made))
+        _record(actor, "job.create", job, now, tenant, after=after)
+        return made
+
+    with names_conflict():
+        return in_tenant(tenant, work)
+
+
+def job_update(
+    *, tenant: Tenant, actor: Actor, job_id: UUID, patch: Any, now: datetime, expect: Collection[int] | None = None
+) -> DefinedJob:
+    """Applies a JSON merge patch. Stale when `expect` does not hold the job's revision."""
+    return _change(
+        tenant=tenant, actor=actor, job_id=job_id, now=now, expect=expect, make=lambda given: merge_patch(given, patch)
+    )
+
+
+def job_replace(
+    *, tenant: Tenant, actor: Actor, job_id: UUID, data: Any, now: datetime, expect: Collection[int] | None = None
+) -> DefinedJob:
+    """Replaces the job's members; what is missing takes its default. Stale as in `job_update`."""
+    return _change(tenant=tenant, actor=actor, job_id=job_id, now=now, expect=expect, make=lambda _: data)
+
+
+def job_delete(
+    *, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime, expect: Collection[int] | None = None
+) -> None:
+    """Deletes a job that no schedule uses; its history stays and what was submitted still runs.
+
+    Conflict with the schedules that use it.
+    """
+
+    def work() -> None:
+        job, _ = _lock(tenant, job_id, expect)
+        using = Schedule.objects.filter(job_id=job_id, deleted_at=None).order_by("pk")
+        names = [{"id": str(pk), "name": name} for pk, name in using.values_list("pk", "name")[:SHOWN_SCHEDULES]]
+        if names:
+            detail = "Schedules use this job; delete them or give them another job first."
+            raise Conflict(detail, code="job_in_use", schedules=names, schedule_count=using.count())
+        job.deleted_at = now
+        _save(job, now, "deleted_at")
+        _record(actor, "job.delete", job, now, tenant)
+
+    in_tenant(tenant, work)
+
+
+def job_pause(*, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime, reason: str = "") -> DefinedJob:
+    """Stops the job: nothing of it starts until it is resumed, and no debt builds up. What runs goes on."""
+
+    def work() -> DefinedJob:
+        job, found = _lock(tenant, job_id, None)
+        if job.paused_at is None:
+            job.paused_at, job.paused_reason = now, reason
+            _save(job, now, "paused_at", "paused_reason")
+            conn = door.raw()
+            pass_over(conn, tenant.schema_name, found, now=now, reason="job_paused", by=actor.name)
+            entries.remove(conn, [entry.key for entry in found])
+            _set_limit(tenant, job_id, gates.CLOSED)
+            _record(actor, "job.pause", job, now, tenant, reason=reason)
+        return DefinedJob(job, definition_of(job))
+
+    return in_tenant(tenant, work)
+
+
+def job_resume(*, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime) -> DefinedJob:
+    """Lets the job run again; its active schedules go on strictly from now."""
+
+    def work() -> DefinedJob:
+        job, _ = _lock(tenant, job_id, None)
+        definition = definition_of(job)
+        if job.paused_at is not None:
+            job.paused_at, job.paused_reason = None, ""
+            _save(job, now, "paused_at", "paused_reason")
+            _set_limit(tenant, job_id, definition.max_concurrency)
+            remake_all(tenant, job_now(tenant, job, definition), now=now)
+            _record(actor, "job.resume", job, now, tenant)
+        return DefinedJob(job, definition)
+
+    return in_tenant(tenant, work)
+
+
+def job_as_given(defined: DefinedJob) -> dict[str, Any]:
+    """The job as its owner could have written it: the base of a merge patch."""
+    job, definition = defined.job, defined.definition
+    return {
+        "name": job.name,
+        "kind": job.kind,
+        "target": definition.target,
+        "payload": definition.payload,
+        "timeout_s": definition.timeout_s,
+        "retry": definition.retry,
+        "priority": definition.priority,
+        "max_concurrency": definition.max_concurrency,
+        "queue": definition.queue or None,
+        "labels": job.labels,
+        "external_id": job.external_id,
+    }
+
+
+def _change(
+    *, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime, expect: Collection[int] | None,
+    make: Callable[[dict[str, Any]], Any],
+) -> DefinedJob:  # fmt: skip
+    def work() -> DefinedJob:
+        job, found = _lock(tenant, job_id, expect)
+        old = DefinedJob(job, definition_of(job))
+        given = job_as_given(old)
+        data = make(given)
+        form = read_job(data, rules=_rules(tenant, tenant.plan))
+        if form.kind != job.kind:
+            raise Conflict("The kind of a job can't change; make another job.", code="kind_is_fixed")
+        new = old
+        if form.definition.as_dict() != {name: getattr(old.definition, name) for name in form.definition.as_dict()}:
+            job.version += 1
+            new = DefinedJob(job, _version_add(job, form, now))
+            _retarget(tenant, job_now(tenant, job, new.definition), found, was=old.definition)
+        job.name, job.labels, job.external_id = form.name, form.labels, form.external_id
+        before, after = changes(given, job_as_given(new))
+        if after:
+            _save(job, now, "name", "labels", "external_id", "version")
+            _record(actor, "job.update", job, now, tenant, before=before, after=after)
+        return new
+
+    with names_conflict():
+        return in_tenant(tenant, work)
+
+
+def _lock(tenant: Tenant, job_id: UUID, expect: Collection[int] | None) -> tuple[Job, list[Entry]]:
+    """The job's row and the due entries of its schedules, locked. NotFound, Stale."""
+    keys = _schedules_of(job_id)
+    found = entries.lock(door.raw(), keys)
+    list(Schedule.objects.select_for_update(of=("self",)).filter(pk__in=keys).order_by("pk").values_list("pk"))
+    job = Job.objects.select_for_update().filter(pk=job_id, deleted_at=None).first()
+    if job is None:
+        raise NotFound("There is no such job.")
+    if expect is not None and job.revision not in expect:
+        raise Stale("The job has changed since; read it again.")
+    if not set(_schedules_of(job_id)) <= set(keys):
+        raise Again
+    return job, [entry for entry in found if entry.job_id == job_id]
+
+
+def _schedules_of(job_id: UUID) -> list[UUID]:
+    return list(Schedule.objects.filter(job_id=job_id, deleted_at=None).values_list("pk", flat=True))
+
+
+def _rules(tenant: Tenant, plan: Plan) -> JobRules:
+    return JobRules(tuple(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS)
+
+
+def _version_add(job: Job, form: JobForm, now: datetime) -> JobVersion:
+    return JobVersion.objects.create(job=job, version=job.version, created_at=now, **form.definition.as_dict())
+
+
+def _retarget(tenant: Tenant, job: JobNow, found: list[Entry], *, was: JobVersion) -> None:
+    """Entries fire the new version from now on; runs that are alive keep theirs, but follow a new limit."""
+    entries.retarget(
+        door.raw(), [entry.key for entry in found], job_version=job.version, pool=job.pool, queue=job.queue,
+        priority=job.priority, timeout_s=job.timeout_s, max_concurrency=job.max_concurrency,
+    )  # fmt: skip
+    if job.max_concurrency != was.max_concurrency and not job.paused:
+        _set_limit(tenant, job.id, job.max_concurrency)
+
+
+def _set_limit(tenant: Tenant, job_id: UUID, limit: int | None) -> None:
+    conn = door.raw()
+    waiting = Execution.objects.filter(job_id=job_id, state="scheduled").values_list("pk", flat=True)
+    delayed.set_limit(conn, list(waiting), limit)
+    gates.set_limit(conn, tenant_id=tenant.pk, job_id=job_id, limit=limit)
+
+
+def _save(job: Job, now: datetime, *names: str) -> None:
+    job.revision += 1
+    job.updated_at = now
+    job.save(update_fields=[*names, "revision", "updated_at"])
+
+
+def _record(actor: Actor, action: str, job: Job, now: datetime, tenant: Tenant, **more: Any) -> None:
+    record(
+        actor=actor, action=action, object_type="job", object_id=job.pk, now=now, tenant_id=tenant.pk, **more
+    )  # fmt: skip

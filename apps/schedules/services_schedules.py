@@ -1,0 +1,292 @@
+"""What can be done to schedules. Each service is one transaction with its audit row.
+
+A due entry is locked first, then the schedule's row, then the job's (shared): fire meets an edit or a pause on the
+entry. What decides when, what is sent or which job runs makes a new version; an edit or a resume never fires by itself.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from apps.audit.services import Actor, record
+from apps.due import entries
+from apps.due.entries import Entry
+from apps.schedules.changes import changes
+from apps.schedules.limits import check_count, plan_locked
+from apps.schedules.models import Schedule, ScheduleVersion
+from apps.schedules.naming import names_conflict
+from apps.schedules.passed import pass_over
+from apps.schedules.remaking import entry_at, entry_for, version_copy
+from apps.schedules.running import JobNow, share_job
+from apps.schedules.schedule_input import Known, ScheduleForm, read_schedule, timing_of
+from apps.schedules.timing import TimingInvalid, spec_from_json, spec_to_json
+from kernel.errors import Conflict, FieldError, InvalidInput, NotFound, Stale
+from kernel.ids import uuid7
+from kernel.jsonrules import merge_patch
+from tenants import door
+from tenants.models import Tenant
+from tenants.work import in_tenant
+
+Status = Schedule.Status
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedSchedule:
+    """A schedule with its current version."""
+
+    schedule: Schedule
+    definition: ScheduleVersion
+
+
+def schedule_create(*, tenant: Tenant, actor: Actor, data: Any, now: datetime) -> DefinedSchedule:
+    """Makes a schedule and its due entry. InvalidInput with all faults; Conflict for a name; QuotaExceeded."""
+
+    def work() -> DefinedSchedule:
+        plan = plan_locked(tenant, quota="max_schedules")
+        schedule_id = uuid7()
+        form = read_schedule(
+            data, key=str(schedule_id), now=now, min_interval_s=plan.min_interval_s,
+            max_payload_bytes=plan.max_payload_bytes,
+        )  # fmt: skip
+        alive = Schedule.objects.filter(deleted_at=None)
+        check_count(alive, plan.max_schedules, quota="max_schedules", what="schedules")
+        job = _job(tenant, form.job_id)
+        schedule = Schedule(
+            pk=schedule_id, name=form.name, job_id=job.id, labels=form.labels, external_id=form.external_id,
+            created_at=now, updated_at=now,
+        )  # fmt: skip
+        definition = _version(schedule, form, now)
+        entry = None if job.paused else entry_for(tenant, job, definition, now=now, created=True)
+        if entry is None and not job.paused:
+            schedule.status = Status.COMPLETED
+        schedule.save(force_insert=True)
+        definition.save(force_insert=True)
+        if entry is not None:
+            entries.put(door.raw(), entry, now=now)
+        made = DefinedSchedule(schedule, definition)
+        _record(actor, "schedule.create", schedule, now, tenant, after=changes({}, schedule_as_given(made))[1])
+        return made
+
+    with names_conflict():
+        return in_tenant(tenant, work)
+
+
+def schedule_update(
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, patch: Any, now: datetime,
+    expect: Collection[int] | None = None,
+) -> DefinedSchedule:  # fmt: skip
+    """Applies a JSON merge patch. Stale when `expect` does not hold the schedule's revision."""
+    return _change(
+        tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect,
+        make=lambda given: merge_patch(given, patch),
+    )  # fmt: skip
+
+
+def schedule_replace(
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, data: Any, now: datetime, expect: Collection[int] | None = None
+) -> DefinedSchedule:
+    """Replaces the schedule's members; what is missing takes its default. Stale as in `schedule_update`."""
+    return _change(
+        tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect, make=lambda _: data
+    )  # fmt: skip
+
+
+def schedule_delete(
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, expect: Collection[int] | None = None
+) -> None:
+    """Deletes a schedule; its history stays and runs that are alive go on."""
+
+    def work() -> None:
+        entry, schedule = lock_schedule(schedule_id, expect)
+        _entry_drop(tenant, entry, now, "schedule_deleted", actor)
+        schedule.deleted_at = now
+        _save(schedule, now, "deleted_at")
+        _record(actor, "schedule.delete", schedule, now, tenant)
+
+    in_tenant(tenant, work)
+
+
+def schedule_pause(
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, reason: str = ""
+) -> DefinedSchedule:
+    """Stops a schedule; no debt builds up. Conflict when it is completed; nothing happens when it is paused already."""
+
+    def work() -> DefinedSchedule:
+        entry, schedule = lock_schedule(schedule_id)
+        if schedule.status == Status.COMPLETED:
+            raise Conflict("The schedule is completed: there is nothing to pause.", code="schedule_completed")
+        if schedule.status == Status.ACTIVE:
+            _entry_drop(tenant, entry, now, "schedule_paused", actor)
+            schedule.status, schedule.paused_reason = Status.PAUSED, reason
+            _save(schedule, now, "status", "paused_reason")
+            _record(actor, "schedule.pause", schedule, now, tenant, reason=reason)
+        return DefinedSchedule(schedule, version_of(schedule))
+
+    return in_tenant(tenant, work)
+
+
+def schedule_resume(*, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime) -> DefinedSchedule:
+    """Lets a paused schedule go on strictly from now, under a new version; completed when nothing is left of it."""
+
+    def work() -> DefinedSchedule:
+        _, schedule = lock_schedule(schedule_id)
+        definition = version_of(schedule)
+        if schedule.status == Status.PAUSED:
+            job = share_job(tenant, schedule.job_id)
+            definition = version_copy(definition, now=now)
+            definition.save(force_insert=True)
+            schedule.version, schedule.paused_reason = definition.version, ""
+            schedule.status = _entry_make(tenant, job, definition, now)
+            _save(schedule, now, "status", "paused_reason", "version")
+            _record(actor, "schedule.resume", schedule, now, tenant)
+        return DefinedSchedule(schedule, definition)
+
+    return in_tenant(tenant, work)
+
+
+def schedule_as_given(defined: DefinedSchedule) -> dict[str, Any]:
+    """The schedule as its owner could have written it: the base of a merge patch."""
+    schedule, definition = defined.schedule, defined.definition
+    return {
+        "name": schedule.name,
+        "job": str(schedule.job_id),
+        **timing_of(definition.definition),
+        "payload": definition.payload,
+        "labels": schedule.labels,
+        "external_id": schedule.external_id,
+    }
+
+
+def version_of(schedule: Schedule) -> ScheduleVersion:
+    """The current version of a schedule."""
+    return ScheduleVersion.objects.filter(schedule_id=schedule.pk, version=schedule.version).get()
+
+
+def jobs_of(schedule_id: UUID) -> list[UUID]:
+    """All jobs that a schedule has had, deleted or not."""
+    versions = ScheduleVersion.objects.filter(schedule_id=schedule_id)
+    named = {UUID(name) for name in versions.values_list("definition__job", flat=True).distinct() if name}
+    return sorted(named | set(Schedule.objects.filter(pk=schedule_id).values_list("job_id", flat=True)))
+
+
+def lock_schedule(schedule_id: UUID, expect: Collection[int] | None = None) -> tuple[Entry | None, Schedule]:
+    """Locks the due entry, then the row. NotFound, Stale."""
+    conn = door.raw()
+    found = entries.lock(conn, [schedule_id])
+    schedule = Schedule.objects.select_for_update(of=("self",)).filter(pk=schedule_id, deleted_at=None).first()
+    if schedule is None:
+        raise NotFound("There is no such schedule.")
+    if not found:  # a resume may have made one while we waited for the row
+        found = entries.lock(conn, [schedule_id])
+    if expect is not None and schedule.revision not in expect:
+        raise Stale("The schedule has changed since; read it again.")
+    return (found[0] if found else None), schedule
+
+
+def _change(
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, expect: Collection[int] | None,
+    make: Callable[[dict[str, Any]], Any],
+) -> DefinedSchedule:  # fmt: skip
+    def work() -> DefinedSchedule:
+        entry, schedule = lock_schedule(schedule_id, expect)
+        old = version_of(schedule)
+        given = schedule_as_given(DefinedSchedule(schedule, old))
+        form = read_schedule(
+            make(given), key=str(schedule_id), now=now, min_interval_s=tenant.plan.min_interval_s,
+            max_payload_bytes=tenant.plan.max_payload_bytes, known=_known(old),
+        )  # fmt: skip
+        new = _redefine(tenant, actor, entry, schedule, old, form, now)
+        schedule.name, schedule.labels, schedule.external_id = form.name, form.labels, form.external_id
+        before, after = changes(given, schedule_as_given(DefinedSchedule(schedule, new)))
+        if after:
+            _save(schedule, now, "name", "labels", "external_id", "version", "job", "status")
+            _record(actor, "schedule.update", schedule, now, tenant, before=before, after=after)
+        return DefinedSchedule(schedule, new)
+
+    with names_conflict():
+        return in_tenant(tenant, work)
+
+
+def _redefine(
+    tenant: Tenant, actor: Actor, entry: Entry | None, schedule: Schedule, old: ScheduleVersion, form: ScheduleForm,
+    now: datetime,
+) -> ScheduleVersion:  # fmt: skip
+    """A new version when the definition differs, and the due entry that follows from it."""
+    when_differs = spec_to_json(form.spec) != old.spec
+    if not when_differs and form.payload == old.payload and form.job_id == schedule.job_id:
+        if form.timing != timing_of(old.definition):  # only written differently: the cursor stays where it is
+            old.definition = _definition(form)
+            old.save(update_fields=["definition"])
+        return old
+    job = _job(tenant, form.job_id)
+    schedule.version, schedule.job_id = schedule.version + 1, job.id
+    new = _version(schedule, form, now)
+    new.save(force_insert=True)
+    if schedule.status == Status.PAUSED:
+        return new
+    if when_differs or entry is None or job.paused:
+        _entry_drop(tenant, entry, now, "schedule_changed" if when_differs else "job_paused", actor)
+        if when_differs or schedule.status == Status.ACTIVE:
+            schedule.status = _entry_make(tenant, job, new, now)
+    else:
+        entries.put(
+            door.raw(), entry_at(tenant, job, new, nominal_at=entry.nominal_at, due_at=entry.due_at), now=now
+        )  # fmt: skip
+    return new
+
+
+def _known(version: ScheduleVersion) -> Known | None:
+    try:
+        return Known(timing_of(version.definition), spec_from_json(version.spec))
+    except TimingInvalid:  # whatever made it unreadable, its owner can mend it
+        return None
+
+
+def _job(tenant: Tenant, job_id: UUID) -> JobNow:
+    try:
+        return share_job(tenant, job_id)
+    except NotFound as error:
+        raise InvalidInput([FieldError("/job", "not_found", "There is no such job.")]) from error
+
+
+def _definition(form: ScheduleForm) -> dict[str, Any]:
+    return {**form.timing, "job": str(form.job_id)}
+
+
+def _version(schedule: Schedule, form: ScheduleForm, now: datetime) -> ScheduleVersion:
+    return ScheduleVersion(
+        schedule=schedule, version=schedule.version, definition=_definition(form), spec=spec_to_json(form.spec),
+        payload=form.payload, own_payload=form.payload is not None, created_at=now,
+    )  # fmt: skip
+
+
+def _entry_make(tenant: Tenant, job: JobNow, definition: ScheduleVersion, now: datetime) -> str:
+    """Puts the entry from now on; the schedule's status that follows. A paused job's schedules have none."""
+    if job.paused:
+        return Status.ACTIVE
+    entry = entry_for(tenant, job, definition, now=now)
+    if entry is None:
+        return Status.COMPLETED
+    entries.put(door.raw(), entry, now=now)
+    return Status.ACTIVE
+
+
+def _entry_drop(tenant: Tenant, entry: Entry | None, now: datetime, reason: str, actor: Actor) -> None:
+    if entry is not None:
+        conn = door.raw()
+        pass_over(conn, tenant.schema_name, [entry], now=now, reason=reason, by=actor.name)
+        entries.remove(conn, [entry.key])
+
+
+def _save(schedule: Schedule, now: datetime, *names: str) -> None:
+    schedule.revision += 1
+    schedule.updated_at = now
+    schedule.save(update_fields=[*names, "revision", "updated_at"])
+
+
+def _record(actor: Actor, action: str, schedule: Schedule, now: datetime, tenant: Tenant, **more: Any) -> None:
+    record(
+        actor=actor, action=action, object_type="schedule", object_id=schedule.pk, now=now, tenant_id=tenant.pk, **more
+    )  # fmt: skip
