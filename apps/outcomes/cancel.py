@@ -1,0 +1,69 @@
+"""Cancelling an execution, wherever it is: waiting, running, delayed or just on its way from one to the other."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from apps.audit.services import Actor, record
+from apps.due import entries
+from apps.executions import store as executions
+from apps.executions.models import Execution
+from apps.tickets import store as tickets
+from kernel.errors import Conflict, NotFound
+from tenants import door
+from tenants.models import Tenant
+from tenants.work import Again, in_tenant
+
+REASON = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """`requested`: it runs, and its worker has been asked to stop. `done`: it is cancelled, now or before."""
+
+    outcome: Literal["requested", "done"]
+
+
+def execution_cancel(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> Cancelled:
+    """Cancels an execution. Cancelling twice is cancelling once; Conflict when it ended otherwise; NotFound.
+
+    Each statement names the state that it ends. When the execution moved between two of them, all starts anew.
+    """
+    return in_tenant(tenant, lambda: _cancel(tenant, actor, execution_id, now))
+
+
+def _cancel(tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> Cancelled:
+    conn, schema = door.raw(), tenant.schema_name
+    waiting = tickets.cancel_waiting(conn, execution_id, tenant_id=tenant.pk)
+    if waiting is not None:
+        attempts, queued_at, started_at = waiting
+        ended = executions.cancel(
+            conn, schema, execution_id, now=now, reason=REASON, attempts=attempts, queued_at=queued_at,
+            started_at=started_at,
+        )  # fmt: skip
+        if ended:
+            _record(actor, execution_id, now, tenant)
+            return Cancelled("done")
+    elif tickets.cancel_running(conn, execution_id, tenant_id=tenant.pk):
+        _record(actor, execution_id, now, tenant)
+        return Cancelled("requested")
+    execution = Execution.objects.filter(pk=execution_id).only("state", "finished_at").first()
+    if execution is None:
+        raise NotFound("There is no such execution.")
+    if execution.state == "cancelled":
+        return Cancelled("done")
+    if execution.finished_at is not None:
+        raise Conflict(f"The execution ended already: it is {execution.state}.", code="already_finished")
+    waits = execution.state == "scheduled" and entries.remove(conn, [execution_id])
+    if waits and executions.cancel(conn, schema, execution_id, now=now, reason=REASON):
+        _record(actor, execution_id, now, tenant)
+        return Cancelled("done")
+    raise Again
+
+
+def _record(actor: Actor, execution_id: UUID, now: datetime, tenant: Tenant) -> None:
+    record(
+        actor=actor, action="execution.cancel", object_type="execution", object_id=execution_id, now=now,
+        tenant_id=tenant.pk,
+    )  # fmt: skip
