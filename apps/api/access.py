@@ -1,0 +1,45 @@
+"""The doors to a tenant's objects: missing, deleted, another tenant's and forbidden are the same 404."""
+
+from uuid import UUID
+
+from apps.api.permissions import may
+from apps.audit.services import Actor
+from apps.deadletters.models import DeadLetter
+from apps.schedules.models import Job, Schedule
+from apps.schedules.running import definition_of
+from apps.schedules.services import DefinedJob, DefinedSchedule
+from apps.schedules.services_schedules import version_of
+from kernel.errors import NotFound
+from tenants.models import ApiKey
+
+
+def access_job(*, actor: Actor, job_id: UUID, need: str) -> DefinedJob:
+    """A job with its current version, in the schema that the request is in."""
+    job = Job.objects.filter(pk=job_id, deleted_at=None).first()
+    if job is None or not may(actor, need):
+        raise NotFound("There is no such job.")
+    return DefinedJob(job, definition_of(job))
+
+
+def access_schedule(*, actor: Actor, schedule_id: UUID, need: str) -> DefinedSchedule:
+    """A schedule with its current version, in the schema that the request is in."""
+    schedule = Schedule.objects.select_related("job").filter(pk=schedule_id, deleted_at=None).first()
+    if schedule is None or not may(actor, need):
+        raise NotFound("There is no such schedule.")
+    return DefinedSchedule(schedule, version_of(schedule))
+
+
+def access_deadletter(*, actor: Actor, letter_id: UUID, need: str) -> DeadLetter:
+    """A dead letter, in the schema that the request is in."""
+    letter = DeadLetter.objects.filter(pk=letter_id).first()
+    if letter is None or not may(actor, need):
+        raise NotFound("There is no such dead letter.")
+    return letter
+
+
+def access_apikey(*, actor: Actor, key_id: UUID, need: str) -> ApiKey:
+    """A key of the actor's tenant."""
+    key = ApiKey.objects.filter(pk=key_id).first()
+    if key is None or key.tenant_id != actor.tenant_id or not may(actor, need):
+        raise NotFound("There is no such API key.")
+    return key

@@ -1,0 +1,323 @@
+"""The bodies and answers as OpenAPI shows them. They describe; the services decide, and the tests compare both."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.api.permissions import ROLES
+from apps.executions.models import TRIGGERS
+from apps.schedules.job_input import KINDS
+from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
+from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+
+
+def nullable(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any) -> Any:
+    """A member that answers always carry, and that may be null."""
+    return field(allow_null=True, **options)
+
+
+def optional(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any) -> Any:
+    """A member that a body may leave out or set to null: then it has its default."""
+    return field(required=False, allow_null=True, **options)
+
+
+def labels() -> Any:
+    return serializers.DictField(child=serializers.CharField(max_length=200, allow_blank=True))
+
+
+class RetryInput(serializers.Serializer[Any]):
+    """When a failed attempt is tried again."""
+
+    max_attempts = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="All tries. 3.")
+    backoff = serializers.ChoiceField(["exponential", "fixed"], required=False)
+    base_s = serializers.FloatField(min_value=0, max_value=86_400, required=False)
+    factor = serializers.FloatField(min_value=1, max_value=100, required=False)
+    max_s = serializers.FloatField(min_value=0, max_value=86_400, required=False)
+    jitter = serializers.ChoiceField(["none", "full", "equal"], required=False)
+    retry_on = serializers.ListField(
+        child=serializers.CharField(max_length=80), max_length=50, required=False,
+        help_text='Outcomes, classes or statuses such as "timed_out", "http_503", "http_5xx"; empty is all.',
+    )  # fmt: skip
+    never_on = serializers.ListField(child=serializers.CharField(max_length=80), max_length=50, required=False)
+
+
+class JobChange(serializers.Serializer[Any]):
+    """What of a job can be changed."""
+
+    name = serializers.CharField(max_length=200, required=False)
+    target = serializers.DictField(
+        required=False,
+        help_text="http: url, method, headers, body, success_status. python: task, soft_timeout_s.",
+    )
+    payload = serializers.JSONField(required=False, help_text="Any JSON; sent to the target.")
+    timeout_s = optional(serializers.IntegerField, min_value=1, max_value=900, help_text="Of one attempt. 60.")
+    retry = RetryInput(required=False, allow_null=True)
+    priority = optional(serializers.IntegerField, min_value=0, max_value=9, help_text="9 is first. 5.")
+    max_concurrency = optional(
+        serializers.IntegerField, min_value=1, max_value=100_000, help_text="Runs at the same time; null is no limit."
+    )
+    labels = optional(serializers.DictField, child=serializers.CharField(max_length=200, allow_blank=True))
+    external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among jobs.")
+
+
+class JobInput(JobChange):
+    """A job as its owner writes it."""
+
+    name = serializers.CharField(max_length=200)
+    kind = serializers.ChoiceField(list(KINDS))
+    target = serializers.DictField(
+        help_text="http: url, method, headers, body, success_status. python: task, soft_timeout_s."
+    )
+
+
+class RetryAnswer(serializers.Serializer[Any]):
+    """A complete retry policy."""
+
+    max_attempts = serializers.IntegerField()
+    backoff = serializers.ChoiceField(["exponential", "fixed"])
+    base_s = serializers.FloatField()
+    factor = serializers.FloatField()
+    max_s = serializers.FloatField()
+    jitter = serializers.ChoiceField(["none", "full", "equal"])
+    retry_on = serializers.ListField(child=serializers.CharField())
+    never_on = serializers.ListField(child=serializers.CharField())
+
+
+class JobAnswer(serializers.Serializer[Any]):
+    """A job."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(["http", "python", "container", "pull"])
+    target = serializers.DictField()
+    payload = serializers.JSONField()
+    timeout_s = serializers.IntegerField()
+    retry = RetryAnswer()
+    priority = serializers.IntegerField()
+    max_concurrency = nullable(serializers.IntegerField)
+    queue = nullable(serializers.CharField)
+    labels = labels()
+    external_id = nullable(serializers.CharField)
+    version = serializers.IntegerField(help_text="Of the definition; executions name theirs.")
+    status = serializers.ChoiceField(["active", "paused"])
+    paused_at = nullable(serializers.DateTimeField)
+    paused_reason = nullable(serializers.CharField)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class TimingInput(serializers.Serializer[Any]):
+    """When a schedule runs."""
+
+    trigger = serializers.DictField(
+        help_text='{"cron": "0 3 * * *"} or a list, {"every_s": 300, "anchor"?: time} or {"at": time}'
+    )
+    timezone = optional(serializers.CharField, help_text="Such as Europe/Berlin. UTC.")
+    start_at = optional(serializers.DateTimeField)
+    end_at = optional(serializers.DateTimeField)
+    jitter_s = optional(serializers.IntegerField, min_value=0, max_value=MAX_NUMBERS["jitter_s"])
+    misfire = optional(serializers.ChoiceField, choices=list(CHOICES["misfire"]), help_text="fire_once")
+    grace_s = optional(serializers.IntegerField, min_value=0, max_value=MAX_NUMBERS["grace_s"], help_text="60")
+    misfire_max = optional(serializers.IntegerField, min_value=1, max_value=MAX_NUMBERS["misfire_max"])
+    overlap = optional(serializers.ChoiceField, choices=list(CHOICES["overlap"]), help_text="allow")
+    dst_gap = optional(serializers.ChoiceField, choices=list(CHOICES["dst_gap"]), help_text="run_after")
+    dst_fold = optional(serializers.ChoiceField, choices=list(CHOICES["dst_fold"]), help_text="first")
+
+
+class ScheduleInput(TimingInput):
+    """A schedule as its owner writes it."""
+
+    name = serializers.CharField(max_length=200)
+    job = serializers.UUIDField()
+    payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
+    labels = optional(serializers.DictField, child=serializers.CharField(max_length=200, allow_blank=True))
+    external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among schedules.")
+
+
+class ScheduleChange(ScheduleInput):
+    """What of a schedule can be changed."""
+
+    name = serializers.CharField(max_length=200, required=False)
+    job = serializers.UUIDField(required=False)
+    trigger = serializers.DictField(required=False)
+
+
+class ScheduleAnswer(serializers.Serializer[Any]):
+    """A schedule."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    job = serializers.UUIDField()
+    trigger = serializers.DictField()
+    timezone = serializers.CharField()
+    start_at = nullable(serializers.CharField, help_text="As it was given.")
+    end_at = nullable(serializers.CharField, help_text="As it was given.")
+    jitter_s = serializers.IntegerField()
+    misfire = serializers.ChoiceField(list(CHOICES["misfire"]))
+    grace_s = serializers.IntegerField()
+    misfire_max = serializers.IntegerField()
+    overlap = serializers.ChoiceField(list(CHOICES["overlap"]))
+    dst_gap = serializers.ChoiceField(list(CHOICES["dst_gap"]))
+    dst_fold = serializers.ChoiceField(list(CHOICES["dst_fold"]))
+    payload = serializers.JSONField()
+    labels = labels()
+    external_id = nullable(serializers.CharField)
+    version = serializers.IntegerField()
+    status = serializers.ChoiceField(["active", "paused", "completed"])
+    paused_reason = nullable(serializers.CharField)
+    next_at = nullable(serializers.DateTimeField, help_text="Actual instant of the next run.")
+    last_at = nullable(serializers.DateTimeField, help_text="Actual instant of the newest occurrence that was fired.")
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class PreviewAsk(serializers.Serializer[Any]):
+    """How much of a schedule's future to show."""
+
+    after = optional(serializers.DateTimeField, help_text="Later than this; now.")
+    count = optional(serializers.IntegerField, min_value=1, max_value=100, help_text="5")
+
+
+class PreviewInput(PreviewAsk, TimingInput):
+    """A schedule that is not saved."""
+
+
+class OccurrenceAnswer(serializers.Serializer[Any]):
+    """One line of a preview."""
+
+    nominal_local = serializers.CharField(help_text="What the trigger says, in the schedule's zone.")
+    at = serializers.DateTimeField(help_text="When it would run.")
+    flags = serializers.ListField(child=serializers.CharField())
+
+
+class PreviewAnswer(serializers.Serializer[Any]):
+    """The coming runs of a schedule."""
+
+    occurrences = OccurrenceAnswer(many=True)
+    description = serializers.CharField()
+    notes = serializers.ListField(child=serializers.CharField(), help_text="What may surprise.")
+
+
+class SubmitInput(serializers.Serializer[Any]):
+    """A wish for a run."""
+
+    job = serializers.UUIDField()
+    payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
+    run_at = optional(serializers.DateTimeField)
+    delay_s = optional(serializers.IntegerField, min_value=0, max_value=366 * 86_400)
+    priority = optional(serializers.IntegerField, min_value=0, max_value=9)
+    labels = optional(serializers.DictField, child=serializers.CharField(max_length=200, allow_blank=True))
+
+
+class ExecutionAnswer(serializers.Serializer[Any]):
+    """An execution: its history and, while it is alive, its live state."""
+
+    id = serializers.UUIDField()
+    job = serializers.UUIDField()
+    job_version = serializers.IntegerField()
+    schedule = nullable(serializers.UUIDField)
+    schedule_version = nullable(serializers.IntegerField)
+    run_key = serializers.CharField(help_text="The same over retries, failover and replay.")
+    state = serializers.ChoiceField(list(EXECUTION_STATES))
+    trigger = serializers.ChoiceField(list(TRIGGERS))
+    priority = serializers.IntegerField()
+    nominal_at = nullable(serializers.DateTimeField)
+    until_at = nullable(serializers.DateTimeField, help_text="Last instant of a row that stands for several.")
+    count = serializers.IntegerField(help_text="Occurrences that this row stands for.")
+    actual_at = serializers.DateTimeField(help_text="When it was or will be due.")
+    available_at = nullable(serializers.DateTimeField, help_text="It does not start before; null when finished.")
+    created_at = serializers.DateTimeField()
+    queued_at = nullable(serializers.DateTimeField)
+    started_at = nullable(serializers.DateTimeField, help_text="Start of the first attempt.")
+    finished_at = nullable(serializers.DateTimeField)
+    attempt_count = serializers.IntegerField()
+    cancel_requested = serializers.BooleanField()
+    result = serializers.JSONField()
+    error = serializers.JSONField()
+    reason = nullable(serializers.CharField, help_text="Why it was skipped, expired or cancelled.")
+    replay_of = nullable(serializers.UUIDField)
+    fired_by = serializers.CharField()
+    labels = labels()
+    as_of = serializers.DateTimeField()
+    payload = serializers.JSONField(required=False, help_text="Its own; only when read alone.")
+
+
+class AttemptAnswer(serializers.Serializer[Any]):
+    """One try of an execution."""
+
+    id = serializers.UUIDField()
+    execution = serializers.UUIDField()
+    number = serializers.IntegerField()
+    state = serializers.ChoiceField(list(ATTEMPT_STATES))
+    worker = nullable(serializers.UUIDField)
+    started_at = serializers.DateTimeField()
+    finished_at = nullable(serializers.DateTimeField)
+    error = serializers.JSONField()
+    retry_at = nullable(serializers.DateTimeField)
+
+
+class DeadLetterAnswer(serializers.Serializer[Any]):
+    """An execution that a person should look at."""
+
+    id = serializers.UUIDField()
+    execution = serializers.UUIDField()
+    job = serializers.UUIDField()
+    schedule = nullable(serializers.UUIDField)
+    status = serializers.ChoiceField(["open", "replayed", "resolved"])
+    fingerprint = serializers.CharField(help_text="The same for failures of one cause.")
+    error = serializers.JSONField()
+    attempts = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    resolved_at = nullable(serializers.DateTimeField)
+    resolved_by = nullable(serializers.CharField)
+    note = nullable(serializers.CharField)
+
+
+class ReasonInput(serializers.Serializer[Any]):
+    """Why."""
+
+    reason = optional(serializers.CharField, max_length=500)
+
+
+class NoInput(serializers.Serializer[Any]):
+    """Nothing: no body, or an empty object."""
+
+
+class ReplayInput(serializers.Serializer[Any]):
+    """How to replay: with `payload` a new execution is made, without it the same one is reopened."""
+
+    payload = serializers.JSONField(required=False)
+    note = optional(serializers.CharField, max_length=1000)
+
+
+class NoteInput(serializers.Serializer[Any]):
+    """What was found."""
+
+    note = optional(serializers.CharField, max_length=1000)
+
+
+class ApiKeyInput(serializers.Serializer[Any]):
+    """A new API key."""
+
+    name = serializers.CharField(max_length=100)
+    role = serializers.ChoiceField(list(ROLES))
+    expires_at = optional(serializers.DateTimeField)
+
+
+class ApiKeyAnswer(serializers.Serializer[Any]):
+    """An API key; its text can't be read."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    prefix = serializers.CharField()
+    role = serializers.ChoiceField(list(ROLES))
+    created_at = serializers.DateTimeField()
+    expires_at = nullable(serializers.DateTimeField)
+    revoked_at = nullable(serializers.DateTimeField)
+    last_used_at = nullable(serializers.DateTimeField, help_text="To the minute.")
+
+
+class NewApiKeyAnswer(ApiKeyAnswer):
+    """A new API key with its text, which is shown only this once."""
+
+    key = nullable(serializers.CharField, help_text="Null when the answer is replayed: the text is not kept.")

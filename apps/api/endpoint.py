@@ -1,0 +1,86 @@
+"""The base of all API views: who asks, for which tenant, at which time, with which body."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import wraps
+from typing import Any, ClassVar, cast
+
+from django.http import QueryDict
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.api.idempotency import once
+from apps.api.lists import ListQuery
+from apps.api.middleware import TenantRequest
+from apps.api.parsers import JsonParser, MergePatchParser
+from apps.api.renderers import AnswerRenderer
+from apps.audit.services import Actor
+from kernel.errors import Forbidden
+from tenants.models import Tenant
+
+Handler = Callable[..., Response]
+
+
+class Endpoint(APIView):
+    """`actions` names, by HTTP method, what the permissions table decides about."""
+
+    actions: ClassVar[Mapping[str, str]] = {}
+    renderer_classes = [AnswerRenderer]
+    http_method_names = ["get", "head", "post", "put", "patch", "delete"]
+
+    @property
+    def inner(self) -> TenantRequest:
+        return cast("TenantRequest", self.request._request)
+
+    @property
+    def tenant(self) -> Tenant:
+        tenant = self.inner.tenant
+        if tenant is None:  # permissions have refused it before; an empty tenant is nobody, never everybody
+            raise Forbidden("The request is for no tenant.", code="no_tenant")
+        return tenant
+
+    @property
+    def actor(self) -> Actor:
+        return cast("Actor", self.request.user)
+
+    @property
+    def now(self) -> datetime:
+        return self.inner.now
+
+    @property
+    def body(self) -> Any:
+        """The decoded body; an empty object when there is none."""
+        data = self.request.data
+        return {} if isinstance(data, QueryDict) else data
+
+    def query(self, *names: str) -> ListQuery:
+        """The query parameters; only these names are known."""
+        return ListQuery(self.request.query_params, names)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if request.method not in ("GET", "HEAD"):
+            self.query().finish()  # what changes something has no query parameters
+
+    def get_parsers(self) -> list[BaseParser]:
+        if self.request is not None and self.request.method == "PATCH":
+            return [JsonParser(), MergePatchParser()]
+        return [JsonParser()]
+
+
+def retry_safe(method: Handler) -> Handler:
+    """A POST that honours Idempotency-Key."""
+
+    @wraps(method)
+    def handle(self: Endpoint, request: Request, **ids: Any) -> Response:
+        key = request.headers.get("Idempotency-Key")
+        if key is None:
+            return method(self, request, **ids)
+        return once(
+            tenant=self.tenant, key=key, method=str(request.method), path=request.path, body=self.body, now=self.now,
+            work=lambda: method(self, request, **ids),
+        )  # fmt: skip
+
+    return handle

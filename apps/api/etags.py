@@ -1,0 +1,39 @@
+"""ETags are revisions. Whoever changes a resource says which revision was read."""
+
+import re
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kernel.errors import ShardbeatError
+
+_TAG = re.compile(r'(?:W/)?"(\d{1,9})"')
+
+
+class IfMatchRequired(ShardbeatError):
+    """A change without saying of what."""
+
+    code = "if_match_required"
+    status = 428
+
+
+def revisions(request: Request) -> set[int] | None:
+    """The revisions that the caller accepts; None for `*`, any. IfMatchRequired when the header is missing.
+
+    Weak tags count, since compressing proxies weaken them; a tag that is none of ours matches nothing.
+    """
+    given = request.headers.get("If-Match")
+    if given is None:
+        raise IfMatchRequired("Send If-Match with the ETag that you read (or * for any).")
+    if given.strip() == "*":
+        return None
+    return {int(number) for number in _TAG.findall(given)}
+
+
+def tagged(data: Any, revision: int, *, status: int = 200, location: str | None = None) -> Response:
+    """An answer with the resource's ETag."""
+    headers = {"ETag": f'"{revision}"'}
+    if location is not None:
+        headers["Location"] = location
+    return Response(data, status=status, headers=headers)

@@ -1,0 +1,133 @@
+"""/jobs"""
+
+from uuid import UUID
+
+from django.db.models import QuerySet
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api.access import access_job
+from apps.api.documents import JobAnswer, JobChange, JobInput, NoInput, ReasonInput
+from apps.api.endpoint import Endpoint, retry_safe
+from apps.api.etags import revisions, tagged
+from apps.api.lists import PAGING, page
+from apps.api.openapi import (
+    CREATED_PARAMETERS,
+    CURSOR_PARAMETER,
+    LABEL_PARAMETER,
+    PAGE_SIZE_PARAMETER,
+    listing,
+    operation,
+    parameter,
+)
+from apps.api.reading import filter_common, nothing_of, read_only_dropped, reason_of
+from apps.api.shapes import job_shape, jobs_defined
+from apps.schedules import services
+from apps.schedules.job_input import KINDS, KINDS_TO_COME, READ_ONLY
+from apps.schedules.models import Job
+
+TAG = "jobs"
+STATUSES = ("active", "paused")
+
+
+class JobList(Endpoint):
+    """All jobs."""
+
+    actions = {"GET": "job.read", "POST": "job.create"}
+
+    @operation(
+        "jobs_list", "List jobs, newest first", answer=listing(JobAnswer, "Job"), tag=TAG,
+        parameters=[
+            parameter("name", text="part of the name, case does not count"),
+            parameter("kind", choices=(*KINDS, *KINDS_TO_COME)), parameter("status", choices=STATUSES),
+            parameter("external_id"), LABEL_PARAMETER, *CREATED_PARAMETERS, PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
+        ],
+    )  # fmt: skip
+    def get(self, request: Request) -> Response:
+        query = self.query("name", "kind", "status", "external_id", "label", "created_after", "created_before", *PAGING)
+        kinds = query.choices("kind", (*KINDS, *KINDS_TO_COME))
+        statuses = query.choices("status", STATUSES)
+        found: QuerySet[Job] = filter_common(Job.objects.filter(deleted_at=None), query)
+        if kinds:
+            found = found.filter(kind__in=kinds)
+        if len(statuses) == 1:
+            found = found.filter(paused_at__isnull=statuses[0] == "active")
+        size = query.page_size()
+        query.finish()
+        rows = jobs_defined(list(found.order_by("-pk")[: size + 1]))
+        return Response(page(rows, size=size, key=lambda row: row.job.pk, shape=job_shape))
+
+    @operation(
+        "jobs_create", "Create a job", body=JobInput, answer=JobAnswer, status=201, retry_safe=True, tag=TAG
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request) -> Response:
+        made = services.job_create(tenant=self.tenant, actor=self.actor, data=self.body, now=self.now)
+        return tagged(job_shape(made), made.job.revision, status=201, location=f"{request.path}/{made.job.pk}")
+
+
+class JobDetail(Endpoint):
+    """One job."""
+
+    actions = {"GET": "job.read", "PATCH": "job.update", "PUT": "job.update", "DELETE": "job.delete"}
+
+    @operation("jobs_read", "Read a job", answer=JobAnswer, tag=TAG)
+    def get(self, request: Request, job_id: UUID) -> Response:
+        self.query().finish()
+        found = access_job(actor=self.actor, job_id=job_id, need="job.read")
+        return tagged(job_shape(found), found.job.revision)
+
+    @operation("jobs_patch", "Change members of a job", body=JobChange, answer=JobAnswer, if_match=True, tag=TAG)
+    def patch(self, request: Request, job_id: UUID) -> Response:
+        changed = services.job_update(
+            tenant=self.tenant, actor=self.actor, job_id=job_id, patch=self.body, now=self.now,
+            expect=revisions(request),
+        )  # fmt: skip
+        return tagged(job_shape(changed), changed.job.revision)
+
+    @operation("jobs_replace", "Replace a job", body=JobInput, answer=JobAnswer, if_match=True, tag=TAG)
+    def put(self, request: Request, job_id: UUID) -> Response:
+        changed = services.job_replace(
+            tenant=self.tenant, actor=self.actor, job_id=job_id, data=read_only_dropped(self.body, READ_ONLY),
+            now=self.now, expect=revisions(request),
+        )  # fmt: skip
+        return tagged(job_shape(changed), changed.job.revision)
+
+    @operation("jobs_delete", "Delete a job that no schedule uses", status=204, if_match=True, tag=TAG)
+    def delete(self, request: Request, job_id: UUID) -> Response:
+        services.job_delete(
+            tenant=self.tenant, actor=self.actor, job_id=job_id, now=self.now, expect=revisions(request)
+        )
+        return Response(status=204)
+
+
+class JobPause(Endpoint):
+    """Stopping a job."""
+
+    actions = {"POST": "job.pause"}
+
+    @operation(
+        "jobs_pause", "Pause a job: nothing of it starts, no debt builds up", body=ReasonInput, answer=JobAnswer,
+        retry_safe=True, tag=TAG,
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request, job_id: UUID) -> Response:
+        reason = reason_of(self.body)
+        found = services.job_pause(tenant=self.tenant, actor=self.actor, job_id=job_id, now=self.now, reason=reason)
+        return tagged(job_shape(found), found.job.revision)
+
+
+class JobResume(Endpoint):
+    """Letting a job run again."""
+
+    actions = {"POST": "job.resume"}
+
+    @operation(
+        "jobs_resume", "Resume a job; its schedules go on from now", body=NoInput, answer=JobAnswer, retry_safe=True,
+        tag=TAG,
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request, job_id: UUID) -> Response:
+        nothing_of(self.body)
+        found = services.job_resume(tenant=self.tenant, actor=self.actor, job_id=job_id, now=self.now)
+        return tagged(job_shape(found), found.job.revision)

@@ -1,0 +1,138 @@
+"""Which tenant a request is for, and its id. The tenant comes from the API key or the host, never from the body.
+
+The schema of this thread's connection is set for the request only, and public again afterwards whatever happened.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from uuid import uuid4
+
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
+from django.db import connection
+from django.http import HttpRequest, HttpResponse
+
+from apps.api.authentication import actor_of, invalid_key
+from apps.api.problems import plain_response
+from apps.audit.services import record
+from kernel.errors import Forbidden
+from tenants import door
+from tenants.keys import apikey_find, apikey_touch
+from tenants.models import ApiKey, Domain, Tenant
+from tenants.work import database_now
+
+
+class TenantRequest(HttpRequest):
+    """What the middlewares leave on a request."""
+
+    request_id: str
+    now: datetime  # the database's, set for the API
+    tenant: Tenant | None
+    api_key: ApiKey | None
+    refusal: Exception | None
+
+
+Handler = Callable[[TenantRequest], HttpResponse]
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+API_PREFIX = "/api/"
+PROBES = ("/healthz", "/readyz")  # they come with the machine's address as host
+PUBLIC_PATHS = ("/api/v1/schema", "/api/v1/docs")
+PUBLIC_PREFIX = f"/{settings.STATIC_URL.strip('/')}/"
+
+
+class RequestIdMiddleware:
+    """Takes over a caller's X-Request-Id when it is harmless, makes one otherwise, and answers with it."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: TenantRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-Id", "")
+        request.request_id = given if REQUEST_ID.fullmatch(given) else uuid4().hex
+        response = self._get_response(request)
+        response["X-Request-Id"] = request.request_id
+        return response
+
+
+class TenantMiddleware:
+    """Finds the tenant; on hosts that nobody knows only public pages are served."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: TenantRequest) -> HttpResponse:
+        request.tenant = request.api_key = request.refusal = None
+        try:
+            return self._serve(request)
+        finally:
+            connection.set_schema_to_public()  # type: ignore[attr-defined]  # django-tenants' own connection
+
+    def _serve(self, request: TenantRequest) -> HttpResponse:
+        if request.path in PROBES:
+            return self._get_response(request)
+        api = request.path.startswith(API_PREFIX)
+        try:
+            host = request.get_host()
+        except DisallowedHost:
+            if not api:
+                raise
+            return plain_response(request, status=400, code="unknown_host", detail="This host is not served here.")
+        known, tenant = _tenant_of_host(host)
+        public = request.path in PUBLIC_PATHS or request.path.startswith(PUBLIC_PREFIX)
+        if not known and not public:
+            return plain_response(request, status=404, code="unknown_host", detail="This host is not known here.")
+        if api and not public:
+            tenant = _identify(request, tenant)
+        if tenant is None:
+            return self._get_response(request)
+        request.tenant = tenant
+        with door.inside(tenant):
+            return self._get_response(request)
+
+
+def _tenant_of_host(host: str) -> tuple[bool, Tenant | None]:
+    """(known, tenant): a public host is known and has none."""
+    name = host.lower()
+    name = name[: name.index("]") + 1] if name.startswith("[") and "]" in name else name.partition(":")[0]
+    name = name.removesuffix(".")
+    if name in settings.PUBLIC_HOSTS:
+        return True, None
+    domain = Domain.objects.select_related("tenant__plan").filter(domain=name).first()
+    return domain is not None, domain.tenant if domain else None
+
+
+def _identify(request: TenantRequest, of_host: Tenant | None) -> Tenant | None:
+    """The tenant of the request's key, which is left on the request; or what is wrong, left there as `refusal`."""
+    request.now = database_now()
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    if not text:
+        return None
+    if scheme.lower() != "bearer":
+        request.refusal = invalid_key()
+        return None
+    key = apikey_find(text.strip(), now=request.now)
+    if key is None:
+        request.refusal = invalid_key()
+        return None
+    request.refusal = _refusal(request, key, of_host)
+    if request.refusal is not None:
+        return None
+    apikey_touch(key, now=request.now)
+    request.api_key = key
+    return key.tenant
+
+
+def _refusal(request: TenantRequest, key: ApiKey, of_host: Tenant | None) -> Forbidden | None:
+    if of_host is not None and of_host.pk != key.tenant_id:
+        reason, detail = "key_of_another_tenant", "The key belongs to another tenant than this host."
+    elif key.tenant.status != Tenant.Status.ACTIVE:
+        reason, detail = "tenant_not_active", f"The tenant is {key.tenant.status}."
+    else:
+        return None
+    record(
+        actor=actor_of(key, request_id=request.request_id), action="request", object_type="tenant",
+        object_id=of_host.slug if of_host else key.tenant.slug, now=request.now, tenant_id=key.tenant_id,
+        allowed=False, reason=reason,
+    )  # fmt: skip
+    return Forbidden(detail, code=reason)

@@ -1,0 +1,143 @@
+"""The OpenAPI document: drf-spectacular reads the views, and what holds for all of them is added here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from drf_spectacular.drainage import reset_generator_stats
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.settings import patched_settings
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+
+from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
+from apps.api.problems import MEDIA_TYPE
+
+Decorator = Callable[[Any], Any]
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+SCHEME = "apiKey"
+STRICT_SUFFIXES = ("Input", "Change", "Ask")
+
+PAGE_SIZE_PARAMETER = OpenApiParameter(
+    "page_size", {"type": "integer", "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": PAGE_SIZE}
+)
+CURSOR_PARAMETER = OpenApiParameter("cursor", str, description="next_cursor of the former page")
+IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=True, description="ETag, or *")
+IDEMPOTENCY = OpenApiParameter(
+    "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again within 72 h, the same answer comes back"
+)
+
+
+class KeyScheme(OpenApiAuthenticationExtension):
+    """How `ApiKeyAuthentication` is shown."""
+
+    target_class = "apps.api.authentication.ApiKeyAuthentication"
+    name = SCHEME
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "sb_..."}
+
+
+def parameter(name: str, kind: Any = str, *, choices: Sequence[str] = (), text: str = "") -> OpenApiParameter:
+    """A filter of a list. With `choices`, several may be given with commas."""
+    if choices:
+        schema = {"type": "array", "items": {"type": "string", "enum": list(choices)}, "minItems": 1}
+        return OpenApiParameter(name, schema, style="form", explode=False, description=text)
+    return OpenApiParameter(name, kind, description=text)
+
+
+LABEL_PARAMETER = OpenApiParameter(
+    "label", {"type": "array", "items": {"type": "string"}}, style="form", explode=True,
+    description="name:value; given several times, all must match",
+)  # fmt: skip
+CREATED_PARAMETERS = (
+    parameter("created_after", OpenApiTypes.DATETIME),
+    parameter("created_before", OpenApiTypes.DATETIME),
+)
+
+
+def operation(
+    name: str, summary: str, *, answer: Any = None, status: int = 200, body: Any = None, tag: str,
+    parameters: Sequence[OpenApiParameter] = (), if_match: bool = False, retry_safe: bool = False,
+    also: Mapping[int, Any] | None = None,
+) -> Decorator:  # fmt: skip
+    """Describes one operation; `name` is its operationId."""
+    shown = list(parameters)
+    if if_match:
+        shown.append(IF_MATCH)
+    if retry_safe:
+        shown.append(IDEMPOTENCY)
+    responses: dict[Any, Any] = {status: answer if answer is not None else OpenApiResponse(description="Done.")}
+    responses |= dict(also or {})
+    request: Any = body
+    if name.endswith("_patch"):
+        request = {MERGE_PATCH: body, JSON: body}
+    elif body is not None:
+        request = {JSON: body}
+    return extend_schema(
+        operation_id=name, summary=summary, tags=[tag], parameters=shown, request=request, responses=responses
+    )
+
+
+@cache
+def listing(item: type[serializers.Serializer[Any]], name: str) -> type[serializers.Serializer[Any]]:
+    """The answer of a list: `items` and `next_cursor`."""
+    return type(
+        f"{name}List",
+        (serializers.Serializer,),
+        {
+            "items": item(many=True),
+            "next_cursor": serializers.CharField(allow_null=True),
+            "__doc__": "A page; `next_cursor` is null on the last one.",
+        },
+    )
+
+
+@cache
+def openapi_document() -> dict[str, Any]:
+    """The whole document; made once a process."""
+    reset_generator_stats()
+    options = {"OAS_VERSION": "3.1.0", "ENUM_GENERATE_CHOICE_DESCRIPTION": False, "COMPONENT_SPLIT_PATCH": False}
+    with patched_settings(options):
+        found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+    schemas = found["components"]["schemas"]
+    schemas.update(_problem_schemas())
+    for name, schema in schemas.items():
+        if name.endswith(STRICT_SUFFIXES):
+            schema["additionalProperties"] = False
+    for path in found["paths"].values():
+        for one in path.values():
+            one["responses"]["default"] = {
+                "description": "A problem.",
+                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            }
+    found["servers"] = [{"url": "/"}]
+    return found
+
+
+def _problem_schemas() -> dict[str, Any]:
+    """Schemas of problem documents; they may have more members, which the code decides."""
+    error = {
+        "type": "object",
+        "description": "One fault of a request.",
+        "properties": {name: {"type": "string"} for name in ("pointer", "code", "detail")},
+        "required": ["pointer", "code", "detail"],
+    }
+    texts = ("type", "title", "detail", "code", "request_id")
+    return {
+        "ProblemError": error,
+        "Problem": {
+            "type": "object",
+            "description": "A problem document (RFC 9457). Its code is stable; docs/reference/errors.md lists them.",
+            "properties": {
+                **{name: {"type": "string"} for name in texts},
+                "status": {"type": "integer"},
+                "errors": {"type": "array", "items": {"$ref": "#/components/schemas/ProblemError"}},
+            },
+            "required": ["type", "title", "status", "detail", "code", "errors", "request_id"],
+        },
+    }

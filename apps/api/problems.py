@@ -1,0 +1,109 @@
+"""Every error as a problem document (RFC 9457): a stable code, a sentence, and all faults of the request at once."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import psycopg
+from django.core.exceptions import DisallowedHost, RequestDataTooBig, SuspiciousOperation
+from django.db import DatabaseError, InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse
+from rest_framework import exceptions
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api.renderers import encode
+from kernel.errors import FieldError, InvalidInput, ShardbeatError
+
+log = logging.getLogger(__name__)
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:shardbeat:problem:"
+SHOWN_ERRORS = 100
+RETRY_AFTER_S = 1
+
+# DRF's own errors by class; their codes are its, ours are stable.
+_DRF_CODES: Mapping[type[exceptions.APIException], tuple[str, str]] = {
+    exceptions.NotAuthenticated: ("not_authenticated", "Give an API key: Authorization: Bearer sb_..."),
+    exceptions.AuthenticationFailed: ("invalid_key", "The API key is unknown, expired or revoked."),
+    exceptions.MethodNotAllowed: ("method_not_allowed", ""),
+    exceptions.NotAcceptable: ("not_acceptable", "Answers are application/json; accept that."),
+    exceptions.UnsupportedMediaType: ("unsupported_media_type", ""),
+    exceptions.ParseError: ("malformed_json", ""),
+}
+
+
+def document(
+    *, status: int, code: str, detail: str, request_id: str, errors: Iterable[FieldError] = (),
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The members of a problem document."""
+    shown = list(errors)[:SHOWN_ERRORS]
+    return {
+        "type": TYPE_PREFIX + code,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "errors": [{"pointer": one.pointer, "code": one.code, "detail": one.detail} for one in shown],
+        "request_id": request_id,
+        **(extra or {}),
+    }
+
+
+def plain_response(request: HttpRequest, *, status: int, code: str, detail: str) -> HttpResponse:
+    """A problem document from outside of DRF."""
+    body = document(status=status, code=code, detail=detail, request_id=request_id_of(request))
+    return HttpResponse(encode(body), status=status, content_type=MEDIA_TYPE)
+
+
+def request_id_of(request: HttpRequest | Request) -> str:
+    return getattr(request, "request_id", "")
+
+
+def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response:
+    """DRF's hook. What is not known is logged with its trace and answered with a plain 500."""
+    request = context["request"]
+    request_id = request_id_of(request)
+    headers: dict[str, str] = {}
+    errors: list[FieldError] = []
+    extra: dict[str, Any] = {}
+    if isinstance(error, ShardbeatError):
+        extra = dict(error.extra)
+        status, detail = error.status, error.detail
+        code, seconds = str(extra.pop("code", error.code)), extra.pop("retry_after_s", None)
+        if seconds is not None:
+            headers["Retry-After"] = str(seconds)
+        if isinstance(error, InvalidInput):
+            errors = error.errors
+    elif isinstance(error, exceptions.APIException):
+        status = error.status_code
+        code, detail = _of_drf(error)
+        if isinstance(error, exceptions.MethodNotAllowed):
+            headers["Allow"] = ", ".join(context["view"].allowed_methods)
+        challenge = getattr(error, "auth_header", None)  # DRF sets it on a 401
+        if challenge:
+            headers["WWW-Authenticate"] = str(challenge)
+    elif isinstance(error, Http404):
+        status, code, detail = 404, "not_found", "There is no such resource."
+    elif isinstance(error, RequestDataTooBig):
+        status, code, detail = 413, "body_too_large", "The body is too large."
+    elif isinstance(error, DisallowedHost | SuspiciousOperation):
+        status, code, detail = 400, "bad_request", "The request can't be understood."
+    elif isinstance(error, OperationalError | InterfaceError | psycopg.OperationalError | psycopg.InterfaceError):
+        log.warning("request %s: the database did not answer", request_id, exc_info=error)
+        status, code, detail = 503, "unavailable", "The database does not answer; try again."
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    else:
+        kind = "database error" if isinstance(error, DatabaseError | psycopg.Error) else "error"
+        log.error("request %s: unexpected %s", request_id, kind, exc_info=error)
+        status, code, detail = 500, "internal_error", "Something went wrong on our side; the request id names it."
+    body = document(status=status, code=code, detail=detail, request_id=request_id, errors=errors, extra=extra)
+    return Response(body, status=status, headers=headers, content_type=MEDIA_TYPE)
+
+
+def _of_drf(error: exceptions.APIException) -> tuple[str, str]:
+    for kind, (code, detail) in _DRF_CODES.items():
+        if isinstance(error, kind):
+            return code, detail or str(error.detail)
+    return "error", str(error.detail)

@@ -1,0 +1,66 @@
+"""What several resources read in the same way: common filters, small bodies."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+
+from apps.api.lists import ListQuery
+from apps.schedules.input_fields import Fields
+from kernel.errors import Faults
+
+M = TypeVar("M", bound=Model)
+MAX_REASON_CHARS = 500
+MAX_NOTE_CHARS = 1_000
+
+
+def filter_common(found: "QuerySet[M]", query: ListQuery) -> "QuerySet[M]":
+    """Jobs or schedules by name, external id, labels, time of creation, and from the cursor on."""
+    name, external_id, labels = query.text("name"), query.text("external_id"), query.labels()
+    after, before, cursor = query.instant("created_after"), query.instant("created_before"), query.before()
+    if name is not None:
+        found = found.filter(name__icontains=name)
+    if external_id is not None:
+        found = found.filter(external_id=external_id)
+    if labels:
+        found = found.filter(labels__contains=labels)
+    if after is not None:
+        found = found.filter(created_at__gt=after)
+    if before is not None:
+        found = found.filter(created_at__lt=before)
+    if cursor is not None:
+        found = found.filter(pk__lt=cursor)
+    return found
+
+
+def read_only_dropped(body: Any, read_only: Collection[str]) -> Any:
+    """A body of PUT without what only answers carry, so that an answer can be changed and sent back."""
+    if not isinstance(body, Mapping):
+        return body
+    return {name: value for name, value in body.items() if name not in read_only}
+
+
+def reason_of(body: Any) -> str:
+    """The reason of a body that may have nothing else. InvalidInput."""
+    return text_of(body, "reason", most=MAX_REASON_CHARS)
+
+
+def note_of(body: Any, *, also: Collection[str] = ()) -> str:
+    """The note of a body; `also` are other members that it may have. InvalidInput."""
+    return text_of(body, "note", most=MAX_NOTE_CHARS, also=also)
+
+
+def text_of(body: Any, name: str, *, most: int, also: Collection[str] = ()) -> str:
+    faults = Faults()
+    fields = Fields(body, faults)
+    fields.only((name, *also))
+    text = fields.text(name, most=most, lines=True)
+    faults.raise_if_any()
+    return text or ""
+
+
+def nothing_of(body: Any) -> None:
+    """InvalidInput when a body that must be empty is not."""
+    faults = Faults()
+    Fields(body, faults).only(())
+    faults.raise_if_any()

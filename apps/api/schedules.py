@@ -1,0 +1,189 @@
+"""/schedules"""
+
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api.access import access_schedule
+from apps.api.documents import ExecutionAnswer, NoInput, ReasonInput, ScheduleAnswer, ScheduleChange, ScheduleInput
+from apps.api.endpoint import Endpoint, retry_safe
+from apps.api.etags import revisions, tagged
+from apps.api.executions import execution_answer
+from apps.api.lists import PAGING, page
+from apps.api.openapi import (
+    CREATED_PARAMETERS,
+    CURSOR_PARAMETER,
+    LABEL_PARAMETER,
+    PAGE_SIZE_PARAMETER,
+    listing,
+    operation,
+    parameter,
+)
+from apps.api.reading import filter_common, nothing_of, read_only_dropped, reason_of
+from apps.api.shapes import schedule_shapes, schedules_defined
+from apps.dispatch.submit import schedule_trigger
+from apps.due.models import DueEntry
+from apps.schedules import services
+from apps.schedules.models import Schedule
+from apps.schedules.schedule_input import READ_ONLY
+from apps.schedules.services import DefinedSchedule
+
+TAG = "schedules"
+STATUSES = tuple(Schedule.Status.values)
+
+
+class ScheduleEndpoint(Endpoint):
+    """What the views of schedules share."""
+
+    def answer(self, found: DefinedSchedule, *, status: int = 200, location: str | None = None) -> Response:
+        (shape,) = schedule_shapes(self.tenant, [found])
+        return tagged(shape, found.schedule.revision, status=status, location=location)
+
+
+class ScheduleList(ScheduleEndpoint):
+    """All schedules."""
+
+    actions = {"GET": "schedule.read", "POST": "schedule.create"}
+
+    @operation(
+        "schedules_list", "List schedules, newest first", answer=listing(ScheduleAnswer, "Schedule"), tag=TAG,
+        parameters=[
+            parameter("name", text="part of the name, case does not count"), parameter("job", UUID),
+            parameter("status", choices=STATUSES), parameter("external_id"), LABEL_PARAMETER, *CREATED_PARAMETERS,
+            PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
+        ],
+    )  # fmt: skip
+    def get(self, request: Request) -> Response:
+        query = self.query("name", "job", "status", "external_id", "label", "created_after", "created_before", *PAGING)
+        job_id, statuses = query.id("job"), query.choices("status", STATUSES)
+        found: QuerySet[Schedule] = filter_common(Schedule.objects.select_related("job").filter(deleted_at=None), query)
+        if job_id is not None:
+            found = found.filter(job_id=job_id)
+        if statuses:
+            found = found.filter(_of_status(statuses))
+        size = query.page_size()
+        query.finish()
+        rows = schedules_defined(list(found.order_by("-pk")[: size + 1]))
+        shapes = dict(zip((row.schedule.pk for row in rows), schedule_shapes(self.tenant, rows), strict=True))
+        return Response(
+            page(rows, size=size, key=lambda row: row.schedule.pk, shape=lambda row: shapes[row.schedule.pk])
+        )
+
+    @operation(
+        "schedules_create", "Create a schedule; it is due from now on", body=ScheduleInput, answer=ScheduleAnswer,
+        status=201, retry_safe=True, tag=TAG,
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request) -> Response:
+        made = services.schedule_create(tenant=self.tenant, actor=self.actor, data=self.body, now=self.now)
+        return self.answer(made, status=201, location=f"{request.path}/{made.schedule.pk}")
+
+
+class ScheduleDetail(ScheduleEndpoint):
+    """One schedule."""
+
+    actions = {
+        "GET": "schedule.read",
+        "PATCH": "schedule.update",
+        "PUT": "schedule.update",
+        "DELETE": "schedule.delete",
+    }
+
+    @operation("schedules_read", "Read a schedule", answer=ScheduleAnswer, tag=TAG)
+    def get(self, request: Request, schedule_id: UUID) -> Response:
+        self.query().finish()
+        return self.answer(access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.read"))
+
+    @operation(
+        "schedules_patch", "Change members of a schedule; it never fires by that", body=ScheduleChange,
+        answer=ScheduleAnswer, if_match=True, tag=TAG,
+    )  # fmt: skip
+    def patch(self, request: Request, schedule_id: UUID) -> Response:
+        changed = services.schedule_update(
+            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, patch=self.body, now=self.now,
+            expect=revisions(request),
+        )  # fmt: skip
+        return self.answer(changed)
+
+    @operation(
+        "schedules_replace", "Replace a schedule", body=ScheduleInput, answer=ScheduleAnswer, if_match=True, tag=TAG
+    )
+    def put(self, request: Request, schedule_id: UUID) -> Response:
+        changed = services.schedule_replace(
+            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, expect=revisions(request),
+            data=read_only_dropped(self.body, READ_ONLY),
+        )  # fmt: skip
+        return self.answer(changed)
+
+    @operation("schedules_delete", "Delete a schedule; its history stays", status=204, if_match=True, tag=TAG)
+    def delete(self, request: Request, schedule_id: UUID) -> Response:
+        services.schedule_delete(
+            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, expect=revisions(request)
+        )
+        return Response(status=204)
+
+
+class SchedulePause(ScheduleEndpoint):
+    """Stopping a schedule."""
+
+    actions = {"POST": "schedule.pause"}
+
+    @operation(
+        "schedules_pause", "Pause a schedule; no debt builds up", body=ReasonInput, answer=ScheduleAnswer,
+        retry_safe=True, tag=TAG,
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request, schedule_id: UUID) -> Response:
+        found = services.schedule_pause(
+            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, reason=reason_of(self.body)
+        )
+        return self.answer(found)
+
+
+class ScheduleResume(ScheduleEndpoint):
+    """Letting a schedule go on."""
+
+    actions = {"POST": "schedule.resume"}
+
+    @operation(
+        "schedules_resume", "Resume a schedule from now on", body=NoInput, answer=ScheduleAnswer, retry_safe=True,
+        tag=TAG,
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request, schedule_id: UUID) -> Response:
+        nothing_of(self.body)
+        found = services.schedule_resume(tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now)
+        return self.answer(found)
+
+
+class ScheduleTrigger(Endpoint):
+    """Running a schedule now."""
+
+    actions = {"POST": "schedule.trigger"}
+
+    @operation(
+        "schedules_trigger", "Run a schedule's job once, now; skipped where its overlap policy leaves no room",
+        body=NoInput, answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG,
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request, schedule_id: UUID) -> Response:
+        nothing_of(self.body)
+        execution_id = schedule_trigger(tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now)
+        return execution_answer(self, execution_id, status=202)
+
+
+def _of_status(statuses: list[str]) -> Q:
+    """Stored status, but an active one that fired for the last time has no entry any more and is completed."""
+    wanted = Q(pk=None)
+    has_entry = Exists(DueEntry.objects.filter(key=OuterRef("pk")))
+    for status in statuses:
+        if status == Schedule.Status.ACTIVE:
+            wanted |= Q(status=status) & (Q(has_entry) | Q(job__paused_at__isnull=False))
+        elif status == Schedule.Status.COMPLETED:
+            over = Q(status=Schedule.Status.ACTIVE, job__paused_at=None) & ~Q(has_entry)
+            wanted |= Q(status=status) | over
+        else:
+            wanted |= Q(status=status)
+    return wanted

@@ -1,0 +1,120 @@
+"""Jobs, schedules, dead letters and keys as the API answers them; many at a time, with a fixed number of queries."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F
+from psycopg import sql
+
+from apps.deadletters.models import DeadLetter
+from apps.due import entries
+from apps.schedules.models import Job, JobVersion, Schedule, ScheduleVersion
+from apps.schedules.services import DefinedJob, DefinedSchedule, job_as_given, schedule_as_given
+from tenants import door
+from tenants.models import ApiKey, Tenant
+
+# The newest occurrence that was fired, by the index that keeps occurrences unique.
+_LAST = """
+SELECT s.id, (SELECT e.actual_at FROM {schema}.executions_execution e
+              WHERE e.schedule_id = s.id AND e.trigger IN ('schedule', 'catch_up') AND e.nominal_at IS NOT NULL
+                AND e.state <> 'skipped'
+              ORDER BY e.nominal_at DESC LIMIT 1)
+FROM unnest(%s::uuid[]) AS s(id)
+"""
+
+
+def job_shape(defined: DefinedJob) -> dict[str, Any]:
+    """A job."""
+    job = defined.job
+    return {
+        "id": job.pk,
+        **job_as_given(defined),
+        "version": job.version,
+        "status": "active" if job.paused_at is None else "paused",
+        "paused_at": job.paused_at,
+        "paused_reason": job.paused_reason or None,
+        "created_at": job.created_at,
+        "updated_at": job.updated_at,
+    }
+
+
+def jobs_defined(jobs: Sequence[Job]) -> list[DefinedJob]:
+    """Jobs with their current versions, in one query."""
+    found = JobVersion.objects.filter(job_id__in=[job.pk for job in jobs], version=F("job__version"))
+    versions = {version.job_id: version for version in found}
+    return [DefinedJob(job, versions[job.pk]) for job in jobs if job.pk in versions]
+
+
+def schedules_defined(schedules: Sequence[Schedule]) -> list[DefinedSchedule]:
+    """Schedules with their current versions, in one query."""
+    ids = [schedule.pk for schedule in schedules]
+    found = ScheduleVersion.objects.filter(schedule_id__in=ids, version=F("schedule__version"))
+    versions = {version.schedule_id: version for version in found}
+    return [DefinedSchedule(one, versions[one.pk]) for one in schedules if one.pk in versions]
+
+
+def schedule_shapes(tenant: Tenant, defined: Sequence[DefinedSchedule]) -> list[dict[str, Any]]:
+    """Schedules with when they run next and ran last. Their jobs must be read with them."""
+    ids = [one.schedule.pk for one in defined]
+    conn = door.raw()
+    following = entries.next_of(conn, ids)
+    query = sql.SQL(_LAST).format(schema=sql.Identifier(tenant.schema_name))
+    last: dict[UUID, datetime | None] = dict(conn.execute(query, [ids]).fetchall())
+    return [_schedule_shape(one, following.get(one.schedule.pk), last.get(one.schedule.pk)) for one in defined]
+
+
+def deadletter_shape(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter."""
+    return {
+        "id": letter.pk,
+        "execution": letter.execution_id,
+        "job": letter.job_id,
+        "schedule": letter.schedule_id,
+        "status": letter.resolution or "open",
+        "fingerprint": letter.fingerprint,
+        "error": letter.error,
+        "attempts": letter.attempts,
+        "created_at": letter.created_at,
+        "resolved_at": letter.resolved_at,
+        "resolved_by": letter.resolved_by or None,
+        "note": letter.note or None,
+    }
+
+
+def apikey_shape(key: ApiKey) -> dict[str, Any]:
+    """An API key without its text."""
+    return {
+        "id": key.pk,
+        "name": key.name,
+        "prefix": f"sb_{key.prefix}",
+        "role": key.role,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "revoked_at": key.revoked_at,
+        "last_used_at": key.last_used_at,
+    }
+
+
+def _schedule_shape(
+    one: DefinedSchedule, following: tuple[datetime, datetime] | None, last_at: datetime | None
+) -> dict[str, Any]:
+    schedule = one.schedule
+    status = schedule.status
+    # Fire does not write schedules: one that has fired for the last time is found by having no entry.
+    if status == Schedule.Status.ACTIVE and following is None and schedule.job.paused_at is None:
+        status = Schedule.Status.COMPLETED
+    given = schedule_as_given(one)
+    given["timezone"] = given["timezone"] or "UTC"
+    return {
+        "id": schedule.pk,
+        **given,
+        "version": schedule.version,
+        "status": str(status),
+        "paused_reason": schedule.paused_reason or None,
+        "next_at": following[1] if following else None,
+        "last_at": last_at,
+        "created_at": schedule.created_at,
+        "updated_at": schedule.updated_at,
+    }
