@@ -79,6 +79,10 @@ class Folder:
         except OSError as error:
             raise ServiceError(explain(error, path=self.path)) from error
 
+    def append_log(self, text: str) -> None:
+        with contextlib.suppress(OSError), self.log.open("a") as file:
+            file.write(text)
+
     def log_size(self) -> int:
         return self.log.stat().st_size if self.log.exists() else 0
 

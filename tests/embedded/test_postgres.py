@@ -13,8 +13,9 @@ import psycopg
 import pytest
 
 from embedded.account import can_reach
+from embedded.cluster import binaries
 from embedded.folder import HOST, FolderInUse
-from embedded.postgres import APP_ROLE, OWNER_ROLE, Postgres, binaries
+from embedded.postgres import APP_ROLE, OWNER_ROLE, Postgres
 from embedded.process import ServiceError
 
 Python = Callable[..., "subprocess.Popen[str]"]
