@@ -1,0 +1,68 @@
+"""Real processes of the platform for tests: started with the test's database and broker, ended by their ids."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent
+QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING")
+END_S = 40
+
+
+class Processes:
+    """Starts dispatchers and workers; `close` ends whatever still lives, also what was stopped with SIGSTOP."""
+
+    def __init__(self, environment: dict[str, str], logs: Path) -> None:
+        self._environment = {**environment, "WORKER_GRACE_S": "2", "PYTHON_CHILDREN": "1", "LOG_LEVEL": "INFO"}
+        self._logs = logs
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._files: list[IO[bytes]] = []
+
+    def dispatcher(self, **environment: str) -> subprocess.Popen[bytes]:
+        return self._start("dispatcher", [sys.executable, "manage.py", "dispatcher"], environment)
+
+    def worker(self, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "workers.app", "worker", *QUIET]
+        return self._start("worker", command, environment)
+
+    def beat(self, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "workers.app", "beat"]
+        place = self._logs / f"celerybeat-{len(self._started)}"
+        return self._start(
+            "beat", [*command, "-S", "workers.beat:LeaseScheduler", "--pidfile=", "-s", str(place)], environment
+        )
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in self._started:
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for file in self._files:
+            file.close()
+
+    def _start(self, name: str, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        file = (self._logs / f"{len(self._started)}-{name}.log").open("wb")
+        self._files.append(file)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**self._environment, **environment}, stdout=file, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        self._started.append(process)
+        return process
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """kill -9, and wait for the end."""
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
