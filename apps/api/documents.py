@@ -1,14 +1,18 @@
 """The bodies and answers as OpenAPI shows them. They describe; the services decide, and the tests compare both."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rest_framework import serializers
 
 from apps.api.permissions import ROLES
 from apps.executions.models import TRIGGERS
+from apps.schedules import job_input, schedule_input
 from apps.schedules.job_input import KINDS
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+
+Serializer = serializers.Serializer[Any]
 
 
 def nullable(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any) -> Any:
@@ -21,11 +25,22 @@ def optional(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any)
     return field(required=False, allow_null=True, **options)
 
 
+def label(*, null: bool = False) -> Any:
+    """A label's text; in a merge patch null removes one."""
+    return serializers.CharField(max_length=200, allow_blank=True, allow_null=null)
+
+
+def replacement(name: str, whole: type[Serializer], read_only: Sequence[str]) -> type[Serializer]:
+    """What PUT takes: an answer that was changed may be sent back, with what only answers carry."""
+    ignored = {one: serializers.JSONField(required=False, help_text="Ignored.") for one in read_only}
+    return type(name, (whole,), {**ignored, "__doc__": "All of it; what is missing takes its default."})
+
+
 def labels() -> Any:
-    return serializers.DictField(child=serializers.CharField(max_length=200, allow_blank=True))
+    return serializers.DictField(child=label())
 
 
-class RetryInput(serializers.Serializer[Any]):
+class RetryInput(Serializer):
     """When a failed attempt is tried again."""
 
     max_attempts = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="All tries. 3.")
@@ -41,7 +56,7 @@ class RetryInput(serializers.Serializer[Any]):
     never_on = serializers.ListField(child=serializers.CharField(max_length=80), max_length=50, required=False)
 
 
-class JobChange(serializers.Serializer[Any]):
+class JobChange(Serializer):
     """What of a job can be changed."""
 
     name = serializers.CharField(max_length=200, required=False)
@@ -56,8 +71,10 @@ class JobChange(serializers.Serializer[Any]):
     max_concurrency = optional(
         serializers.IntegerField, min_value=1, max_value=100_000, help_text="Runs at the same time; null is no limit."
     )
-    labels = optional(serializers.DictField, child=serializers.CharField(max_length=200, allow_blank=True))
+    labels = optional(serializers.DictField, child=label(null=True), help_text="null removes one.")
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among jobs.")
+    kind = optional(serializers.ChoiceField, choices=list(KINDS), help_text="It can't change.")
+    queue = optional(serializers.CharField, max_length=80, help_text="For kind pull, which is not available yet.")
 
 
 class JobInput(JobChange):
@@ -65,12 +82,16 @@ class JobInput(JobChange):
 
     name = serializers.CharField(max_length=200)
     kind = serializers.ChoiceField(list(KINDS))
+    labels = optional(serializers.DictField, child=label())
     target = serializers.DictField(
         help_text="http: url, method, headers, body, success_status. python: task, soft_timeout_s."
     )
 
 
-class RetryAnswer(serializers.Serializer[Any]):
+JobReplacement = replacement("JobReplacement", JobInput, job_input.READ_ONLY)
+
+
+class RetryAnswer(Serializer):
     """A complete retry policy."""
 
     max_attempts = serializers.IntegerField()
@@ -83,7 +104,7 @@ class RetryAnswer(serializers.Serializer[Any]):
     never_on = serializers.ListField(child=serializers.CharField())
 
 
-class JobAnswer(serializers.Serializer[Any]):
+class JobAnswer(Serializer):
     """A job."""
 
     id = serializers.UUIDField()
@@ -106,7 +127,7 @@ class JobAnswer(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
 
-class TimingInput(serializers.Serializer[Any]):
+class TimingInput(Serializer):
     """When a schedule runs."""
 
     trigger = serializers.DictField(
@@ -130,7 +151,7 @@ class ScheduleInput(TimingInput):
     name = serializers.CharField(max_length=200)
     job = serializers.UUIDField()
     payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
-    labels = optional(serializers.DictField, child=serializers.CharField(max_length=200, allow_blank=True))
+    labels = optional(serializers.DictField, child=label())
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among schedules.")
 
 
@@ -140,9 +161,10 @@ class ScheduleChange(ScheduleInput):
     name = serializers.CharField(max_length=200, required=False)
     job = serializers.UUIDField(required=False)
     trigger = serializers.DictField(required=False)
+    labels = optional(serializers.DictField, child=label(null=True), help_text="null removes one.")
 
 
-class ScheduleAnswer(serializers.Serializer[Any]):
+class ScheduleAnswer(Serializer):
     """A schedule."""
 
     id = serializers.UUIDField()
@@ -171,7 +193,10 @@ class ScheduleAnswer(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
 
-class PreviewAsk(serializers.Serializer[Any]):
+ScheduleReplacement = replacement("ScheduleReplacement", ScheduleInput, schedule_input.READ_ONLY)
+
+
+class PreviewAsk(Serializer):
     """How much of a schedule's future to show."""
 
     after = optional(serializers.DateTimeField, help_text="Later than this; now.")
@@ -182,7 +207,7 @@ class PreviewInput(PreviewAsk, TimingInput):
     """A schedule that is not saved."""
 
 
-class OccurrenceAnswer(serializers.Serializer[Any]):
+class OccurrenceAnswer(Serializer):
     """One line of a preview."""
 
     nominal_local = serializers.CharField(help_text="What the trigger says, in the schedule's zone.")
@@ -190,7 +215,7 @@ class OccurrenceAnswer(serializers.Serializer[Any]):
     flags = serializers.ListField(child=serializers.CharField())
 
 
-class PreviewAnswer(serializers.Serializer[Any]):
+class PreviewAnswer(Serializer):
     """The coming runs of a schedule."""
 
     occurrences = OccurrenceAnswer(many=True)
@@ -198,7 +223,7 @@ class PreviewAnswer(serializers.Serializer[Any]):
     notes = serializers.ListField(child=serializers.CharField(), help_text="What may surprise.")
 
 
-class SubmitInput(serializers.Serializer[Any]):
+class SubmitInput(Serializer):
     """A wish for a run."""
 
     job = serializers.UUIDField()
@@ -206,10 +231,10 @@ class SubmitInput(serializers.Serializer[Any]):
     run_at = optional(serializers.DateTimeField)
     delay_s = optional(serializers.IntegerField, min_value=0, max_value=366 * 86_400)
     priority = optional(serializers.IntegerField, min_value=0, max_value=9)
-    labels = optional(serializers.DictField, child=serializers.CharField(max_length=200, allow_blank=True))
+    labels = optional(serializers.DictField, child=label())
 
 
-class ExecutionAnswer(serializers.Serializer[Any]):
+class ExecutionAnswer(Serializer):
     """An execution: its history and, while it is alive, its live state."""
 
     id = serializers.UUIDField()
@@ -242,7 +267,7 @@ class ExecutionAnswer(serializers.Serializer[Any]):
     payload = serializers.JSONField(required=False, help_text="Its own; only when read alone.")
 
 
-class AttemptAnswer(serializers.Serializer[Any]):
+class AttemptAnswer(Serializer):
     """One try of an execution."""
 
     id = serializers.UUIDField()
@@ -256,7 +281,7 @@ class AttemptAnswer(serializers.Serializer[Any]):
     retry_at = nullable(serializers.DateTimeField)
 
 
-class DeadLetterAnswer(serializers.Serializer[Any]):
+class DeadLetterAnswer(Serializer):
     """An execution that a person should look at."""
 
     id = serializers.UUIDField()
@@ -273,30 +298,30 @@ class DeadLetterAnswer(serializers.Serializer[Any]):
     note = nullable(serializers.CharField)
 
 
-class ReasonInput(serializers.Serializer[Any]):
+class ReasonInput(Serializer):
     """Why."""
 
     reason = optional(serializers.CharField, max_length=500)
 
 
-class NoInput(serializers.Serializer[Any]):
+class NoInput(Serializer):
     """Nothing: no body, or an empty object."""
 
 
-class ReplayInput(serializers.Serializer[Any]):
+class ReplayInput(Serializer):
     """How to replay: with `payload` a new execution is made, without it the same one is reopened."""
 
     payload = serializers.JSONField(required=False)
     note = optional(serializers.CharField, max_length=1000)
 
 
-class NoteInput(serializers.Serializer[Any]):
+class NoteInput(Serializer):
     """What was found."""
 
     note = optional(serializers.CharField, max_length=1000)
 
 
-class ApiKeyInput(serializers.Serializer[Any]):
+class ApiKeyInput(Serializer):
     """A new API key."""
 
     name = serializers.CharField(max_length=100)
@@ -304,7 +329,7 @@ class ApiKeyInput(serializers.Serializer[Any]):
     expires_at = optional(serializers.DateTimeField)
 
 
-class ApiKeyAnswer(serializers.Serializer[Any]):
+class ApiKeyAnswer(Serializer):
     """An API key; its text can't be read."""
 
     id = serializers.UUIDField()

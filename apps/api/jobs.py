@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_job
-from apps.api.documents import JobAnswer, JobChange, JobInput, NoInput, ReasonInput
+from apps.api.documents import JobAnswer, JobChange, JobInput, JobReplacement, NoInput, ReasonInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
 from apps.api.lists import PAGING, page
@@ -85,7 +85,7 @@ class JobDetail(Endpoint):
         )  # fmt: skip
         return tagged(job_shape(changed), changed.job.revision)
 
-    @operation("jobs_replace", "Replace a job", body=JobInput, answer=JobAnswer, if_match=True, tag=TAG)
+    @operation("jobs_replace", "Replace a job", body=JobReplacement, answer=JobAnswer, if_match=True, tag=TAG)
     def put(self, request: Request, job_id: UUID) -> Response:
         changed = services.job_replace(
             tenant=self.tenant, actor=self.actor, job_id=job_id, data=read_only_dropped(self.body, READ_ONLY),

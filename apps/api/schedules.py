@@ -7,7 +7,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_schedule
-from apps.api.documents import ExecutionAnswer, NoInput, ReasonInput, ScheduleAnswer, ScheduleChange, ScheduleInput
+from apps.api.documents import (
+    ExecutionAnswer,
+    NoInput,
+    ReasonInput,
+    ScheduleAnswer,
+    ScheduleChange,
+    ScheduleInput,
+    ScheduleReplacement,
+)
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
 from apps.api.executions import execution_answer
@@ -108,7 +116,12 @@ class ScheduleDetail(ScheduleEndpoint):
         return self.answer(changed)
 
     @operation(
-        "schedules_replace", "Replace a schedule", body=ScheduleInput, answer=ScheduleAnswer, if_match=True, tag=TAG
+        "schedules_replace",
+        "Replace a schedule",
+        body=ScheduleReplacement,
+        answer=ScheduleAnswer,
+        if_match=True,
+        tag=TAG,
     )
     def put(self, request: Request, schedule_id: UUID) -> Response:
         changed = services.schedule_replace(

@@ -11,10 +11,10 @@ def plan_locked(tenant: Tenant, *, quota: str) -> Plan:
 
     Without that quota there is nothing to count, and nobody waits.
     """
-    if getattr(tenant.plan, quota) is None:
-        return tenant.plan
-    locked = Tenant.objects.select_for_update(of=("self",), no_key=True)
-    plan: Plan = locked.select_related("plan").filter(pk=tenant.pk).get().plan
+    plan: Plan = tenant.plan
+    if getattr(plan, quota) is not None:
+        locked = Tenant.objects.select_for_update(of=("self",), no_key=True)
+        plan = locked.select_related("plan").filter(pk=tenant.pk).get().plan
     return plan
 
 

@@ -1,0 +1,183 @@
+"""A client of the API that holds every request and every answer against the OpenAPI document."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+    from tests.fixtures_people import People
+
+BASE = "/api/v1"
+NOTHING = object()
+PROBLEM = "application/problem+json"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back; `body` is decoded, None when there is none."""
+
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+    @property
+    def code(self) -> str:
+        """The code of a problem."""
+        return str(self.body["code"])
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Code by pointer of a problem's errors."""
+        return {error["pointer"]: error["code"] for error in self.body["errors"]}
+
+    @property
+    def etag(self) -> str:
+        return self.headers["ETag"]
+
+
+class Api:
+    """Calls of one key. Requests that succeed and all answers must be as documented."""
+
+    def __init__(self, key: str | None, *, host: str = "testserver") -> None:
+        from django.test import Client
+
+        self.key = key
+        self.host = host
+        self._client: Client = Client(raise_request_exception=False)
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.call("GET", path, headers=headers)
+
+    def post(self, path: str, body: Any = NOTHING, **headers: str) -> Answer:
+        return self.call("POST", path, body, headers=headers)
+
+    def put(self, path: str, body: Any = NOTHING, **headers: str) -> Answer:
+        return self.call("PUT", path, body, headers=headers)
+
+    def patch(self, path: str, body: Any = NOTHING, **headers: str) -> Answer:
+        return self.call("PATCH", path, body, headers=headers)
+
+    def delete(self, path: str, **headers: str) -> Answer:
+        return self.call("DELETE", path, headers=headers)
+
+    def call(
+        self, method: str, path: str, body: Any = NOTHING, *, raw: bytes | None = None,
+        content_type: str = "application/json", headers: Mapping[str, str] | None = None,
+    ) -> Answer:  # fmt: skip
+        """One request; header names with _ for -. `raw` is sent as it is."""
+        sent = {name.replace("_", "-"): value for name, value in (headers or {}).items()}
+        sent["Host"] = self.host
+        if self.key is not None:
+            sent.setdefault("Authorization", f"Bearer {self.key}")
+        data = raw if raw is not None else b"" if body is NOTHING else json.dumps(body).encode()
+        response = self._client.generic(
+            method, path if path.startswith("/") else f"{BASE}/{path}", data,
+            content_type=content_type if data else "", headers=sent,
+        )  # fmt: skip
+        response.wsgi_request._body = data  # the view has read the stream
+        validate(response)
+        text = response.content
+        return Answer(response.status_code, json.loads(text) if text else None, dict(response.items()))
+
+
+def validate(response: Any) -> None:
+    """Fails when an answer, or a request that was accepted, is not as the document says."""
+    from openapi_core.contrib.django import DjangoOpenAPIRequest, DjangoOpenAPIResponse
+    from openapi_core.exceptions import OpenAPIError
+
+    request = response.wsgi_request
+    seen = DjangoOpenAPIRequest(request)
+    seen.parameters.path = {name: str(value) for name, value in seen.parameters.path.items()}
+    assert response["X-Request-Id"] == request.request_id
+    if response.status_code >= 400:
+        assert response["Content-Type"] == PROBLEM, response.content
+    if request.method == "HEAD" or not _is_documented(request):
+        return
+    try:
+        if response.status_code < 400:
+            document().validate_request(seen)
+        document().validate_response(seen, DjangoOpenAPIResponse(response))
+    except OpenAPIError as error:
+        cause = getattr(error, "__cause__", None)
+        details = getattr(cause, "schema_errors", cause)
+        pytest.fail(f"{request.method} {request.path}: {error!r} {details} {response.content!r:.2000}")
+
+
+@cache
+def document() -> Any:
+    from openapi_core import Config, OpenAPI
+
+    from apps.api.openapi import openapi_document
+
+    readers: dict[str, Callable[[bytes], Any]] = {PROBLEM: json.loads, "application/merge-patch+json": json.loads}
+    config = Config(extra_media_type_deserializers=readers)
+    return OpenAPI.from_dict(json.loads(json.dumps(openapi_document())), config=config)
+
+
+def _is_documented(request: Any) -> bool:
+    from openapi_core.contrib.django import DjangoOpenAPIRequest
+
+    from apps.api.openapi import openapi_document
+
+    pattern = DjangoOpenAPIRequest(request).path_pattern
+    return request.method.lower() in openapi_document()["paths"].get(pattern or "", {})
+
+
+@pytest.fixture
+def api(acme_people: People) -> Api:
+    """acme's admin, on the public host."""
+    return Api(acme_people.admin)
+
+
+@pytest.fixture
+def other_api(globex_people: People) -> Api:
+    """globex's admin."""
+    return Api(globex_people.admin)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The SQL statements of this process, the ORM's and the stores'."""
+    seen: list[str] = []
+    execute = psycopg.Cursor.execute
+
+    def noted(self: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(query if isinstance(query, str) else query.decode() if isinstance(query, bytes) else repr(query))
+        return execute(self, query, *args, **kwargs)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", noted)
+    yield seen
+
+
+def in_parallel(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Runs `work(0..count-1)` in threads that start together; results, or exceptions, in order."""
+    barrier = threading.Barrier(count)
+    results: list[Any] = [None] * count
+
+    def one(number: int) -> None:
+        from django.db import connection
+
+        barrier.wait()
+        try:
+            results[number] = work(number)
+        except Exception as error:  # the test looks at it
+            results[number] = error
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
