@@ -18,7 +18,7 @@ from apps.schedules.cron_refusals import beyond, letters_hint, long_step, revers
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`at` is the 0-based offset of the fault in the expression."""
+    """`at` is the 0-based offset of the fault in the text that was read."""
 
     at: int
     code: str
@@ -48,23 +48,18 @@ _DAY_FORM = re.compile(r"(?P<l>L(?:-(?P<off>[0-9]+))?)|(?P<lw>LW|WL)|(?P<w>[0-9]
 _WEEKDAY_FORM = re.compile(r"(?P<d>[0-9]+|[A-Z]+?)(?:#(?P<n>[0-9]+)|(?P<l>L))")
 
 
-def parse_field(kind: FieldKind, text: str, at: int, key: str) -> Parsed:
-    """Reads one field that begins at offset `at` of its expression. `text` is upper-case ASCII without blanks.
+def parse_field(kind: FieldKind, text: str, key: str = "") -> Parsed:
+    """Reads one field. `text` is upper-case ASCII without blanks; faults are told by their offset in it.
 
     The answer is shared between callers; nobody changes it.
     """
-    parsed = _read_plain(kind, text)
-    return _read_field(kind, text, at, key) if parsed.faults or "H" in text else parsed
+    return _read_field(kind, text, key if "H" in text else "")
 
 
 @lru_cache(maxsize=4096)
-def _read_plain(kind: FieldKind, text: str) -> Parsed:
-    return _read_field(kind, text, 0, "")
-
-
-def _read_field(kind: FieldKind, text: str, at: int, key: str) -> Parsed:
+def _read_field(kind: FieldKind, text: str, key: str) -> Parsed:
     parsed = Parsed()
-    items = []
+    items, at = [], 0
     for item in text.split(","):
         items.append(_read(kind, item, at, key, parsed))
         at += len(item) + 1
@@ -162,7 +157,7 @@ def _value(kind: FieldKind, text: str, refuse: Refuse, *, ends_range: bool = Fal
         return 7 if kind is WEEKDAY and ends_range and value == 0 else value
     if kind is WEEKDAY and text == "L":
         refuse("syntax", "L needs its weekday: 5L is the last Friday of the month")
-    elif kind.names:
+    elif kind.names and text != "R":
         known = ", ".join(name for name in kind.names if len(name) == 3)
         refuse("name", f"{text[:12]} is not a {kind.name} name; known are {known}")
     else:

@@ -86,7 +86,7 @@ def _year_last(match: re.Match[str]) -> str | None:
 
 def _without_year(words: list[str]) -> str | None:
     """Minute, hour, day, month, weekday, year as it is written here; None when it is not that."""
-    if len(words) != 6 or parse_field(YEAR, words[5].upper(), 0, "").faults or not _is_legal(words[:5]):
+    if len(words) != 6 or parse_field(YEAR, words[5].upper()).faults or not _is_legal(words[:5]):
         return None
     shown = " ".join(words[:5])
     return shown if words[5] == "*" else f"0 {shown} {words[5]}"
@@ -140,7 +140,7 @@ def _named(text: str) -> str | None:
 def _is_legal(words: list[str]) -> bool:
     kinds = KINDS[1:6] if len(words) == 5 else KINDS[: len(words)]
     return 5 <= len(words) <= 7 and not any(
-        parse_field(kind, word.upper(), 0, "").faults for kind, word in zip(kinds, words, strict=True)
+        parse_field(kind, word.upper()).faults for kind, word in zip(kinds, words, strict=True)
     )
 
 

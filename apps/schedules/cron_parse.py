@@ -26,6 +26,7 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 _SEARCH_YEARS = (1970, 2370)  # the calendar repeats after 400 years
+_AT_ZERO, _EACH_YEAR = Parsed(text="0", mask=1), Parsed(text="*", mask=ALL_YEARS)
 _WORD = re.compile(r"[^ \t]+")
 _ZONE = re.compile(r"(?:CRON_)?TZ=([^ \t]*)[ \t]*")
 
@@ -50,17 +51,15 @@ def parse_cron(text: str, *, key: str = "") -> CronText:
         result.faults.append(fault)
         return result
     start = 0
-    if match := _ZONE.match(text):
+    if text[:1] in ("C", "T") and (match := _ZONE.match(text)):
         result.zone, start = match[1], match.end()
-    words = [(found[0], found.start()) for found in _WORD.finditer(text, start)]
-    if words and words[0][0][0] == "@":
-        return _parse_alias(text, words, key, result)
-    if not 5 <= len(words) <= 7:
-        result.faults.append(_wrong_count(text, words))
-        return result
-    _parse_fields([(word.upper(), at) for word, at in words], key, result)
-    if result.faults and (hint := foreign_hint(text[start:])):
-        result.faults = [Fault(start, "dialect", hint)]
+    words = text[start:].upper().split()
+    if words and words[0][0] == "@":
+        _parse_alias(text, start, words, result)
+    elif 5 <= len(words) <= 7:
+        _parse_fields(text, start, words, key, result)
+    else:
+        result.faults.append(_wrong_count(text, start))
     return result
 
 
@@ -80,41 +79,51 @@ def described(text: str, fault: Fault) -> str:
     return f"position {fault.at + 1} of {shown!r}: {fault.detail}{'' if fault.detail[-1] == '?' else '.'}"
 
 
-def _parse_fields(words: list[tuple[str, int]], key: str, result: CronText) -> None:
+def _parse_fields(text: str, start: int, words: list[str], key: str, result: CronText) -> None:
     has_seconds = len(words) > 5
     kinds = KINDS[0 if has_seconds else 1 : 7 if len(words) == 7 else 6]
-    fields = [parse_field(kind, word, at, key) for kind, (word, at) in zip(kinds, words, strict=True)]
-    for parsed in fields:
-        result.faults += parsed.faults
-        result.notes += parsed.notes
-    if result.faults:
+    fields = [parse_field(kind, word, key) for kind, word in zip(kinds, words, strict=True)]
+    if any(parsed.faults for parsed in fields):
+        _tell_faults(text, start, fields, result)
         return
     if not has_seconds:
-        fields.insert(0, Parsed(text="0", mask=1))
+        fields.insert(0, _AT_ZERO)
     if len(fields) == 6:
-        fields.append(Parsed(text="*", mask=ALL_YEARS))
+        fields.append(_EACH_YEAR)
     expression = Expression(fields, has_seconds=has_seconds)
     if _never_runs(expression):
-        result.faults.append(Fault(words[-3 if len(words) < 7 else -4][1], "never", _never_hint(fields)))
+        result.faults.append(Fault(_places(text, start)[2 + has_seconds], "never", _never_hint(fields)))
         return
     result.expression = expression
+    result.notes = [note for parsed in fields for note in parsed.notes]
     days, weekdays = fields[3].text, fields[5].text
-    if "*" not in (days[0], weekdays[0]) and "?" not in (days, weekdays):
+    if days[0] not in "*?" and weekdays[0] not in "*?":
         result.notes.append("day of month and day of week are both restricted: the schedule runs when either matches")
 
 
-def _parse_alias(text: str, words: list[tuple[str, int]], key: str, result: CronText) -> CronText:
-    alias, at = words[0]
-    fields = ALIASES.get(alias.lower())
-    if fields is None:
+def _tell_faults(text: str, start: int, fields: list[Parsed], result: CronText) -> None:
+    """The hint for another dialect, or else each fault where it stands in the whole text."""
+    if hint := foreign_hint(text[start:]):
+        result.faults.append(Fault(start, "dialect", hint))
+        return
+    for parsed, place in zip(fields, _places(text, start), strict=True):
+        result.faults += [Fault(place + fault.at, fault.code, fault.detail) for fault in parsed.faults]
+
+
+def _places(text: str, start: int) -> list[int]:
+    return [word.start() for word in _WORD.finditer(text, start)]
+
+
+def _parse_alias(text: str, start: int, words: list[str], result: CronText) -> None:
+    alias = words[0].lower()
+    if alias not in ALIASES:
         known = ", ".join(sorted(ALIASES))
-        hint = foreign_hint(text) or f"{alias[:20]} is not an alias; known are {known} and @every 90s"
-        result.faults.append(Fault(at, "alias", hint))
+        hint = foreign_hint(text[start:]) or f"{alias[:20]} is not an alias; known are {known} and @every 90s"
+        result.faults.append(Fault(_places(text, start)[0], "alias", hint))
     elif len(words) > 1:
-        result.faults.append(Fault(words[1][1], "fields", f"nothing may follow {alias.lower()}"))
+        result.faults.append(Fault(_places(text, start)[1], "fields", f"nothing may follow {alias}"))
     else:
-        _parse_fields([(word, at) for word in fields.split()], key, result)
-    return result
+        _parse_fields(text, start, ALIASES[alias].split(), "", result)
 
 
 def _not_ascii(text: str) -> Fault | None:
@@ -129,18 +138,13 @@ def _not_ascii(text: str) -> Fault | None:
     return None
 
 
-def _wrong_count(text: str, words: list[tuple[str, int]]) -> Fault:
-    if hint := foreign_hint(text):
-        return Fault(words[0][1] if words else 0, "dialect", hint)
-    at = words[7][1] if len(words) > 7 else len(text)
-    return Fault(
-        at,
-        "fields",
-        (
-            f"{len(words)} {'field' if len(words) == 1 else 'fields'}; write five (minute hour day month weekday), "
-            "six (second first) or seven (year last)"
-        ),
-    )
+def _wrong_count(text: str, start: int) -> Fault:
+    places = _places(text, start)
+    if hint := foreign_hint(text[start:]):
+        return Fault(places[0] if places else 0, "dialect", hint)
+    count = "1 field" if len(places) == 1 else f"{len(places)} fields"
+    shape = "five (minute hour day month weekday), six (second first) or seven (year last)"
+    return Fault(places[7] if len(places) > 7 else len(text), "fields", f"{count}; write {shape}")
 
 
 def _never_runs(expression: Expression) -> bool:

@@ -50,7 +50,7 @@ def syntax_hint(kind: FieldKind, item: str) -> str:
         return f"write {item[1:] or '6'}L for the last such weekday of the month"
     if "#" in item or "W" in item or (item.endswith("L") and kind is not WEEKDAY):
         return "L and W belong to the day-of-month field; d#n and dL to the day-of-week field"
-    if re.fullmatch(r"(\*|\d+)-\d*|-\d+.*", item):
+    if re.fullmatch(r"(\*|\w+)-+\w*|-+\w+.*", item):
         return "a range is two numbers with a '-' between them"
     if "/" in item and not item.rsplit("/", 1)[1].isdigit():
         return "after '/' comes a whole number"

@@ -21,6 +21,7 @@ from apps.schedules.timing_zones import EPOCH, MAX_S, MIN_S, Offsets, zone_offse
 
 CORRECTION_S = 3 * 3600
 Expressions = tuple[Expression, ...]
+_CACHED_DAYS = 64
 _SECOND = timedelta(seconds=1)
 
 
@@ -35,7 +36,7 @@ class CronCalendar:
         self._gap, self._fold = dst_gap == "run_after", dst_fold
         self._fixed = [each for each in expressions if each.fixed and not self._offsets.steady]
         self._real = [each for each in expressions if each not in self._fixed]
-        self._day_times: dict[Expressions, int] = {}
+        self._day_times: dict[Expressions, tuple[int, int]] = {}
 
     def next_after(self, after: datetime) -> datetime | None:
         """The earliest instant strictly after this one."""
@@ -184,23 +185,24 @@ class CronCalendar:
             stop = min(start + length, last_day)
             wanted = (2 << (stop - start)) - (1 << number)
             for members, days in _partition(expressions, year, month, wanted):
-                total += days.bit_count() * self._times(members).bit_count()
+                total += days.bit_count() * self._times(members)[1]
             day = stop
         return total
 
     def _times_on(self, expressions: Expressions, day: int) -> int:
         year, month, number = _date(day)
-        return self._times(tuple(each for each in expressions if each.days(year, month) >> number & 1))
+        return self._times(tuple(each for each in expressions if each.days(year, month) >> number & 1))[0]
 
-    def _times(self, expressions: Expressions) -> int:
+    def _times(self, expressions: Expressions) -> tuple[int, int]:
+        """The seconds of a day on which these expressions match, as bits, and their number."""
         times = self._day_times.get(expressions)
         if times is None:
-            times = 0
+            united = 0
             for each in expressions:
-                times |= each.times()
-            if len(self._day_times) > 64:
+                united |= each.times()
+            if len(self._day_times) >= _CACHED_DAYS:
                 self._day_times.clear()
-            self._day_times[expressions] = times
+            times = self._day_times[expressions] = (united, united.bit_count())
         return times
 
 

@@ -64,12 +64,9 @@ def _changes_clocks(spec: Spec) -> bool:
 
 
 def _clock_note(spec: Spec) -> str:
-    gap = {
-        "run_after": "runs once right after the clock skips its time",
-        "skip": "does not run if the clock skips its time",
-    }
-    fold = {"first": "only the first time", "last": "only the second time", "both": "both times"}
-    return f"{gap[spec.dst_gap]}, and {fold[spec.dst_fold]} when its time comes twice"
+    gap = {"run_after": "runs once right after", "skip": "does not run"}[spec.dst_gap]
+    fold = {"first": "the first time", "last": "the second time", "both": "both times"}[spec.dst_fold]
+    return f"when the clock skips its time it {gap}; when its time comes twice it runs {fold}"
 
 
 def _local(spec: Spec, at: datetime) -> str:
@@ -154,9 +151,9 @@ def _item(part: str, names: tuple[str, ...], base: int, unit: str) -> str:
         value, nth = part.split("#")
         return f"the {_ORDINALS[int(nth)]} {named(value)} of the month"
     if part in ("L", "LW"):
-        return "the last" if part == "L" else "the last weekday"
+        return "the last day" if part == "L" else "the last weekday"
     if part.startswith("L-"):
-        return f"the last but {part[2:]}"
+        return f"the last day but {part[2:]}"
     if part.endswith("W"):
         return f"{part[:-1]} (or the nearest weekday)"
     if part.endswith("L"):
