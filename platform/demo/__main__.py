@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from types import FrameType
 from typing import NoReturn
@@ -25,7 +24,6 @@ from embedded.services import Services
 def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    started = time.monotonic()
     folder = Folder(VAR / "demo")
     supervisor = Supervisor(say=say)
     try:
@@ -33,7 +31,7 @@ def main() -> int:
         folder.open(need_bytes=0)
         check_port(port)
         (VAR / "log").mkdir(parents=True, exist_ok=True)
-        run(folder, supervisor, port=port, started=started)
+        run(folder, supervisor, port=port)
     except ServiceError as error:
         say(f"make run: {error}")
         return 1
@@ -47,7 +45,7 @@ def main() -> int:
         folder.close()
 
 
-def run(folder: Folder, supervisor: Supervisor, *, port: int, started: float) -> NoReturn:
+def run(folder: Folder, supervisor: Supervisor, *, port: int) -> NoReturn:
     """Start all, in order, and watch it until interrupted."""
     services = Services(VAR)
     say(
@@ -78,7 +76,7 @@ def run(folder: Folder, supervisor: Supervisor, *, port: int, started: float) ->
     )
     for child in (processes.worker(env), processes.dispatcher(env), processes.beat(env), processes.web(env, port=port)):
         supervisor.add(child, stop_s=STOP_S[child.name])
-    announcer = Announcer(say=say, receiver=f"http://{HOST}:{state['receiver_port']}", started=started)
+    announcer = Announcer(say=say, receiver=f"http://{HOST}:{state['receiver_port']}")
     supervisor.run(on_look=announcer.look)
 
 

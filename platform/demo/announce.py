@@ -11,6 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from demo.processes import VAR
@@ -18,6 +19,7 @@ from demo.processes import VAR
 LOOK_EVERY_S = 1.0
 REQUEST_TIMEOUT_S = 3.0
 RESULTS_PER_TENANT = 3
+PAGE_SIZE = 500
 WEB_PATIENCE_S = 60.0
 RESULTS_PATIENCE_S = 120.0
 SUMMARY_AFTER_S = 60.0  # by then each every-minute schedule ran, and failing ones became dead letters
@@ -27,10 +29,11 @@ LOOPBACK_ONLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class Announcer:
     """Called a few times a second; does one small thing at a time so that the supervisor stays watchful."""
 
-    def __init__(self, *, say: Callable[[str], None], receiver: str, started: float) -> None:
+    def __init__(self, *, say: Callable[[str], None], receiver: str) -> None:
         self._say = say
         self._receiver = receiver
-        self._started = started
+        self._since = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        self._web_started = time.monotonic()
         self._demo: dict[str, Any] = {}
         self._next_look = 0.0
         self._ready_at = 0.0
@@ -50,9 +53,9 @@ class Announcer:
         try:
             self._executions(self._demo["tenants"][0], state="succeeded")
         except (OSError, ValueError, KeyError) as error:
-            if time.monotonic() - self._started > WEB_PATIENCE_S:
+            if time.monotonic() - self._web_started > WEB_PATIENCE_S:
                 self._say(f"The web does not answer yet: {error} (see {VAR / 'log' / 'web.log'})")
-                self._started = time.monotonic()
+                self._web_started = time.monotonic()
             return False
         self._ready_at = time.monotonic()
         self._say(block(self._demo, receiver=self._receiver))
@@ -64,10 +67,11 @@ class Announcer:
         try:
             for tenant in self._demo["tenants"]:
                 shown = self._shown.setdefault(tenant["slug"], set())
-                for run in reversed(self._executions(tenant, state="succeeded")):
+                for run in reversed(self._executions(tenant, state="succeeded", created_after=self._since)):
                     if run["id"] not in shown and len(shown) < RESULTS_PER_TENANT:
                         shown.add(run["id"])
-                        self._say(result_line(tenant["slug"], run))
+                        job = self._get(tenant, f"jobs/{run['job']}")
+                        self._say(result_line(tenant["slug"], job=job["name"], run=run))
         except (OSError, ValueError, KeyError) as error:
             self._say(f"  no answer: {error}")
         if self._shown and all(len(shown) == RESULTS_PER_TENANT for shown in self._shown.values()):
@@ -83,24 +87,31 @@ class Announcer:
             return False
         try:
             parts = [
-                f"{tenant['slug']}: {len(self._executions(tenant, state='succeeded'))} latest runs succeeded,"
-                f" {len(self._executions(tenant, state='dead'))} dead letters"
-                for tenant in self._demo["tenants"]
+                f"{one['slug']} {self._count(one, 'succeeded')} runs succeeded, {self._count(one, 'dead')} dead"
+                for one in self._demo["tenants"]
             ]
             self._say("After a minute: " + "; ".join(parts) + ".")
         except (OSError, ValueError, KeyError) as error:
             self._say(f"No answer from the API: {error}")
         return True
 
+    def _count(self, tenant: dict[str, str], state: str) -> str:
+        """How many since the start, up to one page."""
+        number = len(self._executions(tenant, state=state, created_after=self._since))
+        return f"{number}{'+' if number == PAGE_SIZE else ''}"
+
     def _executions(self, tenant: dict[str, str], **filters: str) -> list[dict[str, Any]]:
-        query = urllib.parse.urlencode({"page_size": "100", **filters})
+        query = urllib.parse.urlencode({"page_size": str(PAGE_SIZE), **filters})
+        items: list[dict[str, Any]] = self._get(tenant, f"executions?{query}")["items"]
+        return items
+
+    def _get(self, tenant: dict[str, str], path: str) -> dict[str, Any]:
         request = urllib.request.Request(
-            f"{self._demo['base_url']}/api/v1/executions?{query}",
-            headers={"Authorization": f"Bearer {tenant['api_key']}"},
+            f"{self._demo['base_url']}/api/v1/{path}", headers={"Authorization": f"Bearer {tenant['api_key']}"}
         )
         with LOOPBACK_ONLY.open(request, timeout=REQUEST_TIMEOUT_S) as answer:
-            items: list[dict[str, Any]] = json.load(answer)["items"]
-        return items
+            found: dict[str, Any] = json.load(answer)
+        return found
 
 
 def block(demo: dict[str, Any], *, receiver: str) -> str:
@@ -115,7 +126,7 @@ def block(demo: dict[str, Any], *, receiver: str) -> str:
 Shardbeat runs. Ctrl-C stops it; the data stays in var/.
 
   operators       {admin["url"]}   {admin["username"]} / {admin["password"]}
-  API             {base}/api/v1   described at {base}/api/v1/schema
+  API             {base}/api/v1   to try it: {base}/api/v1/docs
 {tenants}
   receiver        {receiver}/hits   what the jobs' target saw
   for programs    var/demo.json      logs: var/log/
@@ -123,9 +134,6 @@ Shardbeat runs. Ctrl-C stops it; the data stays in var/.
   curl -H 'Authorization: Bearer {first["api_key"]}' '{base}/api/v1/executions?page_size=5'"""
 
 
-def result_line(slug: str, run: dict[str, Any]) -> str:
-    """`12:00:00  acme  succeeded  refresh-cache (attempt 1)`; the fields are the API's."""
-    ended = str(run.get("finished_at") or "")[11:19]
-    job = run.get("job")
-    name = job.get("name") if isinstance(job, dict) else job
-    return f"  {ended}  {slug:<8} {run['state']}  {name}, attempt {run.get('attempt_count')}"
+def result_line(slug: str, *, job: str, run: dict[str, Any]) -> str:
+    """`12:00:00  acme      succeeded  refresh-cache, attempt 1`, in UTC."""
+    return f"  {str(run['finished_at'])[11:19]}  {slug:<8} {run['state']}  {job}, attempt {run['attempt_count']}"
