@@ -4,7 +4,7 @@ A due entry is locked first, then the schedule's row, then the job's (shared): f
 entry. What decides when, what is sent or which job runs makes a new version; an edit or a resume never fires by itself.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -77,10 +77,13 @@ def schedule_update(
     *, tenant: Tenant, actor: Actor, schedule_id: UUID, patch: Any, now: datetime,
     expect: Collection[int] | None = None,
 ) -> DefinedSchedule:  # fmt: skip
-    """Applies a JSON merge patch. Stale when `expect` does not hold the schedule's revision."""
+    """Applies a JSON merge patch. Stale when `expect` does not hold the schedule's revision.
+
+    A trigger that is given replaces the whole trigger: one kind merged into another would be none.
+    """
     return _change(
         tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect,
-        make=lambda given: merge_patch(given, patch),
+        make=lambda given: _patched(given, patch),
     )  # fmt: skip
 
 
@@ -207,6 +210,12 @@ def _change(
 
     with names_conflict():
         return in_tenant(tenant, work)
+
+
+def _patched(given: dict[str, Any], patch: Any) -> Any:
+    if isinstance(patch, Mapping) and patch.get("trigger") is not None:
+        given = {**given, "trigger": None}
+    return merge_patch(given, patch)
 
 
 def _redefine(

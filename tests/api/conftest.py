@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from tests.api.makers import Makers
 from tests.fixtures_api import Api
+
+if TYPE_CHECKING:
+    from tenants.registry import Registry
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +29,29 @@ def web(database: None, settings: Any) -> Iterator[None]:
 def make(api: Api) -> Makers:
     """Makes jobs, schedules and executions of acme."""
     return Makers(api)
+
+
+@pytest.fixture
+def plan(database: None) -> Iterator[Callable[..., None]]:
+    """Sets limits of the tenants' plan; they are as before afterwards."""
+    from tenants.models import Plan
+
+    names = ("max_jobs", "max_schedules", "min_interval_s", "max_payload_bytes")
+    (before,) = Plan.objects.filter(name="standard").values(*names)
+
+    def limit(**limits: Any) -> None:
+        Plan.objects.filter(name="standard").update(**limits)
+
+    yield limit
+    Plan.objects.filter(name="standard").update(**before)
+
+
+@pytest.fixture
+def fire(conn: psycopg.Connection[Any], registry: Registry) -> Callable[[datetime], dict[str, int]]:
+    """One pass of a dispatcher over all shards at an instant."""
+    from django.conf import settings
+
+    from apps.dispatch.fire import fire_batch
+
+    shards = range(settings.SHARDS)
+    return lambda now: fire_batch(conn, registry, shards, now=now, limit=1000, fired_by=lambda entry: "test")
