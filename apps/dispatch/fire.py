@@ -266,7 +266,7 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_b
             for tenant_id, rows in sorted(plan.fired.items())
         ]
         inserted += [
-            executions.began(conn, schemas[tenant_id], [entry.key for entry in rows], actual_at=now)
+            executions.began(conn, schemas[tenant_id], [entry.key for entry in rows])
             for tenant_id, rows in sorted(plan.begun.items())
         ]
         for tenant_id, skips in sorted(plan.skipped.items()):

@@ -133,8 +133,7 @@ ON CONFLICT (id) DO NOTHING
 """  # noqa: S608  names of our own columns
 
 _BEGAN = """
-UPDATE {schema}.executions_execution SET state = 'ready', actual_at = %s WHERE id = ANY(%s) AND state = 'scheduled'
-RETURNING id
+UPDATE {schema}.executions_execution SET state = 'ready' WHERE id = ANY(%s) AND state = 'scheduled' RETURNING id
 """
 
 _REOPEN = """
@@ -185,9 +184,9 @@ def settle(conn: Conn, schema: str, ended: Sequence[Ended], attempts: Sequence[A
     _raw(conn, _in(_SETTLE, schema), [_json(ended), _json(attempts)])
 
 
-def began(conn: Conn, schema: str, ids: Sequence[UUID], *, actual_at: datetime) -> psycopg.Cursor[tuple[UUID]]:
+def began(conn: Conn, schema: str, ids: Sequence[UUID]) -> psycopg.Cursor[tuple[UUID]]:
     """scheduled -> ready: delayed executions whose time has come. The cursor yields those that went."""
-    return conn.execute(_in(_BEGAN, schema), [actual_at, list(ids)])
+    return conn.execute(_in(_BEGAN, schema), [list(ids)])
 
 
 def reopen(conn: Conn, schema: str, execution_id: UUID) -> tuple[Any, ...] | None:
