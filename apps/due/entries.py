@@ -134,7 +134,7 @@ def lock_due(
     Rows that somebody else holds are passed over; they come up again.
     """
     fresh = _select(conn, LOCK_DUE, shards, after=now - FRESH, until=now, limit=limit, not_tenants=not_tenants)
-    room = min(limit - len(fresh), limit // 2)
+    room = min(limit - len(fresh), max(1, limit // 2))
     if room <= 0:
         return fresh
     beginning = datetime(1970, 1, 1, tzinfo=now.tzinfo)
