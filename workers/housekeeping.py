@@ -1,1 +1,143 @@
-"""The platform's own periodic work, run as PeriodicTasks of celery beat (visible in the admin)."""
+"""The platform's own periodic work, run as PeriodicTasks of celery beat (visible in the admin).
+
+All of it works in small transactions that wait for nobody: what somebody holds is passed over and comes up again at
+the next run. A run that is not through within BUDGET_S leaves the rest to the next one.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from django.conf import settings
+
+from apps.due import slots, watch
+from apps.tickets import workers
+from kernel.clock import monotonic_s
+from tenants.door import Line
+from workers.app import app
+from workers.retention import forget
+
+log = logging.getLogger(__name__)
+Conn = psycopg.Connection[Any]
+BUDGET_S = 120.0
+LATE_WARN = timedelta(seconds=10)
+FORGET_PROCESSES_S = 3_600
+FORGET_SLOTS_S = 7 * 86_400
+KEEP_ANSWERS_S = 72 * 3_600
+BATCH = 1_000
+
+_TENANTS = """
+SELECT t.slug, t.schema_name, clock_timestamp() - p.retention_days * interval '1 day'
+FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id WHERE t.status IN ('active', 'suspended')
+"""
+
+# A lease that still names a dead dispatcher needs its row: whoever takes over ends its database sessions.
+_DISPATCHERS = """
+DELETE FROM due_dispatcher d WHERE d.expires_at < clock_timestamp() - %s * interval '1 second'
+  AND NOT EXISTS (SELECT 1 FROM due_shardlease l WHERE l.owner = d.id)
+"""
+
+_ANSWERS = """
+DELETE FROM api_idempotentanswer WHERE id IN (
+    SELECT id FROM api_idempotentanswer WHERE created_at < clock_timestamp() - %s * interval '1 second'
+    ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED)
+"""
+
+_SKEWED = """
+SELECT 'dispatcher', host, pid, skew_ms FROM due_dispatcher
+WHERE expires_at > clock_timestamp() AND abs(skew_ms) > %(ms)s
+UNION ALL
+SELECT 'worker', host, pid, skew_ms FROM tickets_worker
+WHERE expires_at > clock_timestamp() AND abs(skew_ms) > %(ms)s
+"""
+
+
+@app.task(name="shardbeat.retention", ignore_result=True)
+def retention() -> dict[str, int]:
+    """Deletes finished executions, attempts and resolved dead letters older than the plan's retention_days."""
+    more = _budget()
+    total: dict[str, int] = {}
+    line = Line("housekeeping")
+    try:
+        tenants = line.get().execute(_TENANTS).fetchall()
+        random.shuffle(tenants)  # when the time does not reach for all, it is not always the same ones who wait
+        for slug, schema, before in tenants:
+            if not more():
+                break
+            try:
+                for name, count in forget(line.get(), schema, before=before, more=more).items():
+                    total[name] = total.get(name, 0) + count
+            except psycopg.Error:  # one tenant's trouble is not the others'
+                log.warning("retention of tenant %s failed; it is tried again at the next run", slug, exc_info=True)
+    finally:
+        line.close()
+    log.info("retention: %s", total)
+    return total
+
+
+@app.task(name="shardbeat.prune", ignore_result=True)
+def prune() -> dict[str, int]:
+    """Forgets old beat slots, processes that ended without a word, and answers kept for idempotency keys."""
+    more = _budget()
+    line = Line("housekeeping")
+    try:
+        conn = line.get()
+        counts = {
+            "slots": _drain(lambda: slots.prune(conn, older_than_s=FORGET_SLOTS_S, limit=BATCH), more),
+            "dispatchers": conn.execute(_DISPATCHERS, [FORGET_PROCESSES_S]).rowcount,
+            "workers": workers.prune(conn, older_than_s=FORGET_PROCESSES_S),
+            "answers": _drain(lambda: conn.execute(_ANSWERS, [KEEP_ANSWERS_S, BATCH]).rowcount, more),
+        }
+    finally:
+        line.close()
+    log.info("prune: %s", counts)
+    return counts
+
+
+@app.task(name="shardbeat.health", ignore_result=True)
+def health() -> dict[str, Any]:
+    """Says in the log whether what is due is being served, and whose clock is off."""
+    line = Line("housekeeping")
+    try:
+        conn = line.get()
+        seen = watch.look(conn)
+        skewed = conn.execute(_SKEWED, {"ms": settings.CLOCK_WARN_S * 1_000}).fetchall()
+    finally:
+        line.close()
+    if not seen.dispatchers:
+        log.error("no dispatcher is alive")
+    if seen.unheld:
+        some = ", ".join(f"{kind}/{shard}" for kind, shard in seen.unheld[:5])
+        log.error("%d leases have no live holder: %s", len(seen.unheld), some)
+    if seen.late > LATE_WARN:
+        log.error("the oldest due entry waits for %.0f s", seen.late.total_seconds())
+    if seen.parked:
+        log.warning("%d due entries are put aside", seen.parked)
+    for kind, host, pid, skew_ms in skewed:
+        log.warning("the clock of %s %s:%d is %+d ms off the database's", kind, host, pid, skew_ms)
+    found = {
+        "dispatchers": seen.dispatchers, "unheld": len(seen.unheld), "late_s": seen.late.total_seconds(),
+        "parked": seen.parked, "skewed": len(skewed),
+    }  # fmt: skip
+    log.info("health: %s", found)
+    return found
+
+
+def _budget() -> Callable[[], bool]:
+    """True until BUDGET_S have passed."""
+    end = monotonic_s() + BUDGET_S
+    return lambda: monotonic_s() < end
+
+
+def _drain(step: Callable[[], int], more: Callable[[], bool]) -> int:
+    """Repeats a bounded step until it finds less than a batch."""
+    total = 0
+    while more():
+        count = step()
+        total += count
+        if count < BATCH:
+            break
+    return total

@@ -1,0 +1,104 @@
+"""Forgetting a tenant's old history, in batches that nobody waits for.
+
+What is kept whatever its age: what is not finished, what has an open dead letter, and the newest disposition of every
+schedule, since a lost due entry is made again from it.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+from kernel.ids import attempt_id
+
+log = logging.getLogger(__name__)
+Conn = psycopg.Connection[Any]
+BATCH = 500
+LEAST_BATCH = 25
+STATEMENT_MS = 1_500
+NOTHING = UUID(int=0)
+
+# Ids begin with the time of creation, so what is old is found at the low end of the primary key.
+_EXECUTIONS = """
+WITH old AS (
+    SELECT e.id FROM {schema}.executions_execution e
+    WHERE e.id > %(after)s AND e.id < %(bound)s AND e.finished_at < %(before)s
+      AND NOT EXISTS (SELECT 1 FROM {schema}.deadletters_deadletter d
+                      WHERE d.execution_id = e.id AND d.resolved_at IS NULL)
+      AND (e.schedule_id IS NULL OR e.trigger NOT IN ('schedule', 'catch_up')
+           OR EXISTS (SELECT 1 FROM {schema}.executions_execution n
+                      WHERE n.schedule_id = e.schedule_id AND n.nominal_at > e.nominal_at
+                        AND n.trigger IN ('schedule', 'catch_up')))
+    ORDER BY e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED)
+DELETE FROM {schema}.executions_execution e USING old WHERE e.id = old.id RETURNING e.id, e.attempt_count
+"""
+
+_ATTEMPTS = "DELETE FROM {schema}.executions_attempt WHERE id = ANY(%s)"
+
+_LETTERS = """
+DELETE FROM {schema}.deadletters_deadletter WHERE id IN (
+    SELECT id FROM {schema}.deadletters_deadletter
+    WHERE id > %(after)s AND id < %(bound)s AND resolved_at < %(before)s
+    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING id
+"""
+
+
+def forget(conn: Conn, schema: str, *, before: datetime, more: Callable[[], bool]) -> dict[str, int]:
+    """Deletes what ended before that instant, batch by batch while `more()`; counts by kind of row."""
+    counts = {"dead_letters": 0, "executions": 0, "attempts": 0}
+    _in_batches(_letters, conn, schema, before, more, counts)
+    _in_batches(_executions, conn, schema, before, more, counts)
+    return counts
+
+
+Step = Callable[[Conn, str, dict[str, Any], dict[str, int]], list[UUID]]
+
+
+def _in_batches(
+    step: Step, conn: Conn, schema: str, before: datetime, more: Callable[[], bool], counts: dict[str, int]
+) -> None:
+    limit, after = BATCH, NOTHING
+    while more():
+        values = {"after": after, "bound": _first_id(before), "before": before, "limit": limit}
+        try:
+            with conn.transaction():
+                conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
+                gone = step(conn, schema, values, counts)
+        except psycopg.errors.QueryCanceled:
+            limit //= 4  # too much for one short transaction on this machine now
+            if limit < LEAST_BATCH:
+                log.warning("retention in %s is too slow now; it goes on at the next run", schema)
+                return
+            continue
+        if len(gone) < limit:
+            return
+        after = max(gone)
+
+
+def _executions(conn: Conn, schema: str, values: dict[str, Any], counts: dict[str, int]) -> list[UUID]:
+    gone = conn.execute(_in(_EXECUTIONS, schema), values).fetchall()
+    attempts = [attempt_id(row[0], number) for row in gone for number in range(1, row[1] + 1)]
+    if attempts:
+        counts["attempts"] += conn.execute(_in(_ATTEMPTS, schema), [sorted(attempts)]).rowcount
+    counts["executions"] += len(gone)
+    return [row[0] for row in gone]
+
+
+def _letters(conn: Conn, schema: str, values: dict[str, Any], counts: dict[str, int]) -> list[UUID]:
+    gone = [row[0] for row in conn.execute(_in(_LETTERS, schema), values)]
+    counts["dead_letters"] += len(gone)
+    return gone
+
+
+def _first_id(at: datetime) -> UUID:
+    """No id that was made at or after this instant is lower."""
+    return UUID(int=int(at.timestamp() * 1_000) << 80)
+
+
+def _in(query: str, schema: str) -> sql.Composed:
+    return sql.SQL(query).format(schema=sql.Identifier(schema))
