@@ -18,7 +18,7 @@ DAY_S = 86_400
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 ALL_YEARS = (2 << (LAST_YEAR - FIRST_YEAR)) - 1
 _WEEKLY = sum(1 << (7 * week) for week in range(6))  # a weekday mask times this repeats it over a month
-_CACHED_MONTHS = 64
+_CACHED_MONTHS = 24
 
 
 @lru_cache(maxsize=8192)

@@ -63,7 +63,7 @@ def parse_cron(text: str, *, key: str = "") -> CronText:
     return result
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=8192)
 def compile_cron(text: str) -> Expression:
     """The compiled form of a normalised expression; TimingInvalid for any other text."""
     result = parse_cron(text)

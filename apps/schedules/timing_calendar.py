@@ -14,6 +14,7 @@ field, follow real time and see neither rule. Instants here are epoch seconds.
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from apps.schedules.cron import DAY_S, Expression, month_shape
 from apps.schedules.cron_parse import compile_cron
@@ -21,22 +22,26 @@ from apps.schedules.timing_zones import EPOCH, MAX_S, MIN_S, Offsets, zone_offse
 
 CORRECTION_S = 3 * 3600
 Expressions = tuple[Expression, ...]
-_CACHED_DAYS = 64
+_CACHED_DAYS = 512
 _SECOND = timedelta(seconds=1)
 
 
 class CronCalendar:
     """The union of some expressions in one zone under one pair of clock-change rules."""
 
-    __slots__ = ("_day_times", "_fixed", "_fold", "_gap", "_offsets", "_real")
+    __slots__ = ("_fixed", "_fold", "_gap", "_made_of", "_offsets", "_real")
 
     def __init__(self, texts: tuple[str, ...], zone: str, dst_gap: str, dst_fold: str) -> None:
         expressions = [compile_cron(text) for text in texts]
+        self._made_of = (texts, zone, dst_gap, dst_fold)
         self._offsets = zone_offsets(zone)
         self._gap, self._fold = dst_gap == "run_after", dst_fold
         self._fixed = [each for each in expressions if each.fixed and not self._offsets.steady]
         self._real = [each for each in expressions if each not in self._fixed]
-        self._day_times: dict[Expressions, tuple[int, int]] = {}
+
+    def __reduce__(self) -> tuple[type["CronCalendar"], tuple[tuple[str, ...], str, str, str]]:
+        """Copies and pickles of a spec carry what its calendar is made of, not the zone's tables."""
+        return CronCalendar, self._made_of
 
     def next_after(self, after: datetime) -> datetime | None:
         """The earliest instant strictly after this one."""
@@ -156,54 +161,53 @@ class CronCalendar:
         offset = self._offsets.offsets[index]
         low, high = start + offset, end + offset
         if not self._fixed:
-            return self._count_wall(tuple(self._real), low, high)
+            return _count_wall(tuple(self._real), low, high)
         fixed_low, fixed_high = self._fixed_range(index, self._offsets.end(index))
         fixed_low = min(max(fixed_low, low), high)
         fixed_high = max(min(fixed_high, high), fixed_low)
         real = tuple(self._real)
         return (
-            self._count_wall(real, low, fixed_low)
-            + self._count_wall(real + tuple(self._fixed), fixed_low, fixed_high)
-            + self._count_wall(real, fixed_high, high)
+            _count_wall(real, low, fixed_low)
+            + _count_wall(real + tuple(self._fixed), fixed_low, fixed_high)
+            + _count_wall(real, fixed_high, high)
         )
 
-    def _count_wall(self, expressions: Expressions, low: int, high: int) -> int:
-        """Wall times in [low, high) that any of the expressions matches."""
-        if low >= high or not expressions:
-            return 0
-        first_day, first_second = divmod(low, DAY_S)
-        last_day, last_second = divmod(high, DAY_S)
-        if first_day == last_day:
-            times = self._times_on(expressions, first_day) >> first_second
-            return (times & ((1 << (last_second - first_second)) - 1)).bit_count()
-        total = (self._times_on(expressions, first_day) >> first_second).bit_count()
-        total += (self._times_on(expressions, last_day) & ((1 << last_second) - 1)).bit_count()
-        day = first_day + 1
-        while day < last_day:
-            year, month, number = _date(day)
-            _, length, start = month_shape(year, month)
-            stop = min(start + length, last_day)
-            wanted = (2 << (stop - start)) - (1 << number)
-            for members, days in _partition(expressions, year, month, wanted):
-                total += days.bit_count() * self._times(members)[1]
-            day = stop
-        return total
 
-    def _times_on(self, expressions: Expressions, day: int) -> int:
+def _count_wall(expressions: Expressions, low: int, high: int) -> int:
+    """Wall times in [low, high) that any of the expressions matches."""
+    if low >= high or not expressions:
+        return 0
+    first_day, first_second = divmod(low, DAY_S)
+    last_day, last_second = divmod(high, DAY_S)
+    if first_day == last_day:
+        times = _times_on(expressions, first_day) >> first_second
+        return (times & ((1 << (last_second - first_second)) - 1)).bit_count()
+    total = (_times_on(expressions, first_day) >> first_second).bit_count()
+    total += (_times_on(expressions, last_day) & ((1 << last_second) - 1)).bit_count()
+    day = first_day + 1
+    while day < last_day:
         year, month, number = _date(day)
-        return self._times(tuple(each for each in expressions if each.days(year, month) >> number & 1))[0]
+        _, length, start = month_shape(year, month)
+        stop = min(start + length, last_day)
+        wanted = (2 << (stop - start)) - (1 << number)
+        for members, days in _partition(expressions, year, month, wanted):
+            total += days.bit_count() * _times(members)[1]
+        day = stop
+    return total
 
-    def _times(self, expressions: Expressions) -> tuple[int, int]:
-        """The seconds of a day on which these expressions match, as bits, and their number."""
-        times = self._day_times.get(expressions)
-        if times is None:
-            united = 0
-            for each in expressions:
-                united |= each.times()
-            if len(self._day_times) >= _CACHED_DAYS:
-                self._day_times.clear()
-            times = self._day_times[expressions] = (united, united.bit_count())
-        return times
+
+def _times_on(expressions: Expressions, day: int) -> int:
+    year, month, number = _date(day)
+    return _times(tuple(each for each in expressions if each.days(year, month) >> number & 1))[0]
+
+
+@lru_cache(maxsize=_CACHED_DAYS)
+def _times(expressions: Expressions) -> tuple[int, int]:
+    """The seconds of a day on which these expressions match, as bits, and their number. 11 kB each."""
+    united = 0
+    for each in expressions:
+        united |= each.times()
+    return united, united.bit_count()
 
 
 def fold_flags(offsets: Offsets, at_s: int) -> list[str]:

@@ -23,7 +23,7 @@ CHOICES = {
     "dst_fold": ("first", "last", "both"),
 }
 MAX_NUMBERS = {"jitter_s": 86_400, "grace_s": 7 * 86_400, "misfire_max": MISFIRE_MAX_HARD}
-SPECS_CACHED, CALENDARS_CACHED = 65_536, 16_384
+SPECS_CACHED, CALENDARS_CACHED = 16_384, 8192
 _MICROSECOND = timedelta(microseconds=1)
 _LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
 _FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)

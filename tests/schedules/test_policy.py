@@ -157,9 +157,9 @@ def test_more_on_time_runs_than_one_pass_may_make_are_not_lost() -> None:
 def test_downtime_of_a_schedule_that_runs_each_second(misfire: str, down: timedelta) -> None:
     spec = Spec(Interval(1, NOON), misfire=misfire)
     now = NOON + down
-    started = time.perf_counter()
+    started = time.process_time()
     decision = due(spec, NOON, now)
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
     total = int(down.total_seconds()) + 1
     on_time = min(total, 61)
     assert sum(fire.trigger == "schedule" for fire in decision.fires) == on_time

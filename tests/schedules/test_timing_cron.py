@@ -209,20 +209,20 @@ HOSTILE = [
 def test_hostile_text_is_cheap(expression: str) -> None:
     took = []
     for _ in range(2):  # the second time shows that it is not a cache that helps
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             spec_from_api({"trigger": {"cron": expression}}, now=START)
         except TimingInvalid as error:
             assert len(str(error)) < 20_000
-        took.append(time.perf_counter() - started)
+        took.append(time.process_time() - started)
     assert min(took) < 0.050
 
 
 def test_a_long_list_of_expressions_is_refused() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(TimingInvalid, match="20000 expressions; at most 20"):
         spec_from_api({"trigger": {"cron": ["* * * * *"] * 20_000}}, now=START)
-    assert time.perf_counter() - started < 0.050
+    assert time.process_time() - started < 0.050
 
 
 @settings(max_examples=500)

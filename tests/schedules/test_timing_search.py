@@ -1,6 +1,9 @@
 """What next, previous, latest, count, jitter and preview promise for any spec."""
 
+import copy
+import pickle
 import time
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -98,9 +101,9 @@ def test_centuries_of_catch_up_cost_little(any_spec: Spec, total: int | None) ->
     latest_between(any_spec, after=low, until=high, limit=1)  # lays out the zone to 2200 once
     took = []
     for _ in range(3):
-        started = time.perf_counter()
+        started = time.process_time()
         newest, count = latest_between(any_spec, after=low, until=high, limit=1000)
-        took.append(time.perf_counter() - started)
+        took.append(time.process_time() - started)
     assert len(newest) == 1000 and newest == sorted(newest) and newest[-1] <= high
     assert total is None or count == total
     assert min(took) < 0.050
@@ -112,11 +115,11 @@ def test_rare_expressions_are_found_at_once(expression: str) -> None:
     next_after(rare, utc("2190-01-01T00:00:00Z"))
     took = []
     for year in (2030, 2070, 2097):
-        started = time.perf_counter()
+        started = time.process_time()
         found = rare.calendar().next_after(datetime(year, 3, 1, tzinfo=UTC))
         assert found is not None
         assert rare.calendar().previous_before(found + TICK) == found
-        took.append(time.perf_counter() - started)
+        took.append(time.process_time() - started)
     assert max(took) < 0.050
 
 
@@ -134,6 +137,14 @@ def test_answers_do_not_depend_on_the_zone_of_the_question() -> None:
     at = utc("2026-10-25T00:10:00Z")
     assert next_after(berlin, at.astimezone(timing.load_zone("Asia/Tokyo"))) == next_after(berlin, at)
     assert next_after(berlin, at.astimezone(timing.load_zone("Europe/Berlin"))) == next_after(berlin, at)
+
+
+def test_a_used_spec_can_be_copied_and_pickled() -> None:
+    used = spec("30 2 * * *", "Europe/Berlin")
+    following = next_after(used, START)
+    for twin in (pickle.loads(pickle.dumps(used)), copy.deepcopy(used), replace(used)):
+        assert twin == used and hash(twin) == hash(used) and next_after(twin, START) == following
+    assert asdict(used)["zone"] == "Europe/Berlin"
 
 
 def test_the_memo_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
