@@ -41,7 +41,7 @@ class Command(BaseCommand):
 
     def tenant(self, slug: str) -> Tenant:
         """The tenant of this slug; NotFound otherwise."""
-        found = Tenant.objects.select_related("plan").filter(slug=slug).first()
+        found: Tenant | None = Tenant.objects.select_related("plan").filter(slug=slug).first()
         if found is None:
             raise NotFound(f"There is no tenant {slug!r}.")
         return found

@@ -58,7 +58,7 @@ def connect(name: str, *, owner: bool = False, guarded: bool = True) -> "psycopg
 
 
 class Line:
-    """A connection that is opened again when it was lost. For one thread; `get()` at the start of each piece of work."""
+    """A connection that is opened again when it was lost. For one thread; `get()` before each piece of work."""
 
     def __init__(self, name: str, *, opened: "Callable[[psycopg.Connection[Any]], None] | None" = None) -> None:
         self._name = name

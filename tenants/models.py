@@ -10,7 +10,7 @@ from kernel.ids import uuid7
 SLUG_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 
 
-class Plan(models.Model):
+class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relation's base, TenantMixin, is untyped
     """Limits and share of the tenants that have it. A null limit means none."""
 
     name = models.CharField(max_length=40, unique=True)

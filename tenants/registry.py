@@ -72,4 +72,7 @@ class Registry:
 
 def _tenancy(row: tuple[Any, ...]) -> Tenancy:
     queues = {pool: queue_name(pool=pool, tenant_id=row[0], slug=row[1], own=row[5]) for pool in POOLS}
-    return Tenancy(*row[:7], network=tuple(orjson.loads(row[7])), signing_secret=row[8], queues=queues)
+    return Tenancy(
+        id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
+        network=tuple(orjson.loads(row[7])), signing_secret=row[8], queues=queues,
+    )  # fmt: skip

@@ -100,7 +100,9 @@ def clean() -> None:
     from tenants import door
 
     with door.connect("tests clean", owner=True, guarded=False) as conn:
-        waiting = [(schema, table) for schema, table in conn.execute(TABLES, [sorted(KEEP)]) if _has_rows(conn, schema, table)]
+        waiting = [
+            (schema, table) for schema, table in conn.execute(TABLES, [sorted(KEEP)]) if _has_rows(conn, schema, table)
+        ]
         while waiting:
             left = []
             for schema, table in waiting:
@@ -110,8 +112,13 @@ def clean() -> None:
                     left.append((schema, table))
             assert len(left) < len(waiting), f"could not empty {left}"
             waiting = left
-        conn.execute("UPDATE due_shardlease SET owner = NULL, expires_at = '2000-01-01', taken_at = NULL, taken_from = NULL")
-        conn.execute("UPDATE tenants_tenant SET status = 'active', dispatch_paused = false WHERE status <> 'active' OR dispatch_paused")
+        conn.execute(
+            "UPDATE due_shardlease SET owner = NULL, expires_at = '2000-01-01', taken_at = NULL, taken_from = NULL"
+        )
+        conn.execute(
+            "UPDATE tenants_tenant SET status = 'active', dispatch_paused = false"
+            " WHERE status <> 'active' OR dispatch_paused"
+        )
 
 
 def _has_rows(conn: psycopg.Connection[Any], schema: str, table: str) -> bool:
@@ -184,5 +191,5 @@ def with_database(url: str, name: str) -> str:
 def _tenant(slug: str) -> Tenant:
     from tenants.models import Tenant
 
-    return Tenant.objects.select_related("plan").get(slug=slug)
-
+    found: Tenant = Tenant.objects.select_related("plan").get(slug=slug)
+    return found

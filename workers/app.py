@@ -21,13 +21,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 if not django_apps.ready:
     django.setup()
 
-from django.conf import settings  # noqa: E402  after the set-up
-from django.core.exceptions import ImproperlyConfigured  # noqa: E402
-from kombu import Exchange, Queue  # noqa: E402
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from kombu import Exchange, Queue
 
-from kernel.pools import SYSTEM_QUEUE  # noqa: E402
-from workers import state  # noqa: E402
-from workers.subscription import Subscription, wanted_queues  # noqa: E402
+from kernel.pools import SYSTEM_QUEUE
+from workers import state
+from workers.subscription import Subscription, wanted_queues
 
 app = Celery("shardbeat", broker=settings.BROKER_URL, task_cls="workers.periodic:SlotTask")
 app.conf.update(

@@ -169,9 +169,7 @@ class Runtime:
             if one.payload_from == "execution":
                 payload = orjson.loads(payloads[one.execution_id])
             elif one.payload_from == "schedule" and one.schedule_id is not None:
-                payload = definitions.schedule_payload(
-                    conn, tenancy.schema, one.schedule_id, one.schedule_version or 0
-                )
+                payload = definitions.schedule_payload(conn, tenancy.schema, one.schedule_id, one.schedule_version or 0)
             works.append(_work(one, definition, payload, tenancy))
         return works
 

@@ -27,7 +27,8 @@ class Letter(NamedTuple):
 _ADD = """
 INSERT INTO {schema}.deadletters_deadletter
     (id, execution_id, job_id, schedule_id, fingerprint, error, attempts, created_at, resolution, note, resolved_by)
-SELECT m.id, m.execution_id, m.job_id, m.schedule_id, m.fingerprint, m.error::jsonb, m.attempts, m.created_at, '', '', ''
+SELECT m.id, m.execution_id, m.job_id, m.schedule_id, m.fingerprint, m.error::jsonb, m.attempts, m.created_at,
+       '', '', ''
 FROM unnest(%s::uuid[], %s::uuid[], %s::uuid[], %s::uuid[], %s::text[], %s::text[], %s::int[], %s::timestamptz[])
      AS m(id, execution_id, job_id, schedule_id, fingerprint, error, attempts, created_at)
 ON CONFLICT DO NOTHING

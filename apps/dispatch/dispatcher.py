@@ -14,16 +14,16 @@ from apps.dispatch.publish import publisher
 from apps.dispatch.reconcile import ReconcileService
 from apps.dispatch.release import ReleaseService
 from apps.due.entries import CHANNEL as DUE_CHANNEL
+from apps.due.leases import Slice
 from apps.tickets.store import READY_CHANNEL
 from kernel.clock import monotonic_s
-from kernel.pools import CELERY_POOLS
+from kernel.pools import CELERY_POOLS, POOL_NUMBER
 from kernel.service import Loop, Pass
 from tenants.door import Line
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 LISTEN_S = 1.0  # also how long a stop may wait for this loop
-KINDS = frozenset({fire.KIND, release.KIND, reconcile.KIND})
 
 
 class Dispatcher:
@@ -33,7 +33,7 @@ class Dispatcher:
         self.pools = pools
         self._stopping = threading.Event()
         self._loops: dict[str, Loop] = {}
-        self.keeper = Keeper(kinds=KINDS, progressed=self._progressed, stats=self.stats)
+        self.keeper = Keeper(wants=self._serves, progressed=self._progressed, stats=self.stats)
 
     def start(self) -> None:
         """Starts all loops. A database that can't be reached is waited for, with back-off."""
@@ -80,6 +80,12 @@ class Dispatcher:
 
     def _add(self, name: str, service: Any) -> None:
         self._loops[name] = Loop(service)
+
+    def _serves(self, slice_: Slice) -> bool:
+        kind, shard = slice_
+        if kind == release.KIND:
+            return shard in {POOL_NUMBER[pool] for pool in self.pools}
+        return kind in (fire.KIND, reconcile.KIND)
 
     def _progressed(self, kind: str) -> bool:
         """Whether all loops of a kind have completed a pass within the time between renewals."""

@@ -138,7 +138,7 @@ class FireService:
             if entry.kind == "schedule":
                 try:
                     timing.next_after(timing.spec_from_json(entry.spec), entry.nominal_at)
-                except Exception:  # noqa: S112  firing it will put it aside with its reason
+                except Exception:
                     continue
         self._looked_ahead_to = until
 
@@ -284,7 +284,7 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_b
     return {
         "fired": len(new),
         "already_there": len(plan.new_tickets) - len(new),
-        "skipped": sum(skip.count for rows in plan.skipped.values() for skip in rows),
+        "skipped": sum(skip.occurrences for rows in plan.skipped.values() for skip in rows),
         "poison": len(plan.poison),
     }
 

@@ -39,13 +39,13 @@ class Keeper:
     name = "keeper"
 
     def __init__(
-        self, *, kinds: frozenset[str], progressed: Callable[[str], bool], stats: Callable[[], dict[str, Any]]
+        self, *, wants: Callable[[Slice], bool], progressed: Callable[[str], bool], stats: Callable[[], dict[str, Any]]
     ) -> None:
         if settings.LEASE_TTL_S < 3 * settings.LEASE_RENEW_S:
             raise ValueError("LEASE_TTL_S must be at least three times LEASE_RENEW_S.")
         self._conns: list[Conn] = []
         self.id: UUID = uuid4()  # unique per process start, not per host or pid
-        self.kinds = kinds
+        self._wants = wants
         self.skew_ms = 0
         self.draining = False
         self._line = self.line(self.name)
@@ -110,10 +110,17 @@ class Keeper:
         started = monotonic_s()
         before = utc_now()
         database_now = leases.heartbeat(
-            conn, dispatcher=self.id, host=socket.gethostname(), pid=os.getpid(), version=settings.VERSION,
-            ttl_s=settings.LEASE_TTL_S, backends=[one.info.backend_pid for one in self._conns if not one.closed], draining=self.draining,
-            skew_ms=self.skew_ms, stats=orjson.dumps(self._stats()).decode(),
-        )  # fmt: skip
+            conn,
+            dispatcher=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=settings.VERSION,
+            ttl_s=settings.LEASE_TTL_S,
+            backends=[one.info.backend_pid for one in self._conns if not one.closed],
+            draining=self.draining,
+            skew_ms=self.skew_ms,
+            stats=orjson.dumps(self._stats()).decode(),
+        )
         self.skew_ms = _skew_ms(before, database_now, utc_now())
         if abs(self.skew_ms) > settings.CLOCK_WARN_S * 1_000:
             log.warning("this machine's clock is %+d ms off the database's", self.skew_ms)
@@ -137,7 +144,7 @@ class Keeper:
         mine = {
             (lease.kind, lease.shard): lease
             for lease in found
-            if lease.kind in self.kinds
+            if self._wants((lease.kind, lease.shard))
             and lease.expired_s >= 0
             and (lease.kind, lease.shard) not in self._held
             and self._progressed(lease.kind)
@@ -162,7 +169,9 @@ class Keeper:
         if not others or (not self.draining and self.id not in live):
             return 0
         extra = {
-            slice_: term for slice_, term in self._held.items() if leases.preferred(slice_, others) not in (self.id, None)
+            slice_: term
+            for slice_, term in self._held.items()
+            if leases.preferred(slice_, others) not in (self.id, None)
         }
         self._give_up(conn, extra)
         return len(extra)

@@ -8,22 +8,19 @@ again under a new number. Broker depth stays near worker capacity: that is the b
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import psycopg
 from django.conf import settings
 
+from apps.dispatch.admission import Message, Room, admit, messages_of, room_of
 from apps.dispatch.fairness import Claim, FairShare
 from apps.dispatch.keeper import Keeper
-from apps.dispatch.publish import Message, Publisher
+from apps.dispatch.publish import Publisher
 from apps.due import leases
 from apps.tickets import store, workers
-from apps.tickets.store import NO_GATE, Candidate, Flow
-from apps.tickets.workers import LiveWorker
+from apps.tickets.values import Candidate, Flow
 from kernel.clock import monotonic_s
 from kernel.pools import POOL_NUMBER
 from kernel.service import Pass
@@ -33,24 +30,11 @@ from tenants.registry import Registry
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 KIND = "release"
-MESSAGE_MAX = 100  # tickets in one message
 AGAIN_EVERY_S = 1.0
 # While workers are busy a pass waits until a good part of their room is free: few large messages, not many small ones.
 REFILL_SHARE = 0.25
 REFILL_WAIT_S = 0.1
 BUSY_WAIT_S = 0.02  # between looks at workers that have no room
-
-
-@dataclass(slots=True)
-class Room:
-    """What a pool can take now."""
-
-    capacity: int
-    total: int
-    by_queue: dict[str, int]
-    by_tenant: Counter[int]
-    by_gate: Counter[UUID]
-    message_max: dict[str, int]
 
 
 class ReleaseService:
@@ -142,56 +126,3 @@ class ReleaseService:
         used = Counter(one.tenant_id for one in chosen)
         self._fair.charge(used, {tenant_id: claim.weight for tenant_id, claim in claims.items()})
         return chosen
-
-
-def room_of(live: Sequence[LiveWorker], taken: Sequence[tuple[int, str, UUID, int]], *, prefetch: float) -> Room:
-    """What live workers can take, less what is queued or running."""
-    slots: Counter[str] = Counter()
-    message_max: dict[str, int] = {}
-    for worker in live:
-        for queue in worker.queues:
-            slots[queue] += worker.slots
-            message_max[queue] = max(1, min(MESSAGE_MAX, message_max.get(queue, MESSAGE_MAX), worker.slots // 2))
-    by_queue = {queue: int(count * prefetch) for queue, count in slots.items()}
-    capacity = total = int(sum(worker.slots for worker in live) * prefetch)
-    by_tenant: Counter[int] = Counter()
-    by_gate: Counter[UUID] = Counter()
-    for tenant_id, queue, gate, count in taken:
-        by_tenant[tenant_id] += count
-        if gate != NO_GATE:
-            by_gate[gate] += count
-        if queue in by_queue:
-            by_queue[queue] -= count
-        total -= count
-    return Room(capacity, total, by_queue, by_tenant, by_gate, message_max)
-
-
-def admit(found: Sequence[Candidate], grants: Mapping[int, int], room: Room) -> list[Candidate]:
-    """Of each tenant's candidates the best by rank, up to its grant, within gates and queues. Pure but for `room`."""
-    chosen: list[Candidate] = []
-    got: Counter[int] = Counter()
-    gates = Counter(room.by_gate)
-    for one in sorted(found, key=lambda one: (one.rank, one.execution_id)):
-        if got[one.tenant_id] >= grants.get(one.tenant_id, 0):
-            continue
-        if one.gate_limit is not None and gates[one.gate] >= one.gate_limit:
-            continue
-        if room.by_queue.get(one.queue, 0) <= 0:
-            continue
-        room.by_queue[one.queue] -= 1
-        gates[one.gate] += 1
-        got[one.tenant_id] += 1
-        chosen.append(one)
-    return chosen
-
-
-def messages_of(chosen: Sequence[Candidate], number: int, message_max: Mapping[str, int]) -> Iterator[Message]:
-    """Groups what was chosen by queue, in bounded messages."""
-    by_queue: dict[str, list[UUID]] = defaultdict(list)
-    for one in chosen:
-        by_queue[one.queue].append(one.execution_id)
-    for queue, ids in by_queue.items():
-        size = message_max.get(queue, MESSAGE_MAX)
-        for start in range(0, len(ids), size):
-            yield Message(queue, number, ids[start : start + size])
-

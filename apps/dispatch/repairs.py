@@ -164,7 +164,9 @@ def _entries(conn: Conn, registry: Registry, after: UUID, dry_run: bool) -> Foun
         "SELECT key, tenant_id FROM due_dueentry WHERE key > %s AND kind = 'schedule' ORDER BY key LIMIT %s",
         [after, CHUNK],
     ).fetchall()
-    return _loose(conn, registry, rows, _WRONG_ENTRIES, "due_entry_without_schedule", entries.lock, entries.remove, dry_run)
+    return _loose(
+        conn, registry, rows, _WRONG_ENTRIES, "due_entry_without_schedule", entries.lock, entries.remove, dry_run
+    )
 
 
 _WRONG_TICKETS = """
@@ -179,7 +181,9 @@ def _tickets(conn: Conn, registry: Registry, after: UUID, dry_run: bool) -> Foun
         "SELECT execution_id, tenant_id FROM tickets_ticket WHERE execution_id > %s ORDER BY execution_id LIMIT %s",
         [after, CHUNK],
     ).fetchall()
-    return _loose(conn, registry, rows, _WRONG_TICKETS, "ticket_without_execution", tickets.lock, tickets.remove, dry_run)
+    return _loose(
+        conn, registry, rows, _WRONG_TICKETS, "ticket_without_execution", tickets.lock, tickets.remove, dry_run
+    )
 
 
 def _loose(

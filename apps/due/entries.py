@@ -9,6 +9,7 @@ import psycopg
 from django.conf import settings
 
 from kernel.ids import shard_of
+from kernel.rows import json_rows
 
 Conn = psycopg.Connection[Any]
 CHANNEL = "shardbeat_due"
@@ -53,7 +54,7 @@ PUT = f"""
 INSERT INTO due_dueentry ({COLUMNS}, parked)
 VALUES ({", ".join(f"%({name})s" for name in Entry._fields)}, '')
 ON CONFLICT (key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in Entry._fields[2:])}, parked = ''
-"""  # noqa: S608  names of our own columns
+"""
 
 PEEK = """
 SELECT clock_timestamp(), s.shard,
@@ -69,20 +70,20 @@ SELECT e.* FROM unnest(%(shards)s::smallint[]) AS s(shard) CROSS JOIN LATERAL (
       AND tenant_id <> ALL(%(not_tenants)s::int[])
     ORDER BY due_at LIMIT %(per_shard)s {{lock}}
 ) e
-"""  # noqa: S608  names of our own columns
+"""
 READ_DUE = _DUE_OF_SHARD.format(lock="")
 LOCK_DUE = _DUE_OF_SHARD.format(lock="FOR UPDATE SKIP LOCKED")
 
 MOVE = """
 UPDATE due_dueentry d SET due_at = m.next_due, nominal_at = m.next_nominal
-FROM unnest(%s::uuid[], %s::timestamptz[], %s::int[], %s::timestamptz[], %s::timestamptz[])
-     AS m(key, due_at, version, next_due, next_nominal)
+FROM json_to_recordset(%s::json)
+     AS m(key uuid, due_at timestamptz, version int, next_due timestamptz, next_nominal timestamptz)
 WHERE d.key = m.key AND d.due_at = m.due_at AND d.version = m.version AND d.parked = ''
 RETURNING d.key
 """
 
 FINISH = """
-DELETE FROM due_dueentry d USING unnest(%s::uuid[], %s::timestamptz[], %s::int[]) AS m(key, due_at, version)
+DELETE FROM due_dueentry d USING json_to_recordset(%s::json) AS m(key uuid, due_at timestamptz, version int)
 WHERE d.key = m.key AND d.due_at = m.due_at AND d.version = m.version
 RETURNING d.key
 """
@@ -114,7 +115,7 @@ def remove(conn: Conn, keys: Sequence[UUID]) -> list[UUID]:
 def lock(conn: Conn, keys: Sequence[UUID]) -> list[Entry]:
     """Locks entries in key order, so that firing waits for the caller; those that do not exist are left out."""
     rows = conn.execute(
-        f"SELECT {COLUMNS} FROM due_dueentry WHERE key = ANY(%s) ORDER BY key FOR UPDATE",  # noqa: S608
+        f"SELECT {COLUMNS} FROM due_dueentry WHERE key = ANY(%s) ORDER BY key FOR UPDATE",
         [list(keys)],
     )
     return [Entry._make(row) for row in rows]
@@ -149,12 +150,12 @@ def read_due(conn: Conn, shards: Sequence[int], *, after: datetime, until: datet
 
 def move(conn: Conn, moves: Sequence[Move]) -> psycopg.Cursor[Any]:
     """Moves entries on where they still are what was read. The cursor yields the keys that moved."""
-    return conn.execute(MOVE, _columns(moves, 5))
+    return conn.execute(MOVE, [json_rows(moves)])
 
 
 def finish(conn: Conn, entries: Sequence[Entry]) -> psycopg.Cursor[Any]:
     """Deletes entries that have no further instant, where they still are what was read; yields their keys."""
-    return conn.execute(FINISH, _columns([(e.key, e.due_at, e.version) for e in entries], 3))
+    return conn.execute(FINISH, [json_rows(entries)])
 
 
 def park(conn: Conn, key: UUID, reason: str) -> None:
@@ -195,7 +196,3 @@ def _select(
         },
     )  # fmt: skip
     return [Entry._make(row) for row in rows]
-
-
-def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]

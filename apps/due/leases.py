@@ -89,7 +89,8 @@ def live_dispatchers(conn: Conn) -> list[UUID]:
 def read(conn: Conn) -> list[Lease]:
     """All leases."""
     rows = conn.execute(
-        "SELECT kind, shard, owner, term, extract(epoch FROM clock_timestamp() - expires_at)::float8 FROM due_shardlease"
+        "SELECT kind, shard, owner, term, extract(epoch FROM clock_timestamp() - expires_at)::float8"
+        " FROM due_shardlease"
     )
     return [Lease._make(row) for row in rows]
 

@@ -23,7 +23,9 @@ class DueEntry(models.Model):
     priority = models.SmallIntegerField()
     timeout_s = models.SmallIntegerField()
     max_concurrency = models.IntegerField(null=True)
-    own_payload = models.BooleanField(default=False, help_text="The schedule or the execution has a payload of its own.")
+    own_payload = models.BooleanField(
+        default=False, help_text="The schedule or the execution has a payload of its own."
+    )
     parked = models.TextField(blank=True, help_text="Why this entry is put aside; empty when it is served.")
 
     class Meta:

@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import orjson
 import psycopg
 from psycopg import sql
+
+from kernel.rows import json_rows
 
 Conn = psycopg.Connection[Any]
 
@@ -40,7 +41,7 @@ class Skipped(NamedTuple):
     priority: int
     nominal_at: datetime
     until_at: datetime
-    count: int
+    occurrences: int
     reason: str
 
 
@@ -80,7 +81,8 @@ _FIRED = (
 )
 _SKIPPED = (
     "id uuid, run_key text, job_id uuid, job_version int, schedule_id uuid, schedule_version int, priority smallint,"
-    " nominal_at timestamptz, until_at timestamptz, count int, reason text"
+    " nominal_at timestamptz, until_at timestamptz, occurrences int,"
+    " reason text"
 )
 _ENDED = (
     "id uuid, state text, queued_at timestamptz, started_at timestamptz, finished_at timestamptz, attempt_count int,"
@@ -97,17 +99,17 @@ INSERT INTO {{schema}}.executions_execution
      state, created_at, attempt_count, reason, count, fired_by)
 SELECT m.*, 'ready', $2, 0, '', 1, $3 FROM json_to_recordset($1::json) AS m({_FIRED})
 ON CONFLICT DO NOTHING RETURNING id
-"""  # noqa: S608  names of our own columns
+"""
 
 _SKIP = f"""
 INSERT INTO {{schema}}.executions_execution
     (id, run_key, job_id, job_version, schedule_id, schedule_version, priority, nominal_at, actual_at, until_at, count,
      reason, trigger, state, created_at, finished_at, attempt_count, fired_by)
 SELECT m.id, m.run_key, m.job_id, m.job_version, m.schedule_id, m.schedule_version, m.priority, m.nominal_at,
-       m.nominal_at, m.until_at, m.count, m.reason, 'schedule', 'skipped', $2, $2, 0, $3
+       m.nominal_at, m.until_at, m.occurrences, m.reason, 'schedule', 'skipped', $2, $2, 0, $3
 FROM json_to_recordset($1::json) AS m({_SKIPPED})
 ON CONFLICT DO NOTHING
-"""  # noqa: S608  names of our own columns
+"""
 
 _SUBMIT = """
 INSERT INTO {schema}.executions_execution
@@ -130,7 +132,7 @@ SELECT m.id, m.execution_id, m.number, m.fence, m.state, m.worker_id, m.started_
        m.retry_at
 FROM json_to_recordset($2::json) AS m({_ATTEMPTED})
 ON CONFLICT (id) DO NOTHING
-"""  # noqa: S608  names of our own columns
+"""
 
 _BEGAN = """
 UPDATE {schema}.executions_execution SET state = 'ready' WHERE id = ANY(%s) AND state = 'scheduled' RETURNING id
@@ -155,12 +157,12 @@ def fire(
     conn: Conn, schema: str, rows: Sequence[Fired], *, now: datetime, fired_by: str
 ) -> psycopg.Cursor[tuple[UUID]]:
     """Inserts executions; the cursor yields the ids of those that did not exist yet."""
-    return _raw(conn, _in(_FIRE, schema), [_json(rows), now, fired_by])
+    return _raw(conn, _in(_FIRE, schema), [json_rows(rows), now, fired_by])
 
 
 def skip(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime, fired_by: str) -> None:
     """Records occurrences that do not run."""
-    _raw(conn, _in(_SKIP, schema), [_json(rows), now, fired_by])
+    _raw(conn, _in(_SKIP, schema), [json_rows(rows), now, fired_by])
 
 
 def submit(
@@ -181,7 +183,7 @@ def submit(
 
 def settle(conn: Conn, schema: str, ended: Sequence[Ended], attempts: Sequence[Attempted]) -> None:
     """Ends executions and adds attempts, in one statement."""
-    _raw(conn, _in(_SETTLE, schema), [_json(ended), _json(attempts)])
+    _raw(conn, _in(_SETTLE, schema), [json_rows(ended), json_rows(attempts)])
 
 
 def began(conn: Conn, schema: str, ids: Sequence[UUID]) -> psycopg.Cursor[tuple[UUID]]:
@@ -218,8 +220,3 @@ def _raw(conn: Conn, query: bytes, parameters: list[Any]) -> psycopg.Cursor[Any]
 @lru_cache(maxsize=50_000)
 def _in(query: str, schema: str) -> bytes:
     return sql.SQL(query).format(schema=sql.Identifier(schema)).as_bytes(None)
-
-
-def _json(rows: Sequence[Any]) -> str:
-    """Named tuples as the text of a JSON array of objects."""
-    return orjson.dumps([row._asdict() for row in rows]).decode()

@@ -67,7 +67,7 @@ class _Writes:
 
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
-    """Settles a batch on an autocommit connection. Never raises for one tenant's fault; raises when the database fails."""
+    """Settles a batch on an autocommit connection; raises when the database fails, never for one tenant's fault."""
     try:
         return _settle_batch(conn, registry, items)
     except (psycopg.OperationalError, psycopg.InterfaceError):

@@ -36,15 +36,14 @@ class Definitions:
         self._jobs: OrderedDict[tuple[str, UUID, int], Definition] = OrderedDict()
         self._payloads: OrderedDict[tuple[str, UUID, int], Any] = OrderedDict()
 
-    def jobs(
-        self, conn: Conn, schema: str, wanted: Iterable[tuple[UUID, int]]
-    ) -> dict[tuple[UUID, int], Definition]:
+    def jobs(self, conn: Conn, schema: str, wanted: Iterable[tuple[UUID, int]]) -> dict[tuple[UUID, int], Definition]:
         """Definitions by (job, version); one query for those not known. Missing or unreadable ones are left out."""
         keys = set(wanted)
         missing = [key for key in keys if (schema, *key) not in self._jobs]
         if missing:
             query = sql.SQL(
-                "SELECT v.job_id, v.version, j.kind, j.name, v.target::text, v.payload::text, v.timeout_s, v.retry::text"
+                "SELECT v.job_id, v.version, j.kind, j.name, v.target::text, v.payload::text, v.timeout_s,"
+                " v.retry::text"
                 " FROM {schema}.schedules_jobversion v JOIN {schema}.schedules_job j ON j.id = v.job_id"
                 " JOIN unnest(%s::uuid[], %s::int[]) AS m(job_id, version)"
                 " ON m.job_id = v.job_id AND m.version = v.version"

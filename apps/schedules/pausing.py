@@ -23,7 +23,7 @@ VALUES (clock_timestamp(), %s, 'system', 'schedule.pause', 'schedule', %s, true,
 
 
 def pause_by_system(conn: Conn, schema: str, *, tenant_id: int, schedule_id: UUID, reason: str) -> bool:
-    """active -> paused, in the caller's transaction; the due entry goes first, so that fire and pause meet on one row."""
+    """active -> paused, in the caller's transaction; the due entry goes first: fire and pause meet on that row."""
     entries.lock(conn, [schedule_id])
     query = sql.SQL(_PAUSE).format(schema=sql.Identifier(schema))
     if conn.execute(query, [reason, schedule_id]).fetchone() is None:

@@ -75,7 +75,7 @@ def retry_from_json(data: Mapping[str, Any]) -> RetryPolicy:
 def retry_from_api(data: object, faults: Faults, *, pointer: str = "/retry") -> dict[str, Any]:
     """The complete policy of an API body, as JSON to store. Every fault is added to `faults`."""
     if not isinstance(data, Mapping):
-        faults.add(pointer, "not_an_object", "Give an object such as {\"max_attempts\": 3}.")
+        faults.add(pointer, "not_an_object", 'Give an object such as {"max_attempts": 3}.')
         return dict(DEFAULTS)
     for name in data:
         if name not in DEFAULTS:
@@ -93,7 +93,7 @@ def retry_from_api(data: object, faults: Faults, *, pointer: str = "/retry") -> 
         value = full[name]
         good = isinstance(value, list) and len(value) <= 50
         if not good or not all(isinstance(item, str) and 0 < len(item) <= 80 for item in value):
-            faults.add(f"{pointer}/{name}", "not_a_list", "Give at most 50 names such as \"timed_out\" or \"http_503\".")
+            faults.add(f"{pointer}/{name}", "not_a_list", 'Give at most 50 names such as "timed_out" or "http_503".')
     return full
 
 
@@ -101,7 +101,7 @@ def _number(
     full: dict[str, Any], name: str, least: float, most: float, faults: Faults, pointer: str, *, whole: bool = False
 ) -> None:
     value = full[name]
-    kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+    fits = isinstance(value, int) if whole else isinstance(value, (int, float))
+    if isinstance(value, bool) or not fits or not least <= value <= most:
         kind = "a whole number" if whole else "a number"
         faults.add(f"{pointer}/{name}", "out_of_range", f"Give {kind} from {least} to {most}.")

@@ -29,7 +29,9 @@ class Ticket(models.Model):
     priority = models.SmallIntegerField()
     timeout_s = models.SmallIntegerField()
     gate = models.UUIDField(help_text="What it queues behind: its job when that has a limit, else NO_GATE (all zeros).")
-    gate_limit = models.IntegerField(null=True, help_text="Most of this gate queued or running at once; 0 while paused.")
+    gate_limit = models.IntegerField(
+        null=True, help_text="Most of this gate queued or running at once; 0 while paused."
+    )
     guarded = models.BooleanField(default=False, help_text="Its schedule's overlap policy counts it.")
     payload_from = models.CharField(max_length=9, help_text="job, schedule or execution")
     state = models.CharField(max_length=8)
@@ -79,9 +81,7 @@ class Ticket(models.Model):
                 name="ticket_ready",
             ),
             # reader: release, tickets whose time has come
-            models.Index(
-                fields=["available_at"], condition=Q(state="ready", rank__isnull=True), name="ticket_waiting"
-            ),
+            models.Index(fields=["available_at"], condition=Q(state="ready", rank__isnull=True), name="ticket_waiting"),
             # readers: release (what is in flight), reconcile (queued but not started)
             models.Index(fields=["queued_at"], condition=Q(state="queued"), name="ticket_queued"),
             # readers: heartbeat and reconcile, what a worker runs

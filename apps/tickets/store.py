@@ -5,92 +5,22 @@ All functions take a psycopg connection and work in its current transaction; non
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import psycopg
 
+from apps.tickets.values import NO_GATE, Candidate, Flow, Started, Ticket
+
 Conn = psycopg.Connection[Any]
 READY_CHANNEL = "shardbeat_ready"
-NO_GATE = UUID(int=0)
 AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiting: nothing starves
 DEADLINE_GRACE_S = 30  # the executor ends the work at its time-out; the deadline is for when it could not
 
 
-class Ticket(NamedTuple):
-    """A new ticket, in the order of COPY. `rank` is null when it must wait for `available_at`."""
-
-    execution_id: UUID
-    tenant_id: int
-    job_id: UUID
-    job_version: int
-    schedule_id: UUID | None
-    schedule_version: int | None
-    run_key: str
-    trigger: str
-    nominal_at: datetime | None
-    actual_at: datetime
-    pool: str
-    queue: str
-    priority: int
-    timeout_s: int
-    gate: UUID
-    gate_limit: int | None
-    guarded: bool
-    payload_from: str
-    state: str
-    available_at: datetime
-    rank: datetime | None
-    attempt: int
-    failures: int
-
-
-class Started(NamedTuple):
-    """What a worker needs of a ticket that it has just started."""
-
-    execution_id: UUID
-    tenant_id: int
-    job_id: UUID
-    job_version: int
-    schedule_id: UUID | None
-    schedule_version: int | None
-    run_key: str
-    trigger: str
-    nominal_at: datetime | None
-    payload_from: str
-    attempt: int
-    failures: int
-    releases: int
-    fence: int
-    started_at: datetime
-    deadline: datetime
-    first_queued_at: datetime | None
-    first_started_at: datetime
-    cancel_requested: bool
-
-
-class Flow(NamedTuple):
-    """Ready tickets of one tenant behind one gate."""
-
-    tenant_id: int
-    gate: UUID
-
-
-class Candidate(NamedTuple):
-    """A ready ticket that may be released."""
-
-    execution_id: UUID
-    tenant_id: int
-    gate: UUID
-    gate_limit: int | None
-    queue: str
-    rank: datetime
-    actual_at: datetime
-
-
 COPY_IN = f"COPY tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) FROM STDIN"
 INSERT = (
-    f"INSERT INTO tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) "  # noqa: S608
+    f"INSERT INTO tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) "
     f"VALUES ({', '.join(['%s'] * len(Ticket._fields))}, 0, false)"
 )
 
@@ -154,7 +84,7 @@ WHERE execution_id IN (
     SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(%(ids)s) AND release = %(release)s
     AND state = 'queued' ORDER BY execution_id LIMIT %(limit)s FOR UPDATE)
 RETURNING {", ".join(Started._fields)}
-"""  # noqa: S608  names of our own columns
+"""
 
 NOT_TAKEN = """
 UPDATE tickets_ticket SET state = 'ready', available_at = %(now)s, rank = %(now)s - priority * %(aging)s
@@ -199,13 +129,13 @@ WHERE t.execution_id IN (
       AND (w.id IS NULL OR w.expires_at < clock_timestamp() OR r.deadline < clock_timestamp())
     ORDER BY r.execution_id LIMIT %(limit)s)
   AND t.state = 'running'
-"""  # noqa: S608  names of our own columns
+"""
 
 EXTEND = f"""
 UPDATE tickets_ticket t SET deadline = clock_timestamp() + (timeout_s + {DEADLINE_GRACE_S}) * interval '1 second'
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
 WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
-"""  # noqa: S608  a number of our own
+"""
 
 DISOWN = """
 UPDATE tickets_ticket t SET deadline = clock_timestamp() - interval '1 second'
@@ -330,7 +260,7 @@ def try_again(conn: Conn, rows: Sequence[tuple[UUID, int, datetime, int]]) -> No
 
 
 def cancel_waiting(conn: Conn, execution_id: UUID, *, tenant_id: int) -> tuple[Any, ...] | None:
-    """Deletes a ticket that does not run; (attempt, first_queued_at, first_started_at), None when it was not waiting."""
+    """Deletes a ticket that waits; its (attempt, first_queued_at, first_started_at), None when it does not wait."""
     return conn.execute(CANCEL_WAITING, [execution_id, tenant_id]).fetchone()
 
 
@@ -363,3 +293,15 @@ def extend(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
 def disown(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
     """The worker does not hold these any more: their deadlines end now, and reconcile ends the attempts as lost."""
     conn.execute(DISOWN, [[one[0] for one in pairs], [one[1] for one in pairs]])
+
+
+def lock(conn: Conn, ids: Sequence[UUID]) -> None:
+    """Locks tickets in id order, whatever their state."""
+    conn.execute(
+        "SELECT 1 FROM tickets_ticket WHERE execution_id = ANY(%s) ORDER BY execution_id FOR UPDATE", [list(ids)]
+    )
+
+
+def remove(conn: Conn, ids: Sequence[UUID]) -> None:
+    """Deletes tickets whose execution does not exist or has ended: for repairs only."""
+    conn.execute("DELETE FROM tickets_ticket WHERE execution_id = ANY(%s)", [list(ids)])

@@ -2,25 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import orjson
 import psycopg
 
+from apps.tickets.values import LiveWorker
+
 Conn = psycopg.Connection[Any]
 
 
-class LiveWorker(NamedTuple):
-    """A worker whose lease is valid: the slots it has in a pool and the queues it listens to."""
-
-    id: UUID
-    slots: int
-    queues: list[str]
-
-
 RENEW = """
-INSERT INTO tickets_worker (id, host, pid, version, pools, slots, queues, started_at, expires_at, draining, skew_ms, stats)
+INSERT INTO tickets_worker
+    (id, host, pid, version, pools, slots, queues, started_at, expires_at, draining, skew_ms, stats)
 VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, %(pools)s, %(slots)s::jsonb, %(queues)s, clock_timestamp(),
         clock_timestamp() + %(ttl)s * interval '1 second', %(draining)s, %(skew_ms)s, %(stats)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, slots = excluded.slots, queues = excluded.queues,
@@ -75,7 +70,8 @@ def held_by(conn: Conn, worker: UUID) -> dict[tuple[UUID, int], float]:
 def cancelled_of(conn: Conn, worker: UUID) -> list[tuple[UUID, int]]:
     """(execution, fence) of this worker that somebody asked to cancel."""
     return conn.execute(
-        "SELECT execution_id, fence FROM tickets_ticket WHERE worker_id = %s AND cancel_requested AND state = 'running'",
+        "SELECT execution_id, fence FROM tickets_ticket"
+        " WHERE worker_id = %s AND cancel_requested AND state = 'running'",
         [worker],
     ).fetchall()
 

@@ -8,7 +8,11 @@ import structlog
 def logging_config(*, level: str, as_json: bool) -> dict[str, Any]:
     """The dictConfig of every process of the platform."""
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
+    # Tracebacks are plain: the pretty form prints local variables, passwords among them.
+    plain = structlog.dev.plain_traceback
+    renderer: Any = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plain)
+    if as_json:
+        renderer = structlog.processors.JSONRenderer()
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -16,7 +20,11 @@ def logging_config(*, level: str, as_json: bool) -> dict[str, Any]:
             "line": {
                 "()": structlog.stdlib.ProcessorFormatter,
                 "foreign_pre_chain": [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, stamp],
-                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    *([structlog.processors.format_exc_info] if as_json else []),
+                    renderer,
+                ],
             }
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},

@@ -22,9 +22,7 @@ def uuid7s(count: int) -> list[UUID]:
     """`count` new ids with one read of the clock and of the random source; ascending within the call."""
     millis = (time.time_ns() // 1_000_000) << 80
     noise = os.urandom(10 * count)
-    return sorted(
-        UUID(int=_v7(millis, int.from_bytes(noise[i : i + 10], "big"))) for i in range(0, 10 * count, 10)
-    )
+    return sorted(UUID(int=_v7(millis, int.from_bytes(noise[i : i + 10], "big"))) for i in range(0, 10 * count, 10))
 
 
 def attempt_id(execution_id: UUID, number: int) -> UUID:

@@ -3,13 +3,13 @@
 import django.core.validators
 import django.db.models.deletion
 import django_tenants.postgresql_backend.base
-import kernel.ids
 from django.conf import settings
 from django.db import migrations, models
 
+import kernel.ids
+
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -18,91 +18,204 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Plan',
+            name="Plan",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=40, unique=True)),
-                ('weight', models.PositiveSmallIntegerField(default=1, help_text='Share of a pool relative to other tenants.')),
-                ('own_queue', models.BooleanField(default=True, help_text='A queue of its own, or one of the shared ones.')),
-                ('max_schedules', models.PositiveIntegerField(blank=True, null=True)),
-                ('max_jobs', models.PositiveIntegerField(blank=True, null=True)),
-                ('max_running', models.PositiveIntegerField(blank=True, help_text='Executions queued or running at once.', null=True)),
-                ('max_live', models.PositiveIntegerField(blank=True, help_text='Executions that are not finished.', null=True)),
-                ('min_interval_s', models.PositiveIntegerField(default=1)),
-                ('max_payload_bytes', models.PositiveIntegerField(default=262144)),
-                ('retention_days', models.PositiveIntegerField(default=30)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=40, unique=True)),
+                (
+                    "weight",
+                    models.PositiveSmallIntegerField(default=1, help_text="Share of a pool relative to other tenants."),
+                ),
+                (
+                    "own_queue",
+                    models.BooleanField(default=True, help_text="A queue of its own, or one of the shared ones."),
+                ),
+                ("max_schedules", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_jobs", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "max_running",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Executions queued or running at once.", null=True
+                    ),
+                ),
+                (
+                    "max_live",
+                    models.PositiveIntegerField(blank=True, help_text="Executions that are not finished.", null=True),
+                ),
+                ("min_interval_s", models.PositiveIntegerField(default=1)),
+                ("max_payload_bytes", models.PositiveIntegerField(default=262144)),
+                ("retention_days", models.PositiveIntegerField(default=30)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('weight__gte', 1)), name='plan_weight_is_positive')],
+                "constraints": [
+                    models.CheckConstraint(condition=models.Q(("weight__gte", 1)), name="plan_weight_is_positive")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Tenant',
+            name="Tenant",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('schema_name', models.CharField(db_index=True, max_length=63, unique=True, validators=[django_tenants.postgresql_backend.base._check_schema_name])),
-                ('slug', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$')])),
-                ('name', models.CharField(max_length=200)),
-                ('status', models.CharField(choices=[('provisioning', 'Provisioning'), ('active', 'Active'), ('suspended', 'Suspended'), ('deleting', 'Deleting')], default='provisioning', max_length=12)),
-                ('dispatch_paused', models.BooleanField(default=False, help_text='Nothing of this tenant is released while set.')),
-                ('network', models.JSONField(blank=True, default=list, help_text='CIDRs its HTTP jobs may call besides public ones.')),
-                ('signing_secret', models.CharField(blank=True, help_text='whsec_... for outgoing calls.', max_length=100)),
-                ('schema_version', models.CharField(blank=True, help_text='Template version of its schema.', max_length=64)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('plan', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='tenants', to='tenants.plan')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "schema_name",
+                    models.CharField(
+                        db_index=True,
+                        max_length=63,
+                        unique=True,
+                        validators=[django_tenants.postgresql_backend.base._check_schema_name],
+                    ),
+                ),
+                (
+                    "slug",
+                    models.CharField(
+                        max_length=40,
+                        unique=True,
+                        validators=[django.core.validators.RegexValidator("^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$")],
+                    ),
+                ),
+                ("name", models.CharField(max_length=200)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("provisioning", "Provisioning"),
+                            ("active", "Active"),
+                            ("suspended", "Suspended"),
+                            ("deleting", "Deleting"),
+                        ],
+                        default="provisioning",
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "dispatch_paused",
+                    models.BooleanField(default=False, help_text="Nothing of this tenant is released while set."),
+                ),
+                (
+                    "network",
+                    models.JSONField(
+                        blank=True, default=list, help_text="CIDRs its HTTP jobs may call besides public ones."
+                    ),
+                ),
+                (
+                    "signing_secret",
+                    models.CharField(blank=True, help_text="whsec_... for outgoing calls.", max_length=100),
+                ),
+                (
+                    "schema_version",
+                    models.CharField(blank=True, help_text="Template version of its schema.", max_length=64),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "plan",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="tenants", to="tenants.plan"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Member',
+            name="Member",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('role', models.CharField(choices=[('viewer', 'Viewer'), ('editor', 'Editor'), ('operator', 'Operator'), ('admin', 'Admin')], max_length=10)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='members', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("viewer", "Viewer"),
+                            ("editor", "Editor"),
+                            ("operator", "Operator"),
+                            ("admin", "Admin"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="memberships",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="members", to="tenants.tenant"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Domain',
+            name="Domain",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('domain', models.CharField(db_index=True, max_length=253, unique=True)),
-                ('is_primary', models.BooleanField(db_index=True, default=True)),
-                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='domains', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("domain", models.CharField(db_index=True, max_length=253, unique=True)),
+                ("is_primary", models.BooleanField(db_index=True, default=True)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="domains", to="tenants.tenant"
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='ApiKey',
+            name="ApiKey",
             fields=[
-                ('id', models.UUIDField(default=kernel.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=100)),
-                ('prefix', models.CharField(max_length=16, unique=True)),
-                ('digest', models.CharField(help_text='SHA-256 of the whole key, hexadecimal.', max_length=64)),
-                ('role', models.CharField(choices=[('viewer', 'Viewer'), ('editor', 'Editor'), ('operator', 'Operator'), ('admin', 'Admin')], max_length=10)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('last_used_at', models.DateTimeField(blank=True, help_text='To the minute.', null=True)),
-                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_keys', to='tenants.tenant')),
+                ("id", models.UUIDField(default=kernel.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=100)),
+                ("prefix", models.CharField(max_length=16, unique=True)),
+                ("digest", models.CharField(help_text="SHA-256 of the whole key, hexadecimal.", max_length=64)),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("viewer", "Viewer"),
+                            ("editor", "Editor"),
+                            ("operator", "Operator"),
+                            ("admin", "Admin"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                ("last_used_at", models.DateTimeField(blank=True, help_text="To the minute.", null=True)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="api_keys", to="tenants.tenant"
+                    ),
+                ),
             ],
         ),
         migrations.AddConstraint(
-            model_name='tenant',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['provisioning', 'active', 'suspended', 'deleting'])), name='tenant_status_is_known'),
+            model_name="tenant",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("status__in", ["provisioning", "active", "suspended", "deleting"])),
+                name="tenant_status_is_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.UniqueConstraint(fields=('tenant', 'user'), name='member_once_per_tenant'),
+            model_name="member",
+            constraint=models.UniqueConstraint(fields=("tenant", "user"), name="member_once_per_tenant"),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'editor', 'operator', 'admin'])), name='member_role_is_known'),
+            model_name="member",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("role__in", ["viewer", "editor", "operator", "admin"])), name="member_role_is_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='apikey',
-            constraint=models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'editor', 'operator', 'admin'])), name='apikey_role_is_known'),
+            model_name="apikey",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("role__in", ["viewer", "editor", "operator", "admin"])), name="apikey_role_is_known"
+            ),
         ),
     ]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from tests.bench import stage
 
 
-def shardbeat(made, *, count: int, own_queues: int, workers: int) -> float:
+def shardbeat(made: stage.Tenants, *, count: int, own_queues: int, workers: int) -> float:
     """Settled executions a second: fired beforehand, then released, run and settled by real processes."""
     from apps.dispatch.fire import fire_batch
     from tenants import door
@@ -32,7 +32,7 @@ def shardbeat(made, *, count: int, own_queues: int, workers: int) -> float:
         stage.until(
             lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") <= count * 0.95, timeout_s=60, step_s=0.05
         )
-        left = stage.one(conn, "SELECT count(*) FROM tickets_ticket")
+        left = int(stage.one(conn, "SELECT count(*) FROM tickets_ticket"))
         begun = time.monotonic()
         stage.until(lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") == 0, timeout_s=300, step_s=0.1)
         return left / (time.monotonic() - begun)
@@ -60,7 +60,7 @@ def celery(*, count: int, workers: int) -> float:
     ]  # fmt: skip
     try:
         stage.until(lambda: broker.llen("plain") <= count * 0.95, timeout_s=60)
-        left = broker.llen("plain")
+        left = int(broker.llen("plain"))
         begun = time.monotonic()
         stage.until(lambda: broker.llen("plain") == 0, timeout_s=120)
         return left / (time.monotonic() - begun)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+Tenants = dict[int, tuple[str, UUID]]  # tenant id -> (slug, job id)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -120,10 +121,10 @@ def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetim
 
 def fake_worker(slots: int) -> None:
     """A worker row that lives for an hour and takes everything, so that only firing and releasing is measured."""
+    from apps.tickets import workers
     from kernel.ids import uuid7
     from tenants import door
     from workers.subscription import wanted_queues
-    from apps.tickets import workers
 
     conn = door.connect("bench worker")
     workers.renew(
@@ -173,8 +174,8 @@ class Process:
             self.child.wait()
 
 
-def dispatcher() -> Process:
-    return Process(sys.executable, "manage.py", "dispatcher")
+def dispatcher(**environment: str) -> Process:
+    return Process(sys.executable, "manage.py", "dispatcher", **environment)
 
 
 def worker(**environment: str) -> Process:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -159,7 +160,7 @@ def assert_complete(conn: psycopg.Connection[Any], tenant: Any, schedule_id: UUI
     ).fetchall()
     nominals: list[datetime] = [row[0] for row in rows]
     assert len(nominals) > 10
-    steps = {later - earlier for earlier, later in zip(nominals, nominals[1:], strict=False)}
+    steps = {later - earlier for earlier, later in pairwise(nominals)}
     assert steps == {timedelta(seconds=1)}, f"lost or doubled around {schedule_id}"
     assert {row[1] for row in rows} == {"succeeded"}
     attempts = conn.execute(
@@ -175,7 +176,9 @@ def assert_complete(conn: psycopg.Connection[Any], tenant: Any, schedule_id: UUI
 
 def served(conn: psycopg.Connection[Any]) -> int:
     return int(
-        one(conn, "SELECT count(*) FROM due_shardlease WHERE kind = 'fire' AND owner IS NOT NULL AND expires_at > now()")
+        one(
+            conn, "SELECT count(*) FROM due_shardlease WHERE kind = 'fire' AND owner IS NOT NULL AND expires_at > now()"
+        )
     )
 
 

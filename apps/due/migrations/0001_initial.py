@@ -5,85 +5,129 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Dispatcher',
+            name="Dispatcher",
             fields=[
-                ('id', models.UUIDField(primary_key=True, serialize=False)),
-                ('host', models.CharField(max_length=200)),
-                ('pid', models.IntegerField()),
-                ('version', models.CharField(max_length=40)),
-                ('started_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField()),
-                ('backends', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), help_text='Database backends to end when its leases are taken over.', size=None)),
-                ('draining', models.BooleanField(default=False)),
-                ('skew_ms', models.IntegerField(default=0, help_text="Its clock minus the database's.")),
-                ('stats', models.JSONField(default=dict)),
+                ("id", models.UUIDField(primary_key=True, serialize=False)),
+                ("host", models.CharField(max_length=200)),
+                ("pid", models.IntegerField()),
+                ("version", models.CharField(max_length=40)),
+                ("started_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField()),
+                (
+                    "backends",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.IntegerField(),
+                        help_text="Database backends to end when its leases are taken over.",
+                        size=None,
+                    ),
+                ),
+                ("draining", models.BooleanField(default=False)),
+                ("skew_ms", models.IntegerField(default=0, help_text="Its clock minus the database's.")),
+                ("stats", models.JSONField(default=dict)),
             ],
         ),
         migrations.CreateModel(
-            name='BeatSlot',
+            name="BeatSlot",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('task_id', models.IntegerField()),
-                ('slot_at', models.DateTimeField()),
-                ('name', models.CharField(max_length=200)),
-                ('sent_at', models.DateTimeField(null=True)),
-                ('sends', models.SmallIntegerField(default=0)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('finished_at', models.DateTimeField(null=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("task_id", models.IntegerField()),
+                ("slot_at", models.DateTimeField()),
+                ("name", models.CharField(max_length=200)),
+                ("sent_at", models.DateTimeField(null=True)),
+                ("sends", models.SmallIntegerField(default=0)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('started_at', None)), fields=['sent_at'], name='beat_slot_not_started')],
-                'constraints': [models.UniqueConstraint(fields=('task_id', 'slot_at'), name='beat_slot_once')],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("started_at", None)), fields=["sent_at"], name="beat_slot_not_started"
+                    )
+                ],
+                "constraints": [models.UniqueConstraint(fields=("task_id", "slot_at"), name="beat_slot_once")],
             },
         ),
         migrations.CreateModel(
-            name='DueEntry',
+            name="DueEntry",
             fields=[
-                ('key', models.UUIDField(help_text='Id of the schedule or of the delayed execution.', primary_key=True, serialize=False)),
-                ('shard', models.SmallIntegerField()),
-                ('kind', models.CharField(max_length=10)),
-                ('tenant_id', models.IntegerField()),
-                ('due_at', models.DateTimeField(help_text='Actual instant: nominal plus jitter.')),
-                ('nominal_at', models.DateTimeField()),
-                ('version', models.IntegerField(help_text='Version of the schedule that this entry was made from.')),
-                ('spec', models.TextField(help_text='Canonical JSON of apps.schedules.timing.Spec; empty for a delayed execution.')),
-                ('job_id', models.UUIDField()),
-                ('job_version', models.IntegerField()),
-                ('pool', models.CharField(max_length=20)),
-                ('queue', models.CharField(max_length=80)),
-                ('priority', models.SmallIntegerField()),
-                ('timeout_s', models.SmallIntegerField()),
-                ('max_concurrency', models.IntegerField(null=True)),
-                ('own_payload', models.BooleanField(default=False, help_text='The schedule or the execution has a payload of its own.')),
-                ('parked', models.TextField(blank=True, help_text='Why this entry is put aside; empty when it is served.')),
+                (
+                    "key",
+                    models.UUIDField(
+                        help_text="Id of the schedule or of the delayed execution.", primary_key=True, serialize=False
+                    ),
+                ),
+                ("shard", models.SmallIntegerField()),
+                ("kind", models.CharField(max_length=10)),
+                ("tenant_id", models.IntegerField()),
+                ("due_at", models.DateTimeField(help_text="Actual instant: nominal plus jitter.")),
+                ("nominal_at", models.DateTimeField()),
+                ("version", models.IntegerField(help_text="Version of the schedule that this entry was made from.")),
+                (
+                    "spec",
+                    models.TextField(
+                        help_text="Canonical JSON of apps.schedules.timing.Spec; empty for a delayed execution."
+                    ),
+                ),
+                ("job_id", models.UUIDField()),
+                ("job_version", models.IntegerField()),
+                ("pool", models.CharField(max_length=20)),
+                ("queue", models.CharField(max_length=80)),
+                ("priority", models.SmallIntegerField()),
+                ("timeout_s", models.SmallIntegerField()),
+                ("max_concurrency", models.IntegerField(null=True)),
+                (
+                    "own_payload",
+                    models.BooleanField(
+                        default=False, help_text="The schedule or the execution has a payload of its own."
+                    ),
+                ),
+                (
+                    "parked",
+                    models.TextField(blank=True, help_text="Why this entry is put aside; empty when it is served."),
+                ),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('parked', '')), fields=['shard', 'due_at'], name='due_by_shard_and_time'), models.Index(condition=models.Q(('parked', ''), _negated=True), fields=['tenant_id'], name='due_parked')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['schedule', 'execution'])), name='due_kind_is_known'), models.CheckConstraint(condition=models.Q(('priority__range', (0, 9))), name='due_priority_is_0_to_9'), models.CheckConstraint(condition=models.Q(('due_at__gte', models.F('nominal_at'))), name='due_not_before_nominal')],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("parked", "")), fields=["shard", "due_at"], name="due_by_shard_and_time"
+                    ),
+                    models.Index(
+                        condition=models.Q(("parked", ""), _negated=True), fields=["tenant_id"], name="due_parked"
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("kind__in", ["schedule", "execution"])), name="due_kind_is_known"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("priority__range", (0, 9))), name="due_priority_is_0_to_9"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("due_at__gte", models.F("nominal_at"))), name="due_not_before_nominal"
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='ShardLease',
+            name="ShardLease",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(help_text='fire, release, reconcile or beat', max_length=10)),
-                ('shard', models.SmallIntegerField()),
-                ('owner', models.UUIDField(null=True)),
-                ('term', models.BigIntegerField(default=0)),
-                ('expires_at', models.DateTimeField()),
-                ('taken_at', models.DateTimeField(null=True)),
-                ('taken_from', models.UUIDField(help_text='Former owner, when its lease had run out.', null=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(help_text="fire, release, reconcile or beat", max_length=10)),
+                ("shard", models.SmallIntegerField()),
+                ("owner", models.UUIDField(null=True)),
+                ("term", models.BigIntegerField(default=0)),
+                ("expires_at", models.DateTimeField()),
+                ("taken_at", models.DateTimeField(null=True)),
+                ("taken_from", models.UUIDField(help_text="Former owner, when its lease had run out.", null=True)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('kind', 'shard'), name='lease_once_per_shard')],
+                "constraints": [models.UniqueConstraint(fields=("kind", "shard"), name="lease_once_per_shard")],
             },
         ),
     ]

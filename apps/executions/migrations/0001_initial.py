@@ -4,63 +4,120 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Attempt',
+            name="Attempt",
             fields=[
-                ('id', models.UUIDField(primary_key=True, serialize=False)),
-                ('execution_id', models.UUIDField()),
-                ('number', models.IntegerField()),
-                ('fence', models.BigIntegerField()),
-                ('state', models.CharField(max_length=10)),
-                ('worker_id', models.UUIDField(null=True)),
-                ('started_at', models.DateTimeField()),
-                ('finished_at', models.DateTimeField()),
-                ('error', models.JSONField(null=True)),
-                ('retry_at', models.DateTimeField(null=True)),
+                ("id", models.UUIDField(primary_key=True, serialize=False)),
+                ("execution_id", models.UUIDField()),
+                ("number", models.IntegerField()),
+                ("fence", models.BigIntegerField()),
+                ("state", models.CharField(max_length=10)),
+                ("worker_id", models.UUIDField(null=True)),
+                ("started_at", models.DateTimeField()),
+                ("finished_at", models.DateTimeField()),
+                ("error", models.JSONField(null=True)),
+                ("retry_at", models.DateTimeField(null=True)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ('running', 'succeeded', 'failed', 'timed_out', 'lost', 'cancelled', 'returned'))), name='attempt_state_is_known')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "state__in",
+                                ("running", "succeeded", "failed", "timed_out", "lost", "cancelled", "returned"),
+                            )
+                        ),
+                        name="attempt_state_is_known",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Execution',
+            name="Execution",
             fields=[
-                ('id', models.UUIDField(primary_key=True, serialize=False)),
-                ('run_key', models.CharField(max_length=100)),
-                ('job_id', models.UUIDField()),
-                ('job_version', models.IntegerField()),
-                ('schedule_id', models.UUIDField(null=True)),
-                ('schedule_version', models.IntegerField(null=True)),
-                ('trigger', models.CharField(max_length=10)),
-                ('state', models.CharField(max_length=10)),
-                ('priority', models.SmallIntegerField()),
-                ('nominal_at', models.DateTimeField(null=True)),
-                ('actual_at', models.DateTimeField()),
-                ('created_at', models.DateTimeField()),
-                ('queued_at', models.DateTimeField(null=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('attempt_count', models.IntegerField(default=0)),
-                ('payload', models.JSONField(null=True)),
-                ('result', models.JSONField(null=True)),
-                ('error', models.JSONField(null=True)),
-                ('reason', models.CharField(blank=True, help_text='Why it was skipped, expired or cancelled.', max_length=40)),
-                ('until_at', models.DateTimeField(help_text='Last instant of a row that stands for several.', null=True)),
-                ('count', models.IntegerField(default=1, help_text='Occurrences that this row stands for.')),
-                ('replay_of', models.UUIDField(null=True)),
-                ('fired_by', models.CharField(blank=True, help_text='Dispatcher and term, or who asked for it.', max_length=80)),
-                ('labels', models.JSONField(null=True)),
+                ("id", models.UUIDField(primary_key=True, serialize=False)),
+                ("run_key", models.CharField(max_length=100)),
+                ("job_id", models.UUIDField()),
+                ("job_version", models.IntegerField()),
+                ("schedule_id", models.UUIDField(null=True)),
+                ("schedule_version", models.IntegerField(null=True)),
+                ("trigger", models.CharField(max_length=10)),
+                ("state", models.CharField(max_length=10)),
+                ("priority", models.SmallIntegerField()),
+                ("nominal_at", models.DateTimeField(null=True)),
+                ("actual_at", models.DateTimeField()),
+                ("created_at", models.DateTimeField()),
+                ("queued_at", models.DateTimeField(null=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                ("attempt_count", models.IntegerField(default=0)),
+                ("payload", models.JSONField(null=True)),
+                ("result", models.JSONField(null=True)),
+                ("error", models.JSONField(null=True)),
+                (
+                    "reason",
+                    models.CharField(blank=True, help_text="Why it was skipped, expired or cancelled.", max_length=40),
+                ),
+                (
+                    "until_at",
+                    models.DateTimeField(help_text="Last instant of a row that stands for several.", null=True),
+                ),
+                ("count", models.IntegerField(default=1, help_text="Occurrences that this row stands for.")),
+                ("replay_of", models.UUIDField(null=True)),
+                (
+                    "fired_by",
+                    models.CharField(blank=True, help_text="Dispatcher and term, or who asked for it.", max_length=80),
+                ),
+                ("labels", models.JSONField(null=True)),
             ],
             options={
-                'indexes': [models.Index(fields=['job_id', 'id'], name='execution_by_job'), models.Index(condition=models.Q(('state__in', ['dead', 'cancelled', 'expired', 'skipped'])), fields=['state', 'id'], name='execution_by_bad_state')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ('scheduled', 'blocked', 'ready', 'queued', 'running', 'succeeded', 'dead', 'cancelled', 'expired', 'skipped'))), name='execution_state_is_known'), models.CheckConstraint(condition=models.Q(('trigger__in', ('schedule', 'manual', 'api', 'backfill', 'replay', 'workflow', 'catch_up'))), name='execution_trigger_is_known'), models.UniqueConstraint(fields=('run_key',), name='execution_run_key_is_unique'), models.UniqueConstraint(condition=models.Q(('trigger__in', ['schedule', 'catch_up'])), fields=('schedule_id', 'nominal_at'), name='execution_once_per_occurrence')],
+                "indexes": [
+                    models.Index(fields=["job_id", "id"], name="execution_by_job"),
+                    models.Index(
+                        condition=models.Q(("state__in", ["dead", "cancelled", "expired", "skipped"])),
+                        fields=["state", "id"],
+                        name="execution_by_bad_state",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "state__in",
+                                (
+                                    "scheduled",
+                                    "blocked",
+                                    "ready",
+                                    "queued",
+                                    "running",
+                                    "succeeded",
+                                    "dead",
+                                    "cancelled",
+                                    "expired",
+                                    "skipped",
+                                ),
+                            )
+                        ),
+                        name="execution_state_is_known",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("trigger__in", ("schedule", "manual", "api", "backfill", "replay", "workflow", "catch_up"))
+                        ),
+                        name="execution_trigger_is_known",
+                    ),
+                    models.UniqueConstraint(fields=("run_key",), name="execution_run_key_is_unique"),
+                    models.UniqueConstraint(
+                        condition=models.Q(("trigger__in", ["schedule", "catch_up"])),
+                        fields=("schedule_id", "nominal_at"),
+                        name="execution_once_per_occurrence",
+                    ),
+                ],
             },
         ),
     ]

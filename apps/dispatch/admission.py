@@ -1,0 +1,83 @@
+"""Who may be released now: pure functions over values, shared by release and whatever explains it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from apps.tickets.values import NO_GATE, Candidate, LiveWorker
+
+MESSAGE_MAX = 100  # tickets in one message
+
+
+class Message(NamedTuple):
+    """Tickets of one queue that were released together."""
+
+    queue: str
+    release: int
+    ids: Sequence[UUID]
+
+
+@dataclass(slots=True)
+class Room:
+    """What a pool can take now."""
+
+    capacity: int
+    total: int
+    by_queue: dict[str, int]
+    by_tenant: Counter[int]
+    by_gate: Counter[UUID]
+    message_max: dict[str, int]
+
+
+def room_of(live: Sequence[LiveWorker], taken: Sequence[tuple[int, str, UUID, int]], *, prefetch: float) -> Room:
+    """What live workers can take, less what is queued or running."""
+    slots: Counter[str] = Counter()
+    message_max: dict[str, int] = {}
+    for worker in live:
+        for queue in worker.queues:
+            slots[queue] += worker.slots
+            message_max[queue] = max(1, min(MESSAGE_MAX, message_max.get(queue, MESSAGE_MAX), worker.slots // 2))
+    by_queue = {queue: int(count * prefetch) for queue, count in slots.items()}
+    capacity = total = int(sum(worker.slots for worker in live) * prefetch)
+    by_tenant: Counter[int] = Counter()
+    by_gate: Counter[UUID] = Counter()
+    for tenant_id, queue, gate, count in taken:
+        by_tenant[tenant_id] += count
+        if gate != NO_GATE:
+            by_gate[gate] += count
+        if queue in by_queue:
+            by_queue[queue] -= count
+        total -= count
+    return Room(capacity, total, by_queue, by_tenant, by_gate, message_max)
+
+
+def admit(found: Sequence[Candidate], grants: Mapping[int, int], room: Room) -> list[Candidate]:
+    """Of each tenant's candidates the best by rank, up to its grant, within gates and queues. Pure but for `room`."""
+    chosen: list[Candidate] = []
+    got: Counter[int] = Counter()
+    gates = Counter(room.by_gate)
+    for one in sorted(found, key=lambda one: (one.rank, one.execution_id)):
+        if got[one.tenant_id] >= grants.get(one.tenant_id, 0):
+            continue
+        if one.gate_limit is not None and gates[one.gate] >= one.gate_limit:
+            continue
+        if room.by_queue.get(one.queue, 0) <= 0:
+            continue
+        room.by_queue[one.queue] -= 1
+        gates[one.gate] += 1
+        got[one.tenant_id] += 1
+        chosen.append(one)
+    return chosen
+
+
+def messages_of(chosen: Sequence[Candidate], number: int, message_max: Mapping[str, int]) -> Iterator[Message]:
+    """Groups what was chosen by queue, in bounded messages."""
+    by_queue: dict[str, list[UUID]] = defaultdict(list)
+    for one in chosen:
+        by_queue[one.queue].append(one.execution_id)
+    for queue, ids in by_queue.items():
+        size = message_max.get(queue, MESSAGE_MAX)
+        for start in range(0, len(ids), size):
+            yield Message(queue, number, ids[start : start + size])

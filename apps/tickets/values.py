@@ -1,0 +1,86 @@
+"""What is read from and written to the tables of what is alive, as values. Pure."""
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+NO_GATE = UUID(int=0)
+
+
+class Ticket(NamedTuple):
+    """A new ticket, in the order of COPY. `rank` is null when it must wait for `available_at`."""
+
+    execution_id: UUID
+    tenant_id: int
+    job_id: UUID
+    job_version: int
+    schedule_id: UUID | None
+    schedule_version: int | None
+    run_key: str
+    trigger: str
+    nominal_at: datetime | None
+    actual_at: datetime
+    pool: str
+    queue: str
+    priority: int
+    timeout_s: int
+    gate: UUID
+    gate_limit: int | None
+    guarded: bool
+    payload_from: str
+    state: str
+    available_at: datetime
+    rank: datetime | None
+    attempt: int
+    failures: int
+
+
+class Started(NamedTuple):
+    """What a worker needs of a ticket that it has just started."""
+
+    execution_id: UUID
+    tenant_id: int
+    job_id: UUID
+    job_version: int
+    schedule_id: UUID | None
+    schedule_version: int | None
+    run_key: str
+    trigger: str
+    nominal_at: datetime | None
+    payload_from: str
+    attempt: int
+    failures: int
+    releases: int
+    fence: int
+    started_at: datetime
+    deadline: datetime
+    first_queued_at: datetime | None
+    first_started_at: datetime
+    cancel_requested: bool
+
+
+class Flow(NamedTuple):
+    """Ready tickets of one tenant behind one gate."""
+
+    tenant_id: int
+    gate: UUID
+
+
+class Candidate(NamedTuple):
+    """A ready ticket that may be released."""
+
+    execution_id: UUID
+    tenant_id: int
+    gate: UUID
+    gate_limit: int | None
+    queue: str
+    rank: datetime
+    actual_at: datetime
+
+
+class LiveWorker(NamedTuple):
+    """A worker whose lease is valid: the slots it has in a pool and the queues it listens to."""
+
+    id: UUID
+    slots: int
+    queues: list[str]
