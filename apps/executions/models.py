@@ -51,6 +51,8 @@ class Execution(models.Model):
         indexes = [
             # reader: lists by job, newest first
             models.Index(fields=["job_id", "id"], name="execution_by_job"),
+            # reader: reconcile, executions that are alive
+            models.Index(fields=["id"], condition=Q(finished_at=None), name="execution_alive"),
             # reader: lists of what went wrong; succeeded and live rows are not in it
             models.Index(
                 fields=["state", "id"],
