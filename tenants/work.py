@@ -12,7 +12,7 @@ from tenants import door
 from tenants.models import Tenant
 
 T = TypeVar("T")
-TRIES = 4
+TRIES = 8
 LOST_RACE = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 

@@ -31,14 +31,18 @@ WAITING_MAX = 10  # while so many slots of a task wait for a worker, no more are
 
 
 class BeatService:
-    """One thread, one connection to the database; the broker through the app's own pool."""
+    """One thread, one connection to the database, one to the broker."""
 
     name = "beat"
 
     def __init__(self, line: Line, app: Celery) -> None:
         self._line = line
         self._app = app
-        self._broker_errors: tuple[type[Exception], ...] = ()
+        self._broker: Any = app.connection_for_write()  # connects when it is used
+        # A lost broker is noticed at once: the next pass tries again, with the loop's back-off.
+        self._broker.transport_options = {**self._broker.transport_options, "max_retries": 0}
+        self._away = (OperationalError, OSError, *self._broker.connection_errors, *self._broker.channel_errors)
+        self._producer: Any = None
         self._told: dict[int, str] = {}
 
     def run_once(self) -> Pass:
@@ -60,6 +64,7 @@ class BeatService:
         return Pass(counts, full=len(claimed) == SEND_BATCH, wait_s=wait_s)
 
     def close(self) -> None:
+        self._hang_up()
         self._line.close()
 
     def _decide(
@@ -106,8 +111,9 @@ class BeatService:
                     continue
                 self._publish(message)
                 sent += 1
-            except self._away():
+            except self._away:
                 slots.not_sent(conn, claimed[number:])
+                self._hang_up()
                 raise
             except Exception as error:  # a poison task: it is tried again later, in case somebody mends it
                 log.error(
@@ -118,19 +124,20 @@ class BeatService:
 
     def _publish(self, message: Message) -> None:
         """One try; the row is what repeats it. A task that this app does not know is somebody else's to run."""
+        if self._producer is None:
+            self._producer = self._app.amqp.Producer(self._broker, auto_declare=False)
+        options = {**message.options, "producer": self._producer, "retry": False}
         task = self._app.tasks.get(message.task)
         if task is not None:
-            task.apply_async(message.args, message.kwargs, retry=False, **message.options)
+            task.apply_async(message.args, message.kwargs, **options)
         else:
-            self._app.send_task(message.task, message.args, message.kwargs, retry=False, **message.options)
+            self._app.send_task(message.task, message.args, message.kwargs, **options)
+
+    def _hang_up(self) -> None:
+        """Closes the connection to the broker; it is opened again when it is needed."""
+        self._producer = None
+        self._broker.release()
 
     def _never(self, conn: Conn, slot: Slot, reason: str) -> None:
         if slots.give_up(conn, slot.id):
             log.warning("periodic task %r: its slot of %s is given up: %s", slot.name, slot.slot_at, reason)
-
-    def _away(self) -> tuple[type[Exception], ...]:
-        """The errors that are the broker's and not the message's."""
-        if not self._broker_errors:
-            connection: Any = self._app.connection_for_write()
-            self._broker_errors = (OperationalError, OSError, *connection.connection_errors, *connection.channel_errors)
-        return self._broker_errors

@@ -41,9 +41,10 @@ DELETE FROM due_dispatcher d WHERE d.expires_at < clock_timestamp() - %s * inter
 """
 
 _ANSWERS = """
-DELETE FROM api_idempotentanswer WHERE id IN (
+WITH old AS MATERIALIZED (
     SELECT id FROM api_idempotentanswer WHERE created_at < clock_timestamp() - %s * interval '1 second'
     ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED)
+DELETE FROM api_idempotentanswer a USING old WHERE a.id = old.id
 """
 
 _SKEWED = """

@@ -24,7 +24,7 @@ NOTHING = UUID(int=0)
 
 # Ids begin with the time of creation, so what is old is found at the low end of the primary key.
 _EXECUTIONS = """
-WITH old AS (
+WITH old AS MATERIALIZED (
     SELECT e.id FROM {schema}.executions_execution e
     WHERE e.id > %(after)s AND e.id < %(bound)s AND e.finished_at < %(before)s
       AND NOT EXISTS (SELECT 1 FROM {schema}.deadletters_deadletter d
@@ -40,11 +40,11 @@ DELETE FROM {schema}.executions_execution e USING old WHERE e.id = old.id RETURN
 _ATTEMPTS = "DELETE FROM {schema}.executions_attempt WHERE id = ANY(%s)"
 
 _LETTERS = """
-DELETE FROM {schema}.deadletters_deadletter WHERE id IN (
+WITH old AS MATERIALIZED (
     SELECT id FROM {schema}.deadletters_deadletter
     WHERE id > %(after)s AND id < %(bound)s AND resolved_at < %(before)s
     ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING id
+DELETE FROM {schema}.deadletters_deadletter d USING old WHERE d.id = old.id RETURNING d.id
 """
 
 

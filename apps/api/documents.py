@@ -8,7 +8,7 @@ from rest_framework import serializers
 from apps.api.permissions import ROLES
 from apps.executions.models import TRIGGERS
 from apps.schedules import job_input, schedule_input
-from apps.schedules.job_input import KINDS
+from apps.schedules.job_input import KINDS, KINDS_TO_COME
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
@@ -109,7 +109,7 @@ class JobAnswer(Serializer):
 
     id = serializers.UUIDField()
     name = serializers.CharField()
-    kind = serializers.ChoiceField(["http", "python", "container", "pull"])
+    kind = serializers.ChoiceField([*KINDS, *KINDS_TO_COME])
     target = serializers.DictField()
     payload = serializers.JSONField()
     timeout_s = serializers.IntegerField()

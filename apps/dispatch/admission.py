@@ -1,7 +1,7 @@
 """Who may be released now: pure functions over values, shared by release and whatever explains it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -53,8 +53,15 @@ def room_of(live: Sequence[LiveWorker], taken: Sequence[tuple[int, str, UUID, in
     return Room(capacity, total, by_queue, by_tenant, by_gate, message_max)
 
 
-def admit(found: Sequence[Candidate], grants: Mapping[int, int], room: Room) -> list[Candidate]:
-    """Of each tenant's candidates the best by rank, up to its grant, within gates and queues. Pure but for `room`."""
+def admit(
+    found: Sequence[Candidate], grants: Mapping[int, int], room: Room, *, busy: Set[UUID] = frozenset()
+) -> list[Candidate]:
+    """Of each tenant's candidates the best by rank, up to its grant, within gates and queues.
+
+    A schedule whose overlap policy is not "allow" runs one at a time: `busy` are those that have something queued or
+    running. Changes `room` by what was admitted; pure otherwise.
+    """
+    running = set(busy)
     chosen: list[Candidate] = []
     got: Counter[int] = Counter()
     gates = Counter(room.by_gate)
@@ -65,6 +72,10 @@ def admit(found: Sequence[Candidate], grants: Mapping[int, int], room: Room) -> 
             continue
         if room.by_queue.get(one.queue, 0) <= 0:
             continue
+        if one.serial is not None:
+            if one.serial in running:
+                continue
+            running.add(one.serial)
         room.by_queue[one.queue] -= 1
         gates[one.gate] += 1
         got[one.tenant_id] += 1

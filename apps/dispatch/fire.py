@@ -48,6 +48,7 @@ class Plan:
     begun: dict[int, list[Entry]] = field(default_factory=lambda: defaultdict(list))
     new_tickets: dict[UUID, tickets.Ticket] = field(default_factory=dict)
     poison: list[tuple[Entry, str]] = field(default_factory=list)
+    held: list[tuple[Entry, str]] = field(default_factory=list)  # left as they are, with an alert
 
 
 class FireService:
@@ -157,7 +158,10 @@ def fire_batch(
             return {"entries": 0}
         plan = make_plan(found, now=now, registry=registry, alive=_alive(conn, found))
         counts = _write(conn, registry, plan, now=now, fired_by=fired_by(found[0]))
-    counts["entries"] = len(found)
+    if plan.held:
+        log.error("%d due entries are held back (%s), such as %s", len(plan.held), plan.held[0][1], plan.held[0][0].key)
+    counts["held"] = len(plan.held)
+    counts["entries"] = len(found) - len(plan.held)
     return counts
 
 
@@ -184,6 +188,9 @@ def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID)
     decision = policy.decide(
         spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now, live=alive
     )
+    if decision.alert is not None:
+        plan.held.append((entry, decision.alert))
+        return
     guarded = spec.overlap != "allow"
     for number, fire in enumerate(decision.fires):
         execution_id = first_id if number == 0 else uuid7()

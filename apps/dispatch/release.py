@@ -122,7 +122,9 @@ class ReleaseService:
         grants = self._fair.share(claims, total=total, room=room.by_queue)
         wanted = [(flow, grant) for tenant_id, grant in grants.items() for flow in flows[tenant_id]]
         found = store.candidates(conn, self.pool, wanted)
-        chosen = admit(found, grants, room)
+        serial = [one.serial for one in found if one.serial is not None]
+        busy = store.busy_schedules(conn, serial) if serial else set()
+        chosen = admit(found, grants, room, busy=busy)
         used = Counter(one.tenant_id for one in chosen)
         self._fair.charge(used, {tenant_id: claim.weight for tenant_id, claim in claims.items()})
         return chosen

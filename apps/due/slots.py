@@ -36,22 +36,23 @@ ORDER BY m.task_id ON CONFLICT DO NOTHING RETURNING task_id, slot_at
 
 _WAITED = "clock_timestamp() - %(again_s)s * (2 ^ sends) * interval '1 second'"
 
+# Materialized, here and below: as a plain subquery the planner may run it again for each row, past the limit.
 _CLAIM = f"""
-UPDATE due_beatslot SET sent_at = clock_timestamp(), sends = sends + 1
-WHERE id IN (
+WITH found AS MATERIALIZED (
     SELECT id FROM due_beatslot
     WHERE started_at IS NULL AND sends < %(sends_max)s AND (sent_at IS NULL OR sent_at < {_WAITED})
     ORDER BY slot_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING id, task_id, name, slot_at, sends, sent_at
+UPDATE due_beatslot d SET sent_at = clock_timestamp(), sends = sends + 1 FROM found WHERE d.id = found.id
+RETURNING d.id, task_id, name, slot_at, sends, sent_at
 """
 
 # Every sender may look for slots to give up; the count that is raised makes sure that one of them reports it.
 _GIVE_UP_LATE = f"""
-UPDATE due_beatslot SET sends = sends + 1
-WHERE id IN (
+WITH found AS MATERIALIZED (
     SELECT id FROM due_beatslot WHERE started_at IS NULL AND sends = %(sends_max)s AND sent_at < {_WAITED}
     LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING id, task_id, name, slot_at, sends, sent_at
+UPDATE due_beatslot d SET sends = sends + 1 FROM found WHERE d.id = found.id
+RETURNING d.id, task_id, name, slot_at, sends, sent_at
 """
 
 _GIVE_UP = """
@@ -66,11 +67,12 @@ FROM unnest(%s::bigint[], %s::int[]) AS m(id, sends) WHERE d.id = m.id AND d.sen
 
 # The newest slot of a task stays: it says what has been made already.
 _PRUNE = """
-DELETE FROM due_beatslot WHERE id IN (
+WITH old AS MATERIALIZED (
     SELECT s.id FROM due_beatslot s
     WHERE s.slot_at < clock_timestamp() - %(older_than_s)s * interval '1 second'
       AND EXISTS (SELECT 1 FROM due_beatslot n WHERE n.task_id = s.task_id AND n.slot_at > s.slot_at)
-    LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+    LIMIT %(limit)s FOR UPDATE OF s SKIP LOCKED)
+DELETE FROM due_beatslot d USING old WHERE d.id = old.id
 """
 
 

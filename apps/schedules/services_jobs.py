@@ -1,7 +1,8 @@
 """What can be done to jobs. Each service is one transaction with its audit row.
 
 Locks are taken in one order, which fire and the services of schedules share: due entries by key, schedule rows by id,
-then the job's row. Afterwards it is looked again whether a schedule has joined meanwhile; then all starts anew.
+then the job's row. Afterwards it is looked again whether a schedule or an entry has come meanwhile; then all starts
+anew.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -183,16 +184,18 @@ def _change(
 
 def _lock(tenant: Tenant, job_id: UUID, expect: Collection[int] | None) -> tuple[Job, list[Entry]]:
     """The job's row and the due entries of its schedules, locked. NotFound, Stale."""
+    conn = door.raw()
     keys = _schedules_of(job_id)
-    found = entries.lock(door.raw(), keys)
+    found = entries.lock(conn, keys)
     list(Schedule.objects.select_for_update(of=("self",)).filter(pk__in=keys).order_by("pk").values_list("pk"))
     job = Job.objects.select_for_update().filter(pk=job_id, deleted_at=None).first()
     if job is None:
         raise NotFound("There is no such job.")
     if expect is not None and job.revision not in expect:
         raise Stale("The job has changed since; read it again.")
-    if not set(_schedules_of(job_id)) <= set(keys):
-        raise Again
+    joined = set(_schedules_of(job_id)) - set(keys)
+    if joined or set(entries.next_of(conn, keys)) - {entry.key for entry in found}:
+        raise Again  # a schedule was made or resumed before we had its row
     return job, [entry for entry in found if entry.job_id == job_id]
 
 

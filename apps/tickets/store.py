@@ -47,7 +47,8 @@ WITH RECURSIVE flow AS (
 CANDIDATES = """
 SELECT c.* FROM unnest(%(tenants)s::int[], %(gates)s::uuid[], %(limits)s::int[]) AS f(tenant_id, gate, most)
 CROSS JOIN LATERAL (
-    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at FROM tickets_ticket
+    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END
+    FROM tickets_ticket
     WHERE pool = %(pool)s AND tenant_id = f.tenant_id AND gate = f.gate AND state = 'ready' AND rank IS NOT NULL
     ORDER BY rank LIMIT f.most FOR UPDATE SKIP LOCKED) c
 """
@@ -205,6 +206,16 @@ def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]]) -> lis
         },
     )  # fmt: skip
     return [Candidate._make(row) for row in rows]
+
+
+def busy_schedules(conn: Conn, schedule_ids: Sequence[UUID]) -> set[UUID]:
+    """Those of these schedules of which a guarded execution is queued or running."""
+    rows = conn.execute(
+        "SELECT DISTINCT schedule_id FROM tickets_ticket"
+        " WHERE guarded AND schedule_id = ANY(%s) AND state IN ('queued', 'running')",
+        [list(schedule_ids)],
+    )
+    return {row[0] for row in rows}
 
 
 def next_release(conn: Conn) -> int:

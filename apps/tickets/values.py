@@ -76,6 +76,7 @@ class Candidate(NamedTuple):
     queue: str
     rank: datetime
     actual_at: datetime
+    serial: UUID | None  # its schedule, when that runs one at a time
 
 
 class LiveWorker(NamedTuple):
