@@ -87,8 +87,11 @@ WHERE execution_id IN (
 RETURNING {", ".join(Started._fields)}
 """
 
+# Keeps its place in the order; what nobody had room for several times in a row waits a moment.
 NOT_TAKEN = """
-UPDATE tickets_ticket SET state = 'ready', available_at = %(now)s, rank = %(now)s - priority * %(aging)s
+UPDATE tickets_ticket SET state = 'ready',
+       available_at = CASE WHEN releases > 3 THEN %(now)s + interval '1 second' ELSE available_at END,
+       rank = CASE WHEN releases > 3 THEN NULL ELSE rank END
 WHERE execution_id = ANY(%(ids)s) AND release = %(release)s AND state = 'queued'
 """
 
@@ -250,8 +253,8 @@ def start(conn: Conn, ids: Sequence[UUID], *, release: int, worker: UUID, limit:
 
 
 def put_back(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) -> int:
-    """queued -> ready at once, for what a worker had no slot for."""
-    return conn.execute(NOT_TAKEN, {"ids": list(ids), "release": release, "now": now, "aging": AGING}).rowcount
+    """queued -> ready, for what a worker had no slot for."""
+    return conn.execute(NOT_TAKEN, {"ids": list(ids), "release": release, "now": now}).rowcount
 
 
 def lock_current(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], bool]:
