@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -16,7 +17,7 @@ from demo import processes
 from demo.announce import Announcer
 from demo.processes import HOST, ROOT, STOP_S, STOPS_FIRST, VAR
 from demo.supervisor import Supervisor
-from embedded.folder import Folder, choose_port
+from embedded.folder import Folder, choose_port, explain
 from embedded.process import ServiceError
 from embedded.services import Services
 
@@ -34,6 +35,9 @@ def main() -> int:
         run(folder, supervisor, port=port)
     except ServiceError as error:
         say(f"make run: {error}")
+        return 1
+    except OSError as error:
+        say(f"make run: {explain(error, path=Path(error.filename or VAR))}")
         return 1
     except KeyboardInterrupt:
         say("Stopping; `make run` goes on with the same data.")
