@@ -1,0 +1,89 @@
+"""Every role at every endpoint, from one table; and what is noted when somebody is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.api.makers import NOWHERE, Makers
+from tests.api.test_tenants import operations
+from tests.fixtures_api import Api
+from tests.fixtures_people import ROLES, People
+
+Conn = psycopg.Connection[Any]
+
+
+def action_of(method: str, path: str) -> str:
+    """What the permissions table is asked for."""
+    from django.urls import resolve
+
+    view: Any = resolve(_somewhere(path)).func
+    return str(view.cls.actions[method])
+
+
+def _somewhere(path: str) -> str:
+    return "/".join(NOWHERE if part.startswith("{") else part for part in path.split("/"))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_at_every_endpoint(acme_people: People, role: str, conn: Conn) -> None:
+    from apps.api.permissions import LEAST_ROLE
+
+    api = Api(acme_people.keys[role])
+    for method, path in operations():
+        action = action_of(method, path)
+        allowed = ROLES.index(role) >= ROLES.index(LEAST_ROLE[action])
+        answer = api.call(method, _somewhere(path), {}, headers={"If-Match": "*"})
+        if allowed:
+            assert answer.status in (200, 400, 404), (role, method, path, answer.body)
+        else:
+            assert (answer.status, answer.code) == (403, "role_too_low"), (role, method, path)
+            assert answer.body["needs"] == LEAST_ROLE[action]
+            noted = conn.execute(
+                "SELECT action, allowed, reason FROM audit_auditevent WHERE request_id = %s",
+                [answer.body["request_id"]],
+            ).fetchall()
+            assert noted == [(action, False, f"role {role}")]
+
+
+def test_the_table_is_as_documented() -> None:
+    from apps.api.permissions import LEAST_ROLE
+
+    used = {action_of(method, path) for method, path in operations()}
+    assert used == set(LEAST_ROLE)
+    reads = {one for one in used if one.endswith((".read", ".preview"))} - {"apikey.read"}
+    assert {one for one, role in LEAST_ROLE.items() if role == "viewer"} == reads
+
+
+def test_a_refused_change_changes_nothing(acme_people: People, make: Makers, api: Api) -> None:
+    job = make.job()
+    viewer = Api(acme_people.viewer)
+    assert viewer.get(f"jobs/{job['id']}").body == job
+    for method, path, body in (
+        ("PATCH", f"jobs/{job['id']}", {"name": "x"}),
+        ("DELETE", f"jobs/{job['id']}", {}),
+        ("POST", f"jobs/{job['id']}/pause", {}),
+        ("POST", "jobs", {"name": "x", "kind": "http", "target": job["target"]}),
+    ):
+        assert viewer.call(method, path, body, headers={"If-Match": "*"}).status == 403
+    assert api.get("jobs").body["items"] == [job]
+
+
+def test_what_is_refused_does_not_depend_on_whether_it_exists(acme_people: People, make: Makers) -> None:
+    job = make.job()
+    viewer = Api(acme_people.viewer)
+    there = viewer.delete(f"jobs/{job['id']}", If_Match="*")
+    missing = viewer.delete(f"jobs/{NOWHERE}", If_Match="*")
+    drop = ("request_id",)
+    assert {k: v for k, v in there.body.items() if k not in drop} == {
+        k: v for k, v in missing.body.items() if k not in drop
+    }
+
+
+def test_an_unknown_role_may_nothing(acme_people: People) -> None:
+    from apps.api.permissions import LEAST_ROLE, may
+    from apps.audit.services import Actor
+
+    assert not any(may(Actor("x", role, 1), action) for action in LEAST_ROLE for role in ("", "root", "Admin"))
