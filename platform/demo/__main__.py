@@ -31,7 +31,8 @@ def main() -> int:
         port = web_port(os.environ)
         folder.open(need_bytes=0)
         check_port(port)
-        (VAR / "log").mkdir(parents=True, exist_ok=True)
+        for name in ("log", "static"):  # without the latter whitenoise warns
+            (VAR / name).mkdir(parents=True, exist_ok=True)
         run(folder, supervisor, port=port)
     except ServiceError as error:
         say(f"make run: {error}")
