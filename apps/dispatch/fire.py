@@ -2,8 +2,7 @@
 
 One batch is one transaction: lock what is due (rows that somebody holds are passed over), decide in pure code, move
 or delete the entries, insert the executions (one pipelined statement per tenant schema; what exists already is not
-inserted again), add a ticket for each that was inserted. A batch that fails is fired per tenant; a tenant that fails
-waits with back-off and costs nobody else anything.
+inserted again), add a ticket for each that was inserted. A batch that fails is fired per tenant (see `apart`).
 """
 
 import logging
@@ -11,20 +10,20 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import psycopg
 from django.conf import settings
 
+from apps.dispatch.apart import Apart
 from apps.dispatch.keeper import Keeper
 from apps.due import entries
 from apps.due.entries import Entry, Move
 from apps.executions import store as executions
 from apps.schedules import policy, timing
 from apps.tickets import store as tickets
-from kernel.backoff import delay_s
-from kernel.clock import monotonic_s
 from kernel.ids import occurrence_run_key, uuid7, uuid7s
 from kernel.service import Pass
 from tenants.door import Line
@@ -34,7 +33,7 @@ log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 KIND = "fire"
 LOOK_AHEAD_MAX = 50_000
-PER_TENANT_BUDGET_S = 2.0  # firing per tenant stops here and goes on in the next pass: the leases need passes
+LOCK_TIMEOUT_MS = 400  # a batch holds the entries of many tenants while it waits for the table of one
 
 
 @dataclass(slots=True)
@@ -61,13 +60,17 @@ class FireService:
         self._keeper = keeper
         self._registry = Registry(line)
         self._looked_ahead_to: datetime | None = None
-        self._failing: dict[int, tuple[int, float]] = {}  # tenant -> (failures in a row, not before)
+        self._apart = Apart()
+        self._ready: Conn | None = None
 
     def run_once(self) -> Pass:
         shards = self._keeper.held(KIND)
         if not shards:
             return Pass()
         conn = self._line.get()
+        if self._ready is not conn:
+            conn.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")
+            self._ready = conn
         now, earliest = entries.peek(conn, sorted(shards))
         due = [shard for shard, at in earliest.items() if at <= now]
         if not due:
@@ -84,50 +87,27 @@ class FireService:
         self._line.close()
 
     def _fire(self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime) -> dict[str, int]:
-        avoid = self._avoided()
+        batch = partial(
+            fire_batch, conn, self._registry, shards, now=now, limit=settings.FIRE_BATCH,
+            fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)),
+        )  # fmt: skip
+        avoid = self._apart.avoided()
         try:
-            return fire_batch(
-                conn, self._registry, shards, now=now, limit=settings.FIRE_BATCH, not_tenants=avoid,
-                fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)),
-            )  # fmt: skip
+            counts = batch(not_tenants=avoid)
         except psycopg.Error:
             if conn.closed:
                 raise
             log.warning("a fire batch failed, firing per tenant", exc_info=True)
-        return self._fire_per_tenant(conn, shards, terms, now, avoid)
-
-    def _fire_per_tenant(
-        self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime, avoid: list[int]
-    ) -> dict[str, int]:
-        with conn.transaction():
-            seen = entries.lock_due(conn, shards, now=now, limit=settings.FIRE_BATCH, not_tenants=avoid)
-        total: dict[str, int] = defaultdict(int)
-        total["entries"] = 0
-        stop_at = monotonic_s() + PER_TENANT_BUDGET_S
-        for tenant_id in sorted({entry.tenant_id for entry in seen}):
-            if monotonic_s() >= stop_at:
-                break
-            keys = [entry.key for entry in seen if entry.tenant_id == tenant_id]
-            try:
-                counts = fire_batch(
-                    conn, self._registry, shards, now=now, limit=len(keys), only=keys,
-                    fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)),
-                )  # fmt: skip
-                self._failing.pop(tenant_id, None)
-            except psycopg.Error:
-                if conn.closed:
-                    raise
-                failures = self._failing.get(tenant_id, (0, 0.0))[0] + 1
-                wait = delay_s(failures, base_s=0.5, factor=2, max_s=60)
-                self._failing[tenant_id] = (failures, monotonic_s() + wait)
-                log.exception("tenant %d can't be fired (%d in a row), again in %.1f s", tenant_id, failures, wait)
-                counts = {"tenant_failures": 1}
-            for name, count in counts.items():
-                total[name] += count
-        return total
-
-    def _avoided(self) -> list[int]:
-        return [tenant_id for tenant_id, (_, until) in self._failing.items() if until > monotonic_s()]
+            with conn.transaction():
+                seen = entries.lock_due(conn, shards, now=now, limit=settings.FIRE_BATCH, not_tenants=avoid)
+            counts = self._apart.fire(conn, seen, batch)
+        again = self._apart.to_try_again()
+        if again:
+            with conn.transaction():
+                seen = entries.lock_due(conn, shards, now=now, limit=settings.FIRE_BATCH, only_tenants=again)
+            for name, count in self._apart.fire(conn, seen, batch).items():
+                counts[name] = counts.get(name, 0) + count
+        return counts
 
     def _look_ahead(self, conn: Conn, shards: list[int], now: datetime) -> None:
         """Reads and computes what is due in the coming seconds, so that the aligned instant is only a write."""
@@ -283,7 +263,7 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_b
     written = (moved.rowcount if plan.moves else 0) + (gone.rowcount if plan.finished else 0)
     if written != len(plan.moves) + len(plan.finished):
         # Can't be while the rows are locked; if it ever is, nothing of this batch may stand.
-        raise psycopg.IntegrityError("due entries moved under their lock")
+        raise psycopg.errors.SerializationFailure("due entries moved under their lock")
     new = [row[0] for cursor in inserted for row in cursor]
     tickets.copy_in(conn, [plan.new_tickets[execution_id] for execution_id in new])
     if new:

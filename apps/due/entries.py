@@ -68,6 +68,7 @@ SELECT e.* FROM unnest(%(shards)s::smallint[]) AS s(shard) CROSS JOIN LATERAL (
     SELECT {COLUMNS} FROM due_dueentry
     WHERE shard = s.shard AND parked = '' AND due_at > %(after)s AND due_at <= %(until)s
       AND tenant_id <> ALL(%(not_tenants)s::int[])
+      AND (%(only_tenants)s::int[] IS NULL OR tenant_id = ANY(%(only_tenants)s::int[]))
     ORDER BY due_at LIMIT %(per_shard)s {{lock}}
 ) e
 """
@@ -128,24 +129,26 @@ def peek(conn: Conn, shards: Sequence[int]) -> tuple[datetime, dict[int, datetim
 
 
 def lock_due(
-    conn: Conn, shards: Sequence[int], *, now: datetime, limit: int, not_tenants: Iterable[int] = ()
-) -> list[Entry]:
+    conn: Conn, shards: Sequence[int], *, now: datetime, limit: int, not_tenants: Iterable[int] = (),
+    only_tenants: Sequence[int] | None = None,
+) -> list[Entry]:  # fmt: skip
     """Locks up to `limit` due entries: what is on time first, older debt with at most half of the batch.
 
     Rows that somebody else holds are passed over; they come up again.
     """
-    fresh = _select(conn, LOCK_DUE, shards, after=now - FRESH, until=now, limit=limit, not_tenants=not_tenants)
+    wanted = {"not_tenants": list(not_tenants), "only_tenants": only_tenants}
+    fresh = _select(conn, LOCK_DUE, shards, after=now - FRESH, until=now, limit=limit, **wanted)
     room = min(limit - len(fresh), max(1, limit // 2))
     if room <= 0:
         return fresh
     beginning = datetime(1970, 1, 1, tzinfo=now.tzinfo)
-    debt = _select(conn, LOCK_DUE, shards, after=beginning, until=now - FRESH, limit=room, not_tenants=not_tenants)
+    debt = _select(conn, LOCK_DUE, shards, after=beginning, until=now - FRESH, limit=room, **wanted)
     return fresh + debt
 
 
 def read_due(conn: Conn, shards: Sequence[int], *, after: datetime, until: datetime, limit: int) -> list[Entry]:
     """Entries due in (after, until], without a lock: the look-ahead."""
-    return _select(conn, READ_DUE, shards, after=after, until=until, limit=limit, not_tenants=())
+    return _select(conn, READ_DUE, shards, after=after, until=until, limit=limit, not_tenants=[], only_tenants=None)
 
 
 def move(conn: Conn, moves: Sequence[Move]) -> psycopg.Cursor[Any]:
@@ -185,14 +188,14 @@ def next_of(conn: Conn, keys: Sequence[UUID]) -> dict[UUID, tuple[datetime, date
 
 def _select(
     conn: Conn, query: str, shards: Sequence[int], *, after: datetime, until: datetime, limit: int,
-    not_tenants: Iterable[int],
+    not_tenants: Sequence[int] | None, only_tenants: Sequence[int] | None,
 ) -> list[Entry]:  # fmt: skip
     per_shard = -(-limit // max(1, len(shards)))
     rows = conn.execute(
         query,
         {
             "shards": list(shards), "after": after, "until": until, "per_shard": per_shard,
-            "not_tenants": list(not_tenants),
+            "not_tenants": not_tenants, "only_tenants": only_tenants,
         },
     )  # fmt: skip
     return [Entry._make(row) for row in rows]
