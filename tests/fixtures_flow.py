@@ -358,8 +358,10 @@ def end_backend(pid: int) -> None:
     """Ends a server process and waits until it is gone."""
     from tenants import door
 
-    with door.connect("test ender", owner=True) as other:
-        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    with door.connect("test ender") as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [pid])
+        gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
+        wait_until(lambda: count(other, gone, pid), f"backend {pid} to end")
 
 
 def at_every_crash(work: Callable[[Conn], object], check: Callable[[str], None]) -> int:

@@ -44,7 +44,8 @@ def test_a_due_entry_becomes_one_execution_and_one_ticket(conn: Conn, registry: 
     at = NOW + MINUTE
     assert entry_of(conn, schedule).nominal_at == at
     counts = fire(conn, registry, now=at)
-    assert counts == {"entries": 1, "fired": 1, "already_there": 0, "skipped": 0, "poison": 0}
+    assert {name for name, number in counts.items() if number} == {"entries", "fired"}
+    assert counts["entries"] == counts["fired"] == 1
     [execution] = executions_of(conn, acme)
     assert execution["run_key"] == occurrence_run_key(schedule, at)
     assert (execution["state"], execution["trigger"], execution["fired_by"]) == ("ready", "schedule", "test/1")
