@@ -27,6 +27,10 @@ from tenants.provisioning import queue_for
 Conn = psycopg.Connection[Any]
 FIRED_BY_CHARS = 80
 
+_SHARE = """
+SELECT version, kind, paused_at IS NOT NULL FROM {}.schedules_job WHERE id = %s AND deleted_at IS NULL FOR SHARE
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class JobNow:
@@ -75,11 +79,17 @@ def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
 
 def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
     """The job as it is until this transaction ends. NotFound when there is none."""
-    query = sql.SQL("SELECT 1 FROM {}.schedules_job WHERE id = %s AND deleted_at IS NULL FOR SHARE")
-    if door.raw().execute(query.format(sql.Identifier(tenant.schema_name)), [job_id]).fetchone() is None:
+    found = door.raw().execute(
+        sql.SQL(_SHARE).format(sql.Identifier(tenant.schema_name)), [job_id]
+    ).fetchone()  # fmt: skip
+    if found is None:
         raise NotFound("There is no such job.")
-    job = Job.objects.filter(pk=job_id).get()
-    return job_now(tenant, job, definition_of(job))
+    version, kind, paused = found
+    # A statement of its own: joined to the lock it would be the version from before a wait.
+    definition = JobVersion.objects.filter(job_id=job_id, version=version)
+    priority, timeout_s, limit = definition.values_list("priority", "timeout_s", "max_concurrency").get()
+    pool = POOL_OF_KIND[kind]
+    return JobNow(job_id, version, pool, queue_for(tenant, pool), priority, timeout_s, limit, paused)
 
 
 def definition_of(job: Job) -> JobVersion:
