@@ -6,10 +6,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import hypothesis
+import psycopg
 import pytest
 
 T = TypeVar("T")
@@ -44,12 +46,15 @@ def wait_for_fixture() -> Callable[..., object]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+def nothing_left() -> Iterator[None]:
     """No thread and no open transaction outlives its test. Set up first, so it looks after all other fixtures ended."""
-    before = set(threading.enumerate())
+    threads, transactions = set(threading.enumerate()), _idle_in_transaction()
     yield
-    wait_until(lambda: not _new_threads(before), f"threads to end: {_new_threads(before)}", timeout_s=SETTLE_S)
+    wait_until(lambda: not _new_threads(threads), f"threads to end: {_new_threads(threads)}", timeout_s=SETTLE_S)
     wait_until(lambda: not _open_transactions(), "transactions of this process to end", timeout_s=SETTLE_S)
+    wait_until(
+        lambda: _idle_in_transaction() <= transactions, "sessions to leave their transactions", timeout_s=SETTLE_S
+    )
 
 
 def _new_threads(before: set[threading.Thread]) -> list[str]:
@@ -62,3 +67,17 @@ def _open_transactions() -> list[str]:
     # psycopg's connection where Django has one: a transaction status of 0 is idle.
     opened = {handler.alias: handler.connection for handler in connections.all(initialized_only=True)}
     return [name for name, raw in opened.items() if raw and not raw.closed and raw.info.transaction_status]
+
+
+def _idle_in_transaction() -> set[int]:
+    """Sessions of our role in this process's database that wait inside a transaction, in whatever process."""
+    from django.db import connection
+
+    query = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND state LIKE 'idle in transaction%%'"
+    return {row[0] for row in _observer().execute(query, [connection.settings_dict["NAME"]])}
+
+
+@cache
+def _observer() -> psycopg.Connection[tuple[int]]:
+    """A connection to another database than the tests', which they may drop."""
+    return psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)

@@ -43,6 +43,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         early_config.add_cleanup(services.stop)
         os.environ.update(services.variables())
         os.environ.setdefault("SECRET_KEY", "for-tests-only")
+        (ROOT / "var" / "static").mkdir(parents=True, exist_ok=True)  # whitenoise warns when it is missing
     return (yield)
 
 
