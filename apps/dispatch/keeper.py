@@ -53,6 +53,7 @@ class Keeper:
         self._stats = stats
         self._lock = threading.Lock()
         self._held: dict[Slice, int] = {}
+        self._kinds: set[str] = set()  # that this process serves
         self._trusted_until = float("-inf")
         self._renewed_at = float("-inf")
 
@@ -99,6 +100,7 @@ class Keeper:
             counts["renewed"] = self._renew(conn)
         if self._clock_is_wrong():
             self._give_up(conn, dict(self._held))
+            self._renewed_at = float("-inf")  # the others are told at the next look
             return Pass(counts, wait_s=settings.LEASE_LOOK_S)
         live = leases.live_dispatchers(conn)
         found = leases.read(conn)
@@ -117,7 +119,7 @@ class Keeper:
             version=settings.VERSION,
             ttl_s=settings.LEASE_TTL_S,
             backends=[one.info.backend_pid for one in self._conns if not one.closed],
-            draining=self.draining,
+            draining=self.draining or not self._is_able(),
             skew_ms=self.skew_ms,
             stats=orjson.dumps(self._stats()).decode(),
         )
@@ -139,6 +141,7 @@ class Keeper:
         return len(kept)
 
     def _take(self, conn: Conn, found: list[Lease], live: list[UUID]) -> int:
+        self._kinds = {lease.kind for lease in found if self._wants((lease.kind, lease.shard))}
         if self.draining:
             return 0
         mine = {
@@ -182,6 +185,11 @@ class Keeper:
         with self._lock:
             self._held = {slice_: term for slice_, term in self._held.items() if slice_ not in given}
         leases.give_up(conn, owner=self.id, held=given)
+
+    def _is_able(self) -> bool:
+        """Whether it would take what the others give up for it: else nobody would serve that."""
+        right_clock = abs(self.skew_ms) <= settings.CLOCK_REFUSE_S * 1_000
+        return right_clock and all(self._progressed(kind) for kind in self._kinds)
 
     def _clock_is_wrong(self) -> bool:
         wrong = abs(self.skew_ms) > settings.CLOCK_REFUSE_S * 1_000

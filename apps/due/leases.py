@@ -56,10 +56,11 @@ FROM unnest(%(kinds)s::text[], %(shards)s::smallint[], %(terms)s::bigint[]) AS m
 WHERE l.kind = m.kind AND l.shard = m.shard AND l.owner = %(owner)s AND l.term = m.term
 """
 
+# By name, not by the process numbers of the last heartbeat: a session may be younger than that.
 END_BACKENDS = """
-SELECT pg_terminate_backend(a.pid) FROM due_dispatcher d, pg_stat_activity a
-WHERE d.id = ANY(%(owners)s) AND a.pid = ANY(d.backends) AND a.usename = current_user
-  AND a.application_name LIKE 'shardbeat ' || left(d.id::text, 8) || '%%' AND a.pid <> pg_backend_pid()
+SELECT pg_terminate_backend(a.pid) FROM unnest(%(owners)s::uuid[]) AS o(id), pg_stat_activity a
+WHERE a.application_name LIKE 'shardbeat ' || left(o.id::text, 8) || ' %%' AND a.usename = current_user
+  AND a.datname = current_database() AND a.pid <> pg_backend_pid()
 """
 
 
@@ -67,7 +68,10 @@ def heartbeat(
     conn: Conn, *, dispatcher: UUID, host: str, pid: int, version: str, ttl_s: float, backends: Sequence[int],
     draining: bool, skew_ms: int, stats: str,
 ) -> datetime:  # fmt: skip
-    """Renews the process's own row; returns the database's time."""
+    """Renews the process's own row; returns the database's time.
+
+    `draining` tells the others that it takes nothing new: it stops, its clock is wrong, or a loop of it is stuck.
+    """
     row = conn.execute(
         HEARTBEAT,
         {
