@@ -1,0 +1,545 @@
+"""Shard leases: who serves a slice, by term; and the keeper that renews, takes and gives them up."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from apps.dispatch import keeper as keeper_module
+from apps.dispatch.dispatcher import Dispatcher
+from apps.dispatch.fire import FireService
+from apps.dispatch.keeper import Keeper
+from apps.dispatch.release import ReleaseService
+from apps.due import leases
+from apps.due.leases import Slice, preferred
+from kernel.clock import utc_now
+from kernel.service import Loop
+from tenants.models import Tenant
+from tests.conftest import wait_until
+from tests.fixtures_flow import (
+    MINUTE,
+    NOW,
+    SHARDS,
+    Noted,
+    at_once,
+    count,
+    entry_of,
+    executions_of,
+    fire_all,
+    make_schedule,
+)
+
+Conn = psycopg.Connection[Any]
+FIRE_0: Slice = ("fire", 0)
+SOME: list[Slice] = [("fire", shard) for shard in range(8)]
+TTL_S = 60.0
+
+
+def take(conn: Conn, owner: uuid.UUID, slices: list[Slice] | None = None, ttl_s: float = TTL_S) -> dict[Slice, int]:
+    wanted = slices or [FIRE_0]
+    seen = {(lease.kind, lease.shard): lease.term for lease in leases.read(conn)}
+    return leases.take(conn, owner=owner, seen={one: seen[one] for one in wanted}, ttl_s=ttl_s)
+
+
+def run_out(conn: Conn, owner: uuid.UUID | None = None) -> None:
+    """As if time had passed: these leases have run out some seconds ago."""
+    conn.execute(
+        "UPDATE due_shardlease SET expires_at = clock_timestamp() - interval '5 s' WHERE %(owner)s::uuid IS NULL"
+        " OR owner = %(owner)s",
+        {"owner": owner},
+    )
+
+
+def heartbeat(conn: Conn, dispatcher: uuid.UUID, **more: Any) -> None:
+    given: dict[str, Any] = {"ttl_s": TTL_S, "backends": [], "draining": False, "skew_ms": 0} | more
+    leases.heartbeat(conn, dispatcher=dispatcher, host="test", pid=1, version="test", stats="{}", **given)
+
+
+def owners(conn: Conn, kind: str = "fire") -> Counter[Any]:
+    query = "SELECT owner FROM due_shardlease WHERE kind = %s AND expires_at > clock_timestamp()"
+    return Counter(row[0] for row in conn.execute(query, [kind]))
+
+
+# --- the rows ---
+
+
+def test_of_two_takers_at_a_barrier_one_gets_each_lease(conn: Conn, second: Conn) -> None:
+    run_out(conn)
+    one, other = uuid.uuid4(), uuid.uuid4()
+    for _ in range(20):
+        seen = {(lease.kind, lease.shard): lease.term for lease in leases.read(conn) if lease.kind == "fire"}
+        mine, theirs = at_once(
+            partial(leases.take, conn, owner=one, seen=seen, ttl_s=TTL_S),
+            partial(leases.take, second, owner=other, seen=seen, ttl_s=TTL_S),
+        )
+        assert not set(mine) & set(theirs)
+        assert set(mine) | set(theirs) == set(seen)
+        assert all(term == seen[slice_] + 1 for slice_, term in {**mine, **theirs}.items())
+        run_out(conn)
+
+
+def test_a_valid_lease_can_not_be_taken(conn: Conn) -> None:
+    assert take(conn, uuid.uuid4())
+    assert take(conn, uuid.uuid4()) == {}
+
+
+def test_renewing_names_owner_and_term(conn: Conn) -> None:
+    holder = uuid.uuid4()
+    held = take(conn, holder)
+    assert leases.renew(conn, owner=holder, held=held, ttl_s=TTL_S) == held
+    assert leases.renew(conn, owner=uuid.uuid4(), held=held, ttl_s=TTL_S) == {}
+    assert leases.renew(conn, owner=holder, held={FIRE_0: held[FIRE_0] - 1}, ttl_s=TTL_S) == {}
+
+
+def test_a_lease_that_was_taken_over_is_not_renewed_nor_given_up_by_its_former_owner(conn: Conn) -> None:
+    former, successor = uuid.uuid4(), uuid.uuid4()
+    held = take(conn, former)
+    run_out(conn)
+    new = take(conn, successor)
+    assert new[FIRE_0] == held[FIRE_0] + 1
+    assert leases.renew(conn, owner=former, held=held, ttl_s=TTL_S) == {}
+    leases.give_up(conn, owner=former, held=held)
+    assert leases.renew(conn, owner=successor, held=new, ttl_s=TTL_S) == new
+
+
+def test_the_former_owner_can_not_come_back_under_its_old_term(conn: Conn) -> None:
+    """The same process takes the lease again after a stranger had it: a new term, so that its old work is refused."""
+    former = uuid.uuid4()
+    held = take(conn, former)
+    run_out(conn)
+    take(conn, uuid.uuid4())
+    run_out(conn)
+    again = take(conn, former)
+    assert again[FIRE_0] == held[FIRE_0] + 2
+    assert leases.still_held(conn, kind="fire", shard=0, owner=former, term=again[FIRE_0])
+    assert not leases.still_held(conn, kind="fire", shard=0, owner=former, term=held[FIRE_0])
+
+
+def test_giving_up_frees_at_once(conn: Conn) -> None:
+    holder = uuid.uuid4()
+    leases.give_up(conn, owner=holder, held=take(conn, holder, SOME))
+    assert set(take(conn, uuid.uuid4(), SOME)) == set(SOME)
+
+
+def test_terms_only_grow(conn: Conn) -> None:
+    terms = []
+    for _ in range(5):
+        run_out(conn)
+        terms.append(take(conn, uuid.uuid4())[FIRE_0])
+    assert terms == list(range(terms[0], terms[0] + 5))
+
+
+def test_whoever_admits_holds_the_lease_row_for_its_transaction(conn: Conn, second: Conn) -> None:
+    """A successor's take waits until the sums that were computed under the old term are written."""
+    holder = uuid.uuid4()
+    term = take(conn, holder)[FIRE_0]
+    run_out(conn)
+    second.execute("SET lock_timeout = '50 ms'")
+    with conn.transaction():
+        assert leases.still_held(conn, kind="fire", shard=0, owner=holder, term=term)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            take(second, uuid.uuid4())
+    assert take(second, uuid.uuid4())[FIRE_0] == term + 1
+    with conn.transaction():
+        assert not leases.still_held(conn, kind="fire", shard=0, owner=holder, term=term)
+
+
+def test_a_dead_owners_sessions_are_ended_and_nobody_elses(conn: Conn, second: Conn) -> None:
+    dead, alive = uuid.uuid4(), uuid.uuid4()
+    for owner in (dead, alive):
+        heartbeat(conn, owner)
+    with session_of(dead) as of_dead, session_of(alive) as of_alive:
+        assert leases.end_backends(conn, [dead]) == 1
+        wait_until(lambda: not is_there(conn, of_dead.info.backend_pid), "the session to end")
+        assert of_alive.execute("SELECT 1").fetchone() == (1,)
+        assert second.execute("SELECT 1").fetchone() == (1,)
+
+
+# --- the keeper ---
+
+
+@pytest.fixture
+def keepers(database: None) -> Iterator[Callable[..., Keeper]]:
+    """Makes keepers that are driven by hand: `run_once` is one look."""
+    made: list[Keeper] = []
+
+    def make(progressed: Callable[[str], bool] = lambda _: True) -> Keeper:
+        made.append(Keeper(wants=lambda slice_: slice_[0] != "beat", progressed=progressed, stats=dict))
+        return made[-1]
+
+    yield make
+    for keeper in made:
+        with suppress(psycopg.Error):  # the sessions of the dead were ended
+            keeper.close()
+
+
+def look(*all_keepers: Keeper, times: int = 1) -> list[dict[str, int]]:
+    """Each keeper looks so often, as if it were time to renew; what the last looks did."""
+    done = []
+    for _ in range(times):
+        done = []
+        for keeper in all_keepers:
+            keeper._renewed_at = float("-inf")
+            done.append(keeper.run_once().counts)
+    return done
+
+
+def test_one_keeper_takes_everything_at_once(keepers: Callable[..., Keeper], conn: Conn) -> None:
+    keeper = keepers()
+    look(keeper)
+    assert set(keeper.held("fire")) == set(SHARDS)
+    assert set(keeper.held("release")) == {0, 1, 2, 3}
+    assert set(keeper.held("reconcile")) == {0}
+    assert owners(conn) == {keeper.id: 64}
+
+
+def test_two_then_three_keepers_share_all_shards(keepers: Callable[..., Keeper], conn: Conn) -> None:
+    """Completely: each shard has one owner. Evenly: rendezvous hashing, so about as many for each."""
+    all_keepers: list[Keeper] = []
+    for number in (1, 2, 3):
+        all_keepers.append(keepers())
+        look(*all_keepers, times=4)
+        held = [set(keeper.held("fire")) for keeper in all_keepers]
+        assert set().union(*held) == set(SHARDS)
+        assert sum(map(len, held)) == len(SHARDS), "no shard twice"
+        assert min(map(len, held)) >= len(SHARDS) / number / 3
+        assert owners(conn) == {keeper.id: len(mine) for keeper, mine in zip(all_keepers, held, strict=True)}
+        assert all(done.get("taken", 0) == done.get("given_up", 0) == 0 for done in look(*all_keepers)), "and rests"
+
+
+def test_a_change_moves_few_shards() -> None:
+    two = [uuid.UUID(int=number) for number in (1, 2)]
+    slices: list[Slice] = [("fire", shard) for shard in SHARDS]
+    before = {slice_: preferred(slice_, two) for slice_ in slices}
+    after = {slice_: preferred(slice_, [*two, uuid.UUID(int=3)]) for slice_ in slices}
+    moved = [slice_ for slice_ in slices if before[slice_] != after[slice_]]
+    assert all(after[slice_] == uuid.UUID(int=3) for slice_ in moved)
+    assert 0 < len(moved) < len(slices) / 2
+    assert preferred(FIRE_0, []) is None
+
+
+def test_a_dead_keepers_shards_are_taken_and_its_sessions_ended(keepers: Callable[..., Keeper], conn: Conn) -> None:
+    dead, alive = keepers(), keepers()
+    look(dead)
+    frozen = dead.line("fire").get()
+    pid = frozen.info.backend_pid
+    frozen.execute("BEGIN")
+    frozen.execute("SELECT 1")
+    look(dead)
+    died(conn, dead)
+    look(alive)
+    assert set(alive.held("fire")) == set(SHARDS)
+    wait_until(lambda: not is_there(conn, pid), "the frozen session to end")
+    frozen.close()
+
+
+def test_a_session_that_was_opened_after_the_last_heartbeat_is_ended_too(
+    keepers: Callable[..., Keeper], conn: Conn
+) -> None:
+    """A process that froze within two seconds of opening a connection told nobody of it."""
+    dead, alive = keepers(), keepers()
+    look(dead)
+    frozen = dead.line("fire").get()
+    died(conn, dead)
+    look(alive)
+    wait_until(lambda: not is_there(conn, frozen.info.backend_pid), "the frozen session to end")
+    frozen.close()
+
+
+def test_a_frozen_transactions_row_locks_do_not_outlive_the_takeover(
+    keepers: Callable[..., Keeper], conn: Conn, registry: Any, acme: Tenant
+) -> None:
+    """A process that was stopped in the middle of a batch keeps its locks; its successor serves the entries anyway."""
+    from apps.due import entries
+
+    schedule = make_schedule(acme)
+    dead, alive = keepers(), keepers()
+    look(dead)
+    frozen = dead.line("fire").get()
+    frozen.execute("BEGIN")
+    entries.lock(frozen, [schedule])
+    assert fire_all(conn, registry, now=NOW + MINUTE) == 0, "its rows are passed over"
+    died(conn, dead)
+    look(alive)
+    wait_until(lambda: fire_all(conn, registry, now=NOW + MINUTE) == 1, "the entry to be free")
+    with pytest.raises(psycopg.OperationalError):
+        frozen.execute("COMMIT")
+    assert len(executions_of(conn, acme)) == 1
+    frozen.close()
+
+
+def test_a_lost_lease_is_not_held_any_more(keepers: Callable[..., Keeper], conn: Conn) -> None:
+    keeper = keepers()
+    look(keeper)
+    run_out(conn)
+    thief = uuid.uuid4()
+    take(conn, thief, [("fire", 3), ("release", 0)])
+    look(keeper)
+    assert 3 not in keeper.held("fire")
+    assert 0 not in keeper.held("release")
+    assert len(keeper.held("fire")) == 63
+
+
+def test_a_process_trusts_itself_for_less_than_its_lease(
+    keepers: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops serving before anybody else may begin: TTL less a margin after the renewal was sent."""
+    clock = [1_000.0]
+    monkeypatch.setattr(keeper_module, "monotonic_s", lambda: clock[0])
+    keeper = keepers()
+    look(keeper)
+    clock[0] += 4.9
+    assert keeper.held("fire")
+    clock[0] += 0.2
+    assert keeper.held("fire") == {}
+    assert keeper.held("release") == {}
+    look(keeper)
+    assert len(keeper.held("fire")) == 64, "after a renewal it goes on"
+
+
+def test_a_loop_without_progress_loses_its_leases_and_the_others_keep_theirs(
+    keepers: Callable[..., Keeper], conn: Conn
+) -> None:
+    stuck: set[str] = set()
+    keeper = keepers(lambda kind: kind not in stuck)
+    look(keeper)
+    stuck.add("fire")
+    look(keeper)
+    assert keeper.held("fire") == {}
+    assert len(keeper.held("release")) == 4
+    assert owners(conn) == {}, "given up, so that nobody has to wait"
+    look(keeper, times=3)
+    assert keeper.held("fire") == {}, "and not taken again while it is stuck"
+    stuck.clear()
+    look(keeper, times=2)
+    assert len(keeper.held("fire")) == 64
+
+
+@pytest.mark.parametrize("what", ["stuck", "clock"])
+def test_who_can_not_serve_is_given_nothing_and_the_others_do_not_flap(
+    keepers: Callable[..., Keeper], conn: Conn, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Shards that are given up for a dispatcher that does not take them would be served by nobody, again and again."""
+    ill, well = keepers(lambda kind: what != "stuck" or kind != "fire"), keepers()
+    for _ in range(4):
+        with monkeypatch.context() as patch:
+            if what == "clock":
+                patch.setattr(keeper_module, "utc_now", lambda: utc_now() + timedelta(seconds=9))
+            look(ill)
+        look(well)
+    free_for_a_while(conn)
+    look(well)
+    assert len(well.held("fire")) == 64
+    for _ in range(6):
+        with monkeypatch.context() as patch:
+            if what == "clock":
+                patch.setattr(keeper_module, "utc_now", lambda: utc_now() + timedelta(seconds=9))
+            look(ill)
+        [done] = look(well)
+        assert done["given_up"] == 0
+        assert len(well.held("fire")) == 64
+    assert ill.held("fire") == {}
+
+
+def test_a_wrong_clock_owns_nothing(
+    keepers: Callable[..., Keeper], conn: Conn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Case B28: more than five seconds off, whichever way; it says so, and a correction heals it."""
+    for off_s in (5.5, -5.5, 86_400):
+        keeper = keepers()
+        with monkeypatch.context() as patch:
+            patch.setattr(keeper_module, "utc_now", lambda off_s=off_s: utc_now() + timedelta(seconds=off_s))
+            look(keeper, times=2)
+            assert keeper.held("fire") == keeper.held("release") == {}
+            assert owners(conn) == {}
+            skew = count(conn, "SELECT skew_ms FROM due_dispatcher WHERE id = %s", keeper.id)
+            assert abs(skew - off_s * 1_000) < 400
+        look(keeper, times=2)
+        assert len(keeper.held("fire")) == 64
+        keeper.close()
+
+
+def test_a_small_skew_is_no_reason(keepers: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_module, "utc_now", lambda: utc_now() + timedelta(seconds=2))
+    keeper = keepers()
+    look(keeper, times=2)
+    assert len(keeper.held("fire")) == 64
+
+
+def test_a_draining_keeper_hands_over(keepers: Callable[..., Keeper]) -> None:
+    leaving, staying = keepers(), keepers()
+    look(leaving)
+    leaving.draining = True
+    look(leaving, staying, times=3)
+    assert leaving.held("fire") == {}
+    assert len(staying.held("fire")) == 64
+
+
+def test_a_draining_keeper_alone_keeps_serving(keepers: Callable[..., Keeper]) -> None:
+    keeper = keepers()
+    look(keeper)
+    keeper.draining = True
+    look(keeper, times=3)
+    assert len(keeper.held("fire")) == 64
+
+
+def test_closing_frees_everything_at_once(keepers: Callable[..., Keeper], conn: Conn) -> None:
+    keeper = keepers()
+    look(keeper)
+    keeper.close()
+    assert owners(conn) == {}
+    assert count(conn, "SELECT count(*) FROM due_dispatcher") == 0
+    other = keepers()
+    look(other)
+    assert len(other.held("fire")) == 64
+
+
+def test_ids_are_unique_per_start(keepers: Callable[..., Keeper]) -> None:
+    """Case B23: same host, same process number, another owner."""
+    assert len({keepers().id for _ in range(3)}) == 3
+
+
+def test_a_lease_shorter_than_three_renewals_is_refused(database: None, settings: Any) -> None:
+    """Case B21."""
+    settings.LEASE_TTL_S = 5.0
+    with pytest.raises(ValueError, match="three times"):
+        Keeper(wants=lambda _: True, progressed=lambda _: True, stats=dict)
+
+
+class Broken:
+    """A line whose database is away: after so many statements, each way of asking fails."""
+
+    def __init__(self, line: Any, works: int) -> None:
+        self.line, self.works = line, works
+
+    def get(self) -> Any:
+        self.works -= 1
+        if self.works < 0:
+            raise psycopg.OperationalError("the database is away")
+        return self.line.get()
+
+    def close(self) -> None:
+        self.line.close()
+
+
+def test_an_error_while_acquiring_serves_nothing(keepers: Callable[..., Keeper], conn: Conn, acme: Tenant) -> None:
+    """Case B20: no path serves unless a valid lease was read after the error."""
+    schedule = make_schedule(acme)
+    keeper = keepers()
+    whole = keeper._line
+    keeper._line = Broken(whole, 0)  # type: ignore[assignment]  # it stands for a line
+    with pytest.raises(psycopg.OperationalError):
+        keeper.run_once()
+    service = FireService(keeper.line("fire"), keeper)
+    assert service.run_once().counts == {}
+    assert entry_of(conn, schedule).due_at == NOW + MINUTE
+    keeper._line = whole
+    look(keeper)
+    assert service.run_once().counts["entries"] == 1
+    service.close()
+
+
+@pytest.mark.parametrize("ends_at", range(1, 5))
+def test_a_connection_that_ends_in_the_middle_of_a_look_leaves_no_false_trust(
+    keepers: Callable[..., Keeper], conn: Conn, ends_at: int
+) -> None:
+    """What the keeper believes to hold is what the rows say, wherever its connection ended."""
+    from tests.fixtures_flow import OneLine, fragile
+
+    keeper = keepers()
+    whole = keeper._line
+    for after in (False, True):
+        keeper._line = OneLine(fragile(ends_at, after=after))  # type: ignore[assignment]  # it stands for a line
+        with pytest.raises(psycopg.OperationalError):
+            look(keeper)
+        believed = set(keeper.held("fire"))
+        query = "SELECT shard FROM due_shardlease WHERE kind = 'fire' AND owner = %s AND expires_at > clock_timestamp()"
+        assert believed <= {row[0] for row in conn.execute(query, [keeper.id])}
+    keeper._line = whole
+    run_out(conn)  # what was taken without an answer runs out
+    look(keeper, times=2)
+    assert len(keeper.held("fire")) == 64
+
+
+def test_services_without_a_lease_do_nothing(keepers: Callable[..., Keeper], conn: Conn, acme: Tenant) -> None:
+    make_schedule(acme)
+    standby = keepers()
+    for service in (
+        FireService(standby.line("fire"), standby),
+        ReleaseService("python", standby.line("release"), standby, Noted()),
+    ):
+        assert service.run_once().counts == {}
+        service.close()
+    assert executions_of(conn, acme) == []
+
+
+def test_a_dispatcher_starts_fires_and_stops_without_a_trace(conn: Conn, acme: Tenant) -> None:
+    """The whole process's loops in this one: started, seen to fire, stopped; nothing of it is left."""
+    schedule = make_schedule(acme)
+    dispatcher = Dispatcher()
+    dispatcher.start()
+    wait_until(lambda: executions_of(conn, acme, schedule), "the schedule to fire")
+    wait_until(lambda: count(conn, "SELECT count(*) FROM due_dispatcher") == 1, "its heartbeat")
+    dispatcher.close()
+    assert owners(conn) == {}
+    assert count(conn, "SELECT count(*) FROM due_dispatcher") == 0
+    prefix = f"shardbeat {str(dispatcher.keeper.id)[:8]}%"
+    gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE %s"
+    wait_until(lambda: count(conn, gone, prefix), "its sessions to end")
+
+
+def test_a_dispatcher_outlives_the_loss_of_its_connections(conn: Conn, acme: Tenant) -> None:
+    dispatcher = Dispatcher()
+    dispatcher.start()
+    wait_until(lambda: len(dispatcher.keeper.held("fire")) == 64, "its leases")
+    conn.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE %s",
+        [f"shardbeat {str(dispatcher.keeper.id)[:8]}%"],
+    )
+    schedule = make_schedule(acme)
+    wait_until(lambda: executions_of(conn, acme, schedule), "the schedule to fire")
+    dispatcher.close()
+
+
+def test_a_loop_runs_the_keeper(keepers: Callable[..., Keeper], conn: Conn) -> None:
+    keeper = Keeper(wants=lambda slice_: slice_ in SOME, progressed=lambda _: True, stats=dict)
+    loop = Loop(keeper)
+    loop.start()
+    wait_until(lambda: len(keeper.held("fire")) == len(SOME), "the wanted shards")
+    loop.stop()
+    assert loop.join(10)
+    assert owners(conn) == {}
+
+
+def died(conn: Conn, keeper: Keeper) -> None:
+    """As if the process had ended without a word, long ago."""
+    run_out(conn, keeper.id)
+    conn.execute("UPDATE due_dispatcher SET expires_at = clock_timestamp() - interval '5 s' WHERE id = %s", [keeper.id])
+
+
+def free_for_a_while(conn: Conn) -> None:
+    """As if what is free had been free for longer than its preferred taker may take."""
+    conn.execute("UPDATE due_shardlease SET expires_at = clock_timestamp() - interval '5 s' WHERE owner IS NULL")
+
+
+@contextmanager
+def session_of(dispatcher: uuid.UUID) -> Iterator[Conn]:
+    from tenants import door
+
+    opened = door.connect(f"{str(dispatcher)[:8]} fire")
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def is_there(conn: Conn, pid: int) -> bool:
+    return bool(count(conn, "SELECT count(*) FROM pg_stat_activity WHERE pid = %s", pid))
