@@ -1,0 +1,10 @@
+"""The admin of the public host: what is shared by all tenants."""
+
+from django.contrib import admin
+
+from apps.console import admin_live, admin_people, admin_tenants, admin_trail  # noqa: F401  they register themselves
+
+admin.site.site_header = admin.site.site_title = "Shardbeat"
+admin.site.index_title = "Operators"
+admin.site.site_url = None
+admin.site.disable_action("delete_selected")

@@ -1,0 +1,181 @@
+"""What is due, what is alive and who serves it, over all tenants: shared tables only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import BooleanField, Count, ExpressionWrapper, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Now
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+
+from apps.audit.trail import actor_of, database_now
+from apps.console.admin_trail import ByTenantAdmin
+from apps.console.filters import HELD, DueFilter, HolderFilter, LiveFilter, ParkedFilter, choice_filter
+from apps.console.reading import ReadOnlyAdmin
+from apps.console.selecting import ticked
+from apps.console.shown import json_field, tenant_link
+from apps.console.verbs import entries_unpark, tickets_cancel
+from apps.due import slots
+from apps.due.models import BeatSlot, Dispatcher, DueEntry, ShardLease
+from apps.tickets.models import Ticket, Worker
+from kernel.pools import POOLS
+from kernel.transitions import TICKET_STATES
+
+LIVE = ExpressionWrapper(Q(expires_at__gt=Now()), output_field=BooleanField())
+
+
+@admin.register(DueEntry)
+class DueEntryAdmin(ByTenantAdmin):
+    list_display = ("key", "tenant", "kind", "due_at", "nominal_at", "queue", "priority", "shard", "parked")
+    list_filter = (
+        DueFilter, ParkedFilter, choice_filter("kind", ("schedule", "execution")), choice_filter("pool", POOLS),
+    )  # fmt: skip
+    uuid_search = ("key",)
+    search_help_text = "Id of a schedule or of a delayed execution, or a tenant."
+    actions = ("unpark",)
+
+    def has_unpark_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("due.change_dueentry")
+
+    @admin.action(description="Serve the ticked entries again (unpark)", permissions=["unpark"])
+    def unpark(self, request: HttpRequest, queryset: QuerySet[DueEntry]) -> None:
+        if keys := ticked(self, request):
+            count = entries_unpark(keys=keys, actor=actor_of(request), now=database_now())
+            self.message_user(request, f"{count} served again.", messages.SUCCESS if count else messages.WARNING)
+
+
+@admin.register(Ticket)
+class TicketAdmin(ByTenantAdmin):
+    list_display = (
+        "execution", "tenant", "state", "priority", "queue", "attempt", "available_at", "queued_at", "started_at",
+        "deadline", "worker_id", "cancel_requested",
+    )  # fmt: skip
+    list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS))
+    uuid_search = ("execution_id", "worker_id")
+    search_help_text = "Id of an execution or of a worker, or a tenant."
+    list_display_links = ("state",)
+    actions = ("cancel",)
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("tickets.change_ticket")
+
+    @admin.display(description="execution")
+    def execution(self, obj: Any) -> str:
+        return tenant_link(obj.tenant_slug, f"executions/execution/{obj.pk}/change/", obj.pk)
+
+    @admin.action(description="Cancel the ticked executions", permissions=["cancel"])
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Ticket]) -> None:
+        if ids := ticked(self, request):
+            done = tickets_cancel(ids=ids, actor=actor_of(request), now=database_now())
+            text = f"{done['done']} cancelled, {done['requested']} asked to stop, {done['ended']} had ended."
+            self.message_user(request, text, messages.SUCCESS if done["done"] + done["requested"] else messages.WARNING)
+
+
+@admin.register(ShardLease)
+class ShardLeaseAdmin(ReadOnlyAdmin):
+    list_display = ("__str__", "held", "holder", "term", "expires_at", "taken_at", "taken_from")
+    list_filter = (choice_filter("kind", ("fire", "release", "reconcile", "beat")), HolderFilter)
+    uuid_search = ("owner", "taken_from")
+    search_help_text = "Id of a dispatcher."
+    ordering = ("kind", "shard")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).annotate(is_held=ExpressionWrapper(HELD, output_field=BooleanField()))
+
+    @admin.display(description="live holder", boolean=True)
+    def held(self, obj: Any) -> bool:
+        return bool(obj.is_held)
+
+    @admin.display(description="holder")
+    def holder(self, obj: ShardLease) -> str:
+        if obj.owner is None:
+            return "-"
+        return format_html('<a href="{}">{}</a>', reverse("admin:due_dispatcher_change", args=[obj.owner]), obj.owner)
+
+
+class ProcessAdmin(ReadOnlyAdmin):
+    """Processes with a heartbeat."""
+
+    list_filter: tuple[Any, ...] = (LiveFilter,)
+    uuid_search = ("id",)
+    exact_search = ("host",)
+    search_help_text = "Id or host."
+    ordering = ("-started_at", "-pk")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).annotate(is_live=LIVE)
+
+    @admin.display(description="live", boolean=True)
+    def live(self, obj: Any) -> bool:
+        return bool(obj.is_live)
+
+
+@admin.register(Dispatcher)
+class DispatcherAdmin(ProcessAdmin):
+    list_display = ("id", "host", "pid", "live", "leases", "draining", "skew_ms", "version", "started_at", "expires_at")
+    fields = (
+        "id", "host", "pid", "version", "started_at", "expires_at", "draining", "skew_ms", "leases", "stats_shown",
+    )  # fmt: skip
+    readonly_fields = ("leases", "stats_shown")
+    stats_shown = json_field("stats")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        own = ShardLease.objects.filter(owner=OuterRef("pk"), expires_at__gt=Now()).order_by().values("owner")
+        counted = Subquery(own.annotate(n=Count("pk")).values("n"), output_field=IntegerField())
+        return super().get_queryset(request).annotate(lease_count=Coalesce(counted, 0))
+
+    @admin.display(description="leases")
+    def leases(self, obj: Any) -> str:
+        url = reverse("admin:due_shardlease_changelist")
+        return format_html('<a href="{}?q={}">{}</a>', url, obj.pk, obj.lease_count)
+
+
+@admin.register(Worker)
+class WorkerAdmin(ProcessAdmin):
+    list_display = ("id", "host", "pid", "live", "draining", "pools", "slots", "skew_ms", "version", "started_at")
+    deferred = ("queues", "stats")
+    fields = (
+        "id", "host", "pid", "version", "started_at", "expires_at", "draining", "skew_ms", "pools", "slots",
+        "queues_shown", "stats_shown",
+    )  # fmt: skip
+    readonly_fields = ("queues_shown", "stats_shown")
+    queues_shown, stats_shown = json_field("queues"), json_field("stats")
+
+
+class SlotStateFilter(admin.SimpleListFilter):
+    """Where a slot is in its life."""
+
+    title = "state"
+    parameter_name = "state"
+    states = {
+        "waiting": Q(started_at=None, sends__lte=slots.SENDS_MAX),
+        "given-up": Q(started_at=None, sends__gt=slots.SENDS_MAX),
+        "running": Q(started_at__isnull=False, finished_at=None),
+        "finished": Q(finished_at__isnull=False),
+    }
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name.replace("-", " ")) for name in self.states]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        wanted = self.states.get(self.value() or "")
+        return queryset.filter(wanted) if wanted is not None else queryset
+
+
+@admin.register(BeatSlot)
+class BeatSlotAdmin(ReadOnlyAdmin):
+    list_display = ("name", "slot_at", "state", "sends", "sent_at", "started_at", "finished_at")
+    list_filter = (SlotStateFilter,)
+    exact_search = ("name",)
+    search_help_text = "Name of a periodic task."
+
+    @admin.display(description="state")
+    def state(self, obj: BeatSlot) -> str:
+        if obj.finished_at:
+            return "finished"
+        if obj.started_at:
+            return "running, or its worker died"
+        return "given up" if obj.sends > slots.SENDS_MAX else "sent" if obj.sends else "to be sent"

@@ -1,0 +1,56 @@
+"""The tenant in the path: `/t/<slug>/admin/...` is the second admin site, in that tenant's schema.
+
+Nothing of it is in the session, so two tabs on two tenants stay apart. What a request sets (schema, script prefix,
+URL conf) is put back whatever happens in it. The admin is on the public hosts only.
+"""
+
+import re
+from collections.abc import Callable
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import get_script_prefix, get_urlconf, reverse, set_script_prefix, set_urlconf
+
+from tenants import door
+from tenants.models import Tenant
+
+PATH = re.compile(r"/t/(?P<slug>[a-z0-9-]{1,40})(?P<rest>/admin(?:/.*)?)", re.DOTALL)
+OPERATORS = ("/admin", "/t/")
+TENANT_URLS = "apps.console.tenant_urls"
+
+
+class TenantPathMiddleware:
+    """Comes last: the schema is the tenant's for the view alone, not for sessions and messages."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        path = request.path_info
+        if getattr(request, "tenant", None) is not None and path.startswith(OPERATORS):
+            raise Http404
+        match = PATH.fullmatch(path)
+        if match is None:
+            return self._get_response(request)
+        user = request.user
+        if not (user.is_active and user.is_staff):  # before anything is said about the tenant
+            return redirect_to_login(request.get_full_path(), reverse("admin:login"))
+        if match["rest"] == "/admin":
+            return HttpResponseRedirect(f"{path}/")
+        tenant = Tenant.objects.select_related("plan").filter(slug=match["slug"]).first()
+        if tenant is None or tenant.status in (Tenant.Status.PROVISIONING, Tenant.Status.DELETING):
+            raise Http404("There is no such tenant.")
+        return self._serve(request, tenant, match["rest"])
+
+    def _serve(self, request: HttpRequest, tenant: Tenant, rest: str) -> HttpResponse:
+        prefix, urlconf = get_script_prefix(), get_urlconf()
+        request.path_info = rest
+        request.urlconf = TENANT_URLS  # type: ignore[attr-defined]  # Django's own hook
+        request.console_tenant = tenant  # type: ignore[attr-defined]  # for the site and its templates
+        set_script_prefix(f"{prefix}t/{tenant.slug}/")
+        try:
+            with door.inside(tenant):
+                return self._get_response(request)
+        finally:
+            set_script_prefix(prefix)
+            set_urlconf(urlconf)

@@ -1,0 +1,49 @@
+"""How values look in the admin: escaped, bounded, without secrets."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from django.contrib import admin
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+SHOWN_CHARS = 4_000
+MASK = "(masked)"
+SECRET = re.compile(r"authori[sz]ation|cookie|token|secret|passw|api[-_]?key|credential|signature", re.IGNORECASE)
+
+
+def json_field(name: str, label: str = "") -> Callable[[Any, Any], str]:
+    """A read-only form row with a JSON column, for use in a ModelAdmin's class body."""
+
+    @admin.display(description=label or name.replace("_", " "))
+    def shown(self: Any, obj: Any) -> str:
+        value = getattr(obj, name)
+        return "-" if value is None else excerpt(json.dumps(masked(value), indent=1, ensure_ascii=False))
+
+    return shown
+
+
+def excerpt(text: str) -> SafeString:
+    """The beginning of a text, whatever it holds."""
+    rest = len(text) - SHOWN_CHARS
+    more = f"\n... {rest:,} more characters" if rest > 0 else ""
+    return format_html('<pre class="excerpt">{}{}</pre>', text[:SHOWN_CHARS], more)
+
+
+def masked(value: Any) -> Any:
+    """The value with what looks like a secret by its name left out."""
+    if isinstance(value, dict):
+        return {key: MASK if SECRET.search(str(key)) and one else masked(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [masked(one) for one in value]
+    return value
+
+
+def tenant_link(slug: str | None, path: str, text: object) -> str:
+    """A link into a tenant's own admin; plain text where the tenant is gone."""
+    if not slug:
+        return str(text)
+    return format_html('<a href="/t/{}/admin/{}">{}</a>', quote(slug), path, text)

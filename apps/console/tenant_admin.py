@@ -1,0 +1,159 @@
+"""A tenant's jobs, schedules and history, to read."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.db.models import Model, Q, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+
+from apps.console.filters import WindowFilter, choice_filter
+from apps.console.reading import ReadOnlyAdmin, as_uuid
+from apps.console.shown import json_field
+from apps.console.tenant_site import tenant_site
+from apps.deadletters.models import DeadLetter
+from apps.executions.models import TRIGGERS, Attempt, Execution
+from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, Schedule, ScheduleVersion
+from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+
+
+def link(model: type[Model], key: Any, text: object = None) -> str:
+    """A link to a row of the same tenant."""
+    if key is None:
+        return "-"
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
+    return format_html('<a href="{}">{}</a>', reverse(name, args=[key], current_app=tenant_site.name), text or key)
+
+
+def link_field(name: str, model: type[Model], label: str = "") -> Any:
+    """A column with a link, for use in a ModelAdmin's class body."""
+
+    @admin.display(description=label or name.removesuffix("_id").replace("_", " "))
+    def shown(self: Any, obj: Any) -> str:
+        return link(model, getattr(obj, name))
+
+    return shown
+
+
+@admin.register(Job, site=tenant_site)
+class JobAdmin(ReadOnlyAdmin):
+    list_display = ("name", "kind", "version", "paused_at", "external_id", "created_at", "deleted_at")
+    list_filter = (choice_filter("kind", tuple(POOL_OF_KIND)),)
+    uuid_search = ("id",)
+    exact_search = ("name__iexact", "external_id")
+    search_help_text = "Id, name or external id."
+
+
+@admin.register(JobVersion, site=tenant_site)
+class JobVersionAdmin(ReadOnlyAdmin):
+    list_display = ("__str__", "job", "version", "timeout_s", "priority", "max_concurrency", "created_at")
+    list_select_related = ("job",)
+    uuid_search = ("job_id",)
+    search_help_text = "Id of a job."
+    deferred = ("target", "payload", "retry")
+    fields = (
+        "job", "version", "timeout_s", "priority", "max_concurrency", "queue", "created_at", "target_shown",
+        "payload_shown", "retry_shown",
+    )  # fmt: skip
+    readonly_fields = ("target_shown", "payload_shown", "retry_shown")
+    target_shown, payload_shown, retry_shown = json_field("target"), json_field("payload"), json_field("retry")
+
+
+@admin.register(Schedule, site=tenant_site)
+class ScheduleAdmin(ReadOnlyAdmin):
+    list_display = ("name", "job", "status", "version", "paused_reason", "external_id", "created_at", "deleted_at")
+    list_filter = (choice_filter("status", tuple(Schedule.Status.values)),)
+    list_select_related = ("job",)
+    uuid_search = ("id", "job_id")
+    exact_search = ("name__iexact", "external_id")
+    search_help_text = "Id, id of a job, name or external id."
+    fields = (
+        "id", "name", "job", "status", "paused_reason", "version", "revision", "labels", "external_id", "created_at",
+        "updated_at", "deleted_at", "definition",
+    )  # fmt: skip
+    readonly_fields = ("definition",)
+
+    @admin.display(description="definition")
+    def definition(self, obj: Schedule) -> str:
+        current = ScheduleVersion.objects.filter(schedule=obj, version=obj.version).first()
+        return "-" if current is None else json_field("definition")(self, current)
+
+
+@admin.register(Execution, site=tenant_site)
+class ExecutionAdmin(ReadOnlyAdmin):
+    list_display = (
+        "id", "state", "trigger", "job_link", "schedule_link", "nominal_at", "created_at", "started_at", "finished_at",
+        "attempt_count", "reason",
+    )  # fmt: skip
+    list_filter = (WindowFilter, choice_filter("state", EXECUTION_STATES), choice_filter("trigger", TRIGGERS))
+    uuid_search = ("id", "job_id")
+    exact_search = ("run_key",)
+    search_help_text = "Id of an execution or of a job, or a run key. While it is alive, its ticket has its state."
+    deferred = ("payload", "result", "error", "labels")
+    fields = (
+        "id", "run_key", "state", "reason", "trigger", "job_link", "job_version", "schedule_link", "schedule_version",
+        "priority", "nominal_at", "actual_at", "created_at", "queued_at", "started_at", "finished_at", "attempt_count",
+        "attempts", "count", "until_at", "replay_of_link", "fired_by", "labels", "payload_shown", "result_shown",
+        "error_shown",
+    )  # fmt: skip
+    readonly_fields = (
+        "job_link", "schedule_link", "replay_of_link", "attempts", "payload_shown", "result_shown", "error_shown",
+    )  # fmt: skip
+    job_link, schedule_link = link_field("job_id", Job), link_field("schedule_id", Schedule)
+    replay_of_link = link_field("replay_of", Execution)
+    payload_shown, result_shown, error_shown = json_field("payload"), json_field("result"), json_field("error")
+
+    @admin.display(description="its attempts")
+    def attempts(self, obj: Execution) -> str:
+        url = reverse("admin:executions_attempt_changelist", current_app=tenant_site.name)
+        return format_html('<a href="{}?q={}">show</a>', url, obj.pk)
+
+
+@admin.register(Attempt, site=tenant_site)
+class AttemptAdmin(ReadOnlyAdmin):
+    list_display = ("id", "execution_link", "number", "state", "worker_id", "started_at", "finished_at", "retry_at")
+    list_filter = (WindowFilter, choice_filter("state", ATTEMPT_STATES))
+    uuid_search = ("id",)
+    search_help_text = "Id of an attempt or of an execution."
+    deferred = ("error",)
+    fields = (
+        "id", "execution_link", "number", "fence", "state", "worker_id", "started_at", "finished_at", "retry_at",
+        "error_shown",
+    )  # fmt: skip
+    readonly_fields = ("execution_link", "error_shown")
+    execution_link, error_shown = link_field("execution_id", Execution), json_field("error")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """An attempt's id begins like its execution's: that finds the attempts of one without an index of their own."""
+        key = as_uuid(search_term.strip())
+        if key is None:
+            return super().get_search_results(request, queryset, search_term)
+        first = key.int >> 80 << 80
+        near = queryset.filter(pk__gte=UUID(int=first), pk__lt=UUID(int=first + (1 << 80)))
+        return near.filter(Q(pk=key) | Q(execution_id=key)), False
+
+
+@admin.register(DeadLetter, site=tenant_site)
+class DeadLetterAdmin(ReadOnlyAdmin):
+    list_display = (
+        "id", "execution_link", "job_link", "attempts", "fingerprint", "created_at", "resolved_at", "resolution",
+        "resolved_by",
+    )  # fmt: skip
+    list_filter = (WindowFilter, choice_filter("resolution", ("replayed", "resolved")))
+    uuid_search = ("id", "execution_id")
+    exact_search = ("fingerprint",)
+    search_help_text = "Id of a dead letter or of an execution, or a fingerprint."
+    deferred = ("error",)
+    fields = (
+        "id", "execution_link", "job_link", "fingerprint", "attempts", "created_at", "resolved_at", "resolution",
+        "note", "resolved_by", "error_shown",
+    )  # fmt: skip
+    readonly_fields = ("execution_link", "job_link", "error_shown")
+    execution_link, job_link = link_field("execution_id", Execution), link_field("job_id", Job)
+    error_shown = json_field("error")

@@ -1,0 +1,34 @@
+"""The second admin site: a tenant's own tables, to read. `TenantPathMiddleware` chooses the schema by the path."""
+
+from typing import Any
+from zlib import crc32
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+HUES = 12  # classes band-0 to band-11 in console.css
+
+
+class TenantSite(admin.AdminSite):
+    """Every page names the tenant and wears its colour."""
+
+    index_title = "Tables"
+    site_url = None
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        context = super().each_context(request)
+        tenant = getattr(request, "console_tenant", None)
+        if tenant is not None:
+            context |= {
+                "console_tenant": tenant,
+                "console_hue": crc32(tenant.slug.encode()) % HUES,
+                "site_header": f"Shardbeat: {tenant.slug}",
+                "site_title": f"{tenant.slug} | Shardbeat",
+            }
+        return context
+
+
+tenant_site = TenantSite(name="tenant")
+tenant_site.disable_action("delete_selected")
+
+from apps.console import tenant_admin  # noqa: E402, F401  it registers on the site above
