@@ -64,6 +64,11 @@ class Endpoint(APIView):
         if request.method not in ("GET", "HEAD"):
             self.query().finish()  # what changes something has no query parameters
 
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        finished = super().finalize_response(request, response, *args, **kwargs)
+        finished.headers.setdefault("Cache-Control", "no-store")  # an answer is for this key only
+        return finished
+
     def get_parsers(self) -> list[BaseParser]:
         if self.request is not None and self.request.method == "PATCH":
             return [JsonParser(), MergePatchParser()]

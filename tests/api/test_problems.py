@@ -181,6 +181,13 @@ def test_a_request_id_is_taken_over_when_it_is_harmless(api: Api) -> None:
         assert api.get("jobs", X_Request_Id=odd).headers["X-Request-Id"] != odd
 
 
+def test_answers_are_not_cached(api: Api, make: Makers) -> None:
+    job = make.job()["id"]
+    for path in ("jobs", f"jobs/{job}", "jobs?no=1"):
+        assert api.get(path).headers["Cache-Control"] == "no-store"
+    assert Api(None).get("jobs").headers["Cache-Control"] == "no-store"
+
+
 def test_quotas_name_themselves(api: Api, make: Makers, plan: Any) -> None:
     job = make.job()["id"]
     plan(max_jobs=2, max_schedules=1)

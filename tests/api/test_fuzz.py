@@ -1,0 +1,73 @@
+"""Whatever is sent: never a 5xx, never an answer that is not documented. Requests are made from the document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import orjson
+import pytest
+
+from tests.api.makers import Makers, kill
+from tests.api.test_tenants import operations
+from tests.fixtures_api import BASE, validate
+
+if TYPE_CHECKING:
+    from tests.fixtures_api import Api
+
+EXAMPLES = 10  # of good and of bad requests for each operation
+
+
+@pytest.mark.parametrize(("method", "path"), operations(), ids=lambda value: value.removeprefix(f"{BASE}/"))
+def test_made_up_requests(api: Api, make: Makers, conn: Any, registry: Any, method: str, path: str) -> None:
+    import schemathesis
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.generation import GenerationMode
+
+    from apps.api.openapi import openapi_document
+
+    schedule = make.schedule()
+    run = make.execution(job=schedule["job"])["id"]
+    kill(conn, registry, run)
+    letter = api.get("dead-letters").body["items"][0]["id"]
+    known = {"job_id": schedule["job"], "schedule_id": schedule["id"], "execution_id": run, "letter_id": letter}
+    operation = schemathesis.openapi.from_dict(openapi_document())[path][method]
+
+    def one(case: Any) -> None:
+        send(api, method, path, known, case)
+
+    bounded = settings(
+        max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+        bounded(given(operation.as_strategy(generation_mode=mode))(one))()
+
+
+def send(api: Api, method: str, path: str, known: dict[str, str], case: Any) -> None:
+    """Sends a made-up request with a good key, mostly to things that there are."""
+    from django.test import Client
+
+    headers = {name: str(value) for name, value in (case.headers or {}).items() if str(value).isprintable()}
+    headers.setdefault("If-Match", "*")
+    headers |= {"Authorization": f"Bearer {api.key}", "Host": "testserver"}
+    for name, value in {**(case.path_parameters or {}), **known}.items():
+        path = path.replace("{" + name + "}", str(value))
+    body = b"" if type(case.body).__name__ == "NotSet" else encoded(case.body)
+    query = urlencode(case.query or {}, doseq=True, errors="replace")
+    response = Client(raise_request_exception=False).generic(
+        method, f"{path}?{query}", body, content_type="application/json" if body else "", headers=headers
+    )
+    response.wsgi_request._body = body
+    assert response.status_code < 500, (body, response.content)
+    if response.status_code >= 400:
+        validate(response)
+
+
+def encoded(body: Any) -> bytes:
+    try:
+        return body if isinstance(body, bytes) else orjson.dumps(body)
+    except TypeError:  # numbers beyond 64 bits, halves of characters
+        import json
+
+        return json.dumps(body, default=str).encode()
