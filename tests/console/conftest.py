@@ -1,0 +1,136 @@
+"""Browsers of operators, and rows to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202e&\"'"
+
+
+class Strict(HTMLParser):
+    """Collects what `script-src 'self'; style-src 'self'` forbids in a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "style" or (tag == "script" and "src" not in given and given.get("type") != "application/json"):
+            self.found.append(self.get_starttag_text() or tag)
+        for name, value in attrs:
+            where = (value or "").strip().lower()
+            outside = name in ("src", "href") and where.startswith(("javascript:", "data:", "http:", "//"))
+            if name == "style" or name.startswith("on") or outside:
+                self.found.append(self.get_starttag_text() or tag)
+
+
+@pytest.fixture
+def operator(database: None) -> Any:
+    """A superuser."""
+    from django.contrib.auth.models import User
+
+    return User.objects.create_superuser("ada", password="not a word")
+
+
+@pytest.fixture
+def browser(operator: Any) -> Callable[..., Client]:
+    """Makes a browser that is logged in, on the public host. Each page it gets is held against the strict policy."""
+    return lambda: logged_in(operator)
+
+
+@pytest.fixture
+def page(browser: Any) -> Client:
+    """One such browser."""
+    client: Client = browser()
+    return client
+
+
+@pytest.fixture
+def stranger(database: None) -> Client:
+    """A browser of nobody."""
+    return Careful(raise_request_exception=False)
+
+
+def logged_in(user: Any) -> Client:
+    client = Careful(raise_request_exception=False)
+    client.force_login(user)
+    return client
+
+
+def _client_class() -> Any:
+    from django.test import Client
+
+    class CarefulClient(Client):
+        """Fails on a page that the browser's policy would not allow, and on a schema that was not put back."""
+
+        def request(self, **request: Any) -> Any:
+            from django.db import connection
+            from django.urls import get_script_prefix
+
+            response: Any = super().request(**request)
+            assert connection.schema_name == "public"
+            assert get_script_prefix() == "/"
+            if "text/html" in response.headers.get("Content-Type", ""):
+                policy = response.headers["Content-Security-Policy"]
+                assert "script-src 'self'" in policy and "style-src 'self'" in policy
+                if response.status_code != 500:  # Django's own page of a failure is not ours
+                    strict = Strict()
+                    strict.feed(response.content.decode())
+                    assert not strict.found, f"{request['PATH_INFO']}: {strict.found}"
+            return response
+
+    return CarefulClient
+
+
+def Careful(**kwargs: Any) -> Any:
+    return _client_class()(**kwargs)
+
+
+@pytest.fixture
+def history(conn: psycopg.Connection[Any]) -> Iterator[Callable[..., UUID]]:
+    """Makes a job with a hostile name, and an execution of it, in a tenant; returns the execution's id."""
+    from kernel.clock import utc_now
+    from kernel.ids import attempt_id, uuid7
+
+    def make(tenant: Any, *, state: str = "succeeded", name: str = HOSTILE, payload: str = '{"a": 1}') -> UUID:
+        now, job, execution = utc_now(), uuid7(), uuid7()
+        schema = tenant.schema_name
+        conn.execute(
+            f"INSERT INTO {schema}.schedules_job (id, name, kind, version, revision, paused_reason, labels, created_at,"
+            " updated_at) VALUES (%s, %s, 'http', 1, 1, '', '{}', %s, %s)",
+            [job, f"{name} {job}"[:200], now, now],
+        )
+        conn.execute(
+            f"INSERT INTO {schema}.schedules_jobversion (job_id, version, target, timeout_s, retry, priority, queue,"
+            " created_at) VALUES (%s, 1, %s, 60, '{}', 5, '', %s)",
+            [job, '{"url": "https://x", "headers": {"Authorization": "Bearer hush", "X-A": "seen"}}', now],
+        )
+        conn.execute(
+            f"INSERT INTO {schema}.executions_execution (id, run_key, job_id, job_version, trigger, state, priority,"
+            " actual_at, created_at, finished_at, attempt_count, reason, count, fired_by, payload, error)"
+            " VALUES (%s, %s, %s, 1, 'api', %s, 5, %s, %s, %s, 1, '', 1, %s, %s, %s)",
+            [execution, execution.hex, job, state, now, now, now, name[:80], payload, '{"message": "</pre><b>"}'],
+        )
+        conn.execute(
+            f"INSERT INTO {schema}.executions_attempt (id, execution_id, number, fence, state, started_at, finished_at)"
+            " VALUES (%s, %s, 1, 1, 'succeeded', %s, %s)",
+            [attempt_id(execution, 1), execution, now, now],
+        )
+        conn.execute(
+            f"INSERT INTO {schema}.deadletters_deadletter (id, execution_id, job_id, fingerprint, error, attempts,"
+            " created_at, resolution, note, resolved_by) VALUES (%s, %s, %s, %s, '{}', 1, %s, '', '', '')",
+            [uuid7(), execution, job, "f" * 64, now],
+        )
+        return execution
+
+    yield make

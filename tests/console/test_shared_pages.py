@@ -1,0 +1,303 @@
+"""The admin of the public host: lists over all tenants, and what operators may do to them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from kernel.clock import utc_now
+from tests.console.conftest import HOSTILE, logged_in
+
+Conn = psycopg.Connection[Any]
+LISTS = (
+    "tenants/tenant", "tenants/plan", "tenants/domain", "tenants/member", "tenants/apikey", "audit/auditevent",
+    "due/dueentry", "due/shardlease", "due/dispatcher", "due/beatslot", "tickets/ticket", "tickets/worker",
+    "django_celery_beat/periodictask", "django_celery_beat/crontabschedule", "django_celery_beat/intervalschedule",
+    "django_celery_beat/clockedschedule", "auth/user", "auth/group",
+)  # fmt: skip
+READ_ONLY = (
+    "audit/auditevent", "due/dueentry", "due/shardlease", "due/dispatcher", "due/beatslot", "tickets/ticket",
+    "tickets/worker",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("table", LISTS)
+def test_each_table_is_listed(page: Any, acme: Any, conn: Conn, table: str) -> None:
+    rows_of_everything(conn, acme)
+    response = page.get(f"/admin/{table}/")
+    assert response.status_code == 200
+    assert b"<script>alert" not in response.content
+    assert b"delete_selected" not in response.content
+
+
+@pytest.mark.parametrize("table", READ_ONLY)
+def test_live_tables_are_only_read(page: Any, acme: Any, conn: Conn, table: str) -> None:
+    rows_of_everything(conn, acme)
+    listed = page.get(f"/admin/{table}/").content.decode()
+    path = next(iter(re.findall(rf'href="(/admin/{table}/[^"/]+/change/)[^"]*"', listed)))
+    assert page.get(path).status_code == 200
+    assert page.post(path, {"state": "x"}).status_code == 403
+    assert page.post(path.replace("change", "delete"), {"post": "yes"}).status_code == 403
+    assert page.get(f"/admin/{table}/add/").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("due/dueentry/?due=now", 1), ("due/dueentry/?parked=yes", 1), ("due/dueentry/?q=acme", 2),
+        ("due/dueentry/?q=globex", 0), ("due/shardlease/?held=no", 69), ("due/shardlease/?held=yes", 0),
+        ("due/shardlease/?kind=reconcile", 1), ("due/dispatcher/?live=yes", 0), ("due/dispatcher/?live=no", 1),
+        ("tickets/worker/?live=yes", 1), ("tickets/ticket/?state=ready", 1), ("tickets/ticket/?state=running", 0),
+        ("tickets/ticket/?q=acme", 1), ("tickets/ticket/?q=nobody", 0), ("due/beatslot/?state=given-up", 1),
+        ("due/beatslot/?state=waiting", 1), ("due/beatslot/?q=a+name+with+blanks", 1), ("due/beatslot/?q=a+name", 0),
+    ],
+)  # fmt: skip
+def test_filters_over_all_tenants(page: Any, acme: Any, globex: Any, conn: Conn, query: str, count: int) -> None:
+    rows_of_everything(conn, acme)
+    response = page.get(f"/admin/{query}")
+    assert response.status_code == 200
+    assert response.context["cl"].result_count == count
+
+
+@pytest.mark.parametrize("query", ["q=acme", "q=acme+test.made", "q=test.made+admin", "allowed=True", "allowed=False"])
+def test_the_trail_is_searched(page: Any, acme: Any, conn: Conn, query: str) -> None:
+    rows_of_everything(conn, acme)
+    found = page.get(f"/admin/audit/auditevent/?{query}").context["cl"].result_count
+    assert (found > 0) == (query in ("q=acme", "q=acme+test.made", "allowed=True"))
+
+
+def test_the_first_page_says_how_it_is(page: Any, acme: Any, conn: Conn) -> None:
+    rows_of_everything(conn, acme)
+    text = page.get("/admin/").content.decode()
+    for name, value in (
+        ("Dispatchers alive", "0"), ("Leases without live holder", "67"), ("Due entries put aside", "1"),
+        ("Tickets ready", "1"), ("Tickets queued", "0"), ("Periodic slots given up", "1"),
+    ):  # fmt: skip
+        row = re.search(
+            rf'<tr class="(\w+)">\s*<th scope="row"><a href="([^"]+)">{name}</a></th>\s*<td class="number">(.*?)</td>',
+            text,
+        )
+        assert row is not None, name
+        assert row[3] == value, name
+        assert page.get(row[2]).status_code == 200
+    assert "ok" in text and "! look" in text
+
+
+def test_an_entry_that_was_put_aside_is_served_again(page: Any, acme: Any, conn: Conn) -> None:
+    rows_of_everything(conn, acme)
+    key = conn.execute("SELECT key FROM due_dueentry WHERE parked <> ''").fetchall()[0][0]
+    other = conn.execute("SELECT key FROM due_dueentry WHERE parked = ''").fetchall()[0][0]
+    data = {"action": "unpark", "_selected_action": [str(key), str(other)]}
+    response = page.post("/admin/due/dueentry/", data, follow=True)
+    assert "1 served again" in response.content.decode()
+    assert conn.execute("SELECT count(*) FROM due_dueentry WHERE parked <> ''").fetchall() == [(0,)]
+    (event,) = events(conn, "dueentry.unpark")
+    assert event[:3] == ("admin:ada", str(key), acme.pk)
+
+
+def test_a_waiting_execution_is_cancelled_from_the_list_of_tickets(page: Any, acme: Any, conn: Conn) -> None:
+    from tests.fixtures_flow import execution_of, make_ticket, ticket_of
+
+    execution = make_ticket(acme, now=utc_now())
+    gone = uuid.uuid4()
+    data = {"action": "cancel", "_selected_action": [str(execution), str(gone)]}
+    response = page.post("/admin/tickets/ticket/", data, follow=True)
+    assert "1 cancelled, 0 asked to stop, 1 had ended" in response.content.decode()
+    assert ticket_of(conn, execution) is None
+    assert execution_of(conn, acme, execution)["state"] == "cancelled"
+    assert [event[0] for event in events(conn, "execution.cancel")] == ["admin:ada"]
+
+
+def test_select_all_is_refused(page: Any, acme: Any, conn: Conn) -> None:
+    rows_of_everything(conn, acme)
+    ticket = conn.execute("SELECT execution_id FROM tickets_ticket").fetchall()[0][0]
+    data = {"action": "cancel", "_selected_action": [str(ticket)], "select_across": "1"}
+    assert "all pages at once" in page.post("/admin/tickets/ticket/", data, follow=True).content.decode()
+    assert conn.execute("SELECT count(*) FROM tickets_ticket").fetchall() == [(1,)]
+
+
+def test_who_may_only_look_has_no_verbs(acme: Any, conn: Conn) -> None:
+    from django.contrib.auth.models import Permission, User
+
+    rows_of_everything(conn, acme)
+    bob = User.objects.create_user("bob", password="not a word", is_staff=True)
+    for codename in ("view_dueentry", "view_ticket", "view_apikey"):
+        bob.user_permissions.add(Permission.objects.get(codename=codename))
+    client = logged_in(bob)
+    for table, action in (("due/dueentry", "unpark"), ("tickets/ticket", "cancel"), ("tenants/apikey", "revoke")):
+        listed = client.get(f"/admin/{table}/")
+        assert listed.status_code == 200
+        assert f'value="{action}"'.encode() not in listed.content
+    key = conn.execute("SELECT key FROM due_dueentry WHERE parked <> ''").fetchall()[0][0]
+    client.post("/admin/due/dueentry/", {"action": "unpark", "_selected_action": [str(key)]})
+    assert conn.execute("SELECT count(*) FROM due_dueentry WHERE parked <> ''").fetchall() == [(1,)]
+
+
+def test_a_key_is_shown_once_and_works_until_it_is_revoked(page: Any, acme: Any, conn: Conn) -> None:
+    from tenants.keys import apikey_find
+    from tenants.models import ApiKey
+
+    data = {"tenant": acme.pk, "name": HOSTILE[:90], "role": "viewer"}
+    made = page.post("/admin/tenants/apikey/add/", data)
+    assert made.status_code == 200
+    assert "no-store" in made.headers["Cache-Control"]
+    (text,) = re.findall(r"sb_[A-Za-z0-9]{8}_[A-Za-z0-9]{40}", made.content.decode())
+    key = apikey_find(text, now=utc_now())
+    assert key is not None and (key.tenant_id, key.role) == (acme.pk, "viewer")
+    secret = text.rsplit("_", 1)[1]
+    for path in (
+        "/admin/tenants/apikey/",
+        f"/admin/tenants/apikey/{key.pk}/change/",
+        "/admin/",
+        "/admin/audit/auditevent/",
+    ):
+        assert secret not in page.get(path).content.decode()
+    assert secret not in str(page.cookies)
+    (event,) = events(conn, "apikey.create")
+    assert event[:3] == ("admin:ada", str(key.pk), acme.pk)
+    page.post("/admin/tenants/apikey/", {"action": "revoke", "_selected_action": [str(key.pk)]})
+    assert apikey_find(text, now=utc_now()) is None
+    assert [one[1] for one in events(conn, "apikey.revoke")] == [str(key.pk)]
+    assert ApiKey.objects.count() == 1
+
+
+def test_a_change_of_a_tenant_saves_what_was_changed_and_leaves_a_trail(page: Any, acme: Any, conn: Conn) -> None:
+    path = f"/admin/tenants/tenant/{acme.pk}/change/"
+    data = {
+        "name": acme.name,
+        "plan": acme.plan_id,
+        "status": "active",
+        "dispatch_paused": "on",
+        "network": '["10.1.0.0/16"]',
+    }
+    assert page.post(path, data).status_code == 302
+    acme.refresh_from_db()
+    assert acme.dispatch_paused
+    (event,) = events(conn, "tenant.update")
+    assert event[:3] == ("admin:ada", str(acme.pk), acme.pk)
+    assert event[4]["dispatch_paused"] is True
+    page.post(path, {**data, "network": '["not a network"]'})
+    page.post(path, {**data, "status": "deleting"})
+    acme.refresh_from_db()
+    assert acme.network == ["10.1.0.0/16"] and acme.status == "active"
+    acme.network = ["127.0.0.0/8", "::1/128"]
+    acme.save(update_fields=["network"])
+
+
+def test_domains_and_members_are_kept_with_a_trail(page: Any, acme: Any, operator: Any, conn: Conn) -> None:
+    assert page.post("/admin/tenants/domain/add/", {"domain": "acme.test", "tenant": acme.pk}).status_code == 302
+    made = acme.domains.get(domain="acme.test")
+    assert page.post(f"/admin/tenants/domain/{made.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert (
+        page.post("/admin/tenants/member/add/", {"tenant": acme.pk, "user": operator.pk, "role": "viewer"}).status_code
+        == 302
+    )
+    assert [len(events(conn, name)) for name in ("domain.create", "domain.delete", "member.create")] == [1, 1, 1]
+    assert page.get(f"/admin/tenants/domain/{made.pk}/history/").status_code == 302
+
+
+def test_a_password_never_reaches_the_trail(page: Any, conn: Conn) -> None:
+    data = {"username": "carol", "usable_password": "true", "password1": "an odd one 77", "password2": "an odd one 77"}
+    assert page.post("/admin/auth/user/add/", data).status_code == 302
+    assert "odd one" not in str(events(conn, "user.create"))
+
+
+def test_the_forms_of_periodic_tasks_offer_what_the_workers_know(page: Any, conn: Conn) -> None:
+    text = page.get("/admin/django_celery_beat/periodictask/add/").content.decode()
+    assert '<option value="shardbeat.retention">' in text and '<option value="shardbeat.batch">' in text
+
+
+def test_an_edit_of_a_periodic_task_does_not_set_its_count_back(page: Any, conn: Conn) -> None:
+    from django_celery_beat.models import PeriodicTask
+
+    task = PeriodicTask.objects.get(name="shardbeat: prune")
+    path = f"/admin/django_celery_beat/periodictask/{task.pk}/change/"
+    form = page.get(path).context["adminform"].form
+    data = {name: form[name].value() for name in form.fields if form[name].value() not in (None, False)}
+    data |= {"description": "changed", "regtask": ""}
+    conn.execute("UPDATE django_celery_beat_periodictask SET total_run_count = 7 WHERE id = %s", [task.pk])
+    try:
+        response = page.post(path, data)
+        assert response.status_code == 302, response.context["adminform"].form.errors
+        changed = PeriodicTask.objects.get(pk=task.pk)
+        assert (changed.description, changed.total_run_count) == ("changed", 7)
+        assert changed.date_changed > task.date_changed
+        (event,) = events(conn, "periodictask.update")
+        assert event[4] == {"description": "changed"}
+    finally:
+        PeriodicTask.objects.filter(pk=task.pk).update(total_run_count=0, description=task.description)
+
+
+def test_periodic_tasks_are_switched_and_run_from_the_list(page: Any, conn: Conn) -> None:
+    from django_celery_beat.models import PeriodicTask
+
+    task = PeriodicTask.objects.get(name="shardbeat: prune")
+    before = task.date_changed
+    url, ticked = "/admin/django_celery_beat/periodictask/", {"_selected_action": [task.pk]}
+    page.post(url, {"action": "disable_tasks", **ticked})
+    task.refresh_from_db()
+    assert not task.enabled
+    page.post(url, {"action": "run_tasks", **ticked})
+    assert conn.execute("SELECT task_id, sends FROM due_beatslot").fetchall() == [(task.pk, 0)]
+    page.post(url, {"action": "enable_tasks", **ticked})
+    task.refresh_from_db()
+    assert task.enabled and task.date_changed > before
+    names = [f"periodictask.{verb}" for verb in ("disable", "run", "enable")]
+    assert [len(events(conn, name)) for name in names] == [1, 1, 1]
+
+
+def events(conn: Conn, action: str) -> list[tuple[Any, ...]]:
+    """(actor, object, tenant, before, after) of this test's rows in the trail."""
+    return conn.execute(
+        "SELECT actor, object_id, tenant_id, before, after FROM audit_auditevent"
+        " WHERE action = %s AND at > clock_timestamp() - interval '20 seconds' AND id > %s ORDER BY id",
+        [action, _seen.get("id", 0)],
+    ).fetchall()
+
+
+_seen: dict[str, int] = {}
+
+
+@pytest.fixture(autouse=True)
+def only_this_tests_trail(conn: Conn) -> None:
+    """Audit rows stay for ever, also in tests."""
+    row = conn.execute("SELECT coalesce(max(id), 0) FROM audit_auditevent").fetchone()
+    assert row is not None
+    _seen["id"] = row[0]
+
+
+def rows_of_everything(conn: Conn, tenant: Any) -> None:
+    """One row at least in each shared table."""
+    from django_celery_beat.models import ClockedSchedule, IntervalSchedule
+
+    from apps.audit.services import Actor, record
+    from tests.fixtures_flow import live_worker, make_schedule, make_ticket
+
+    now = utc_now()
+    make_ticket(tenant, now=now)
+    make_schedule(tenant, now=now - timedelta(hours=2))
+    parked = make_schedule(tenant, now=now)
+    conn.execute("UPDATE due_dueentry SET parked = %s WHERE key = %s", [HOSTILE, parked])
+    live_worker(conn, queues=[HOSTILE[:70]])
+    conn.execute(
+        "INSERT INTO due_dispatcher"
+        " (id, host, pid, version, started_at, expires_at, backends, draining, skew_ms, stats)"
+        " VALUES (%s, %s, 1, '', clock_timestamp(), clock_timestamp() - interval '1 minute', '{}', false, 0, '{}')",
+        [uuid.uuid4(), HOSTILE],
+    )
+    conn.execute(
+        "INSERT INTO due_beatslot (task_id, slot_at, name, sends)"
+        " VALUES (1, %s, %s, 0), (2, %s, 'a name with blanks', 11)",
+        [now, HOSTILE, now],
+    )
+    IntervalSchedule.objects.get_or_create(every=7, period="days")
+    ClockedSchedule.objects.get_or_create(clocked_time=now)
+    record(
+        actor=Actor(name=HOSTILE, role="admin"), action="test.made", object_type="test", object_id=HOSTILE[:60],
+        now=now, tenant_id=tenant.pk, before={"a": HOSTILE}, after={"a": None}, reason=HOSTILE,
+    )  # fmt: skip
