@@ -83,7 +83,9 @@ class ShardLeaseAdmin(ReadOnlyAdmin):
     ordering = ("kind", "shard")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).annotate(is_held=ExpressionWrapper(HELD, output_field=BooleanField()))
+        is_held = ExpressionWrapper(HELD, output_field=BooleanField())
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(is_held=is_held)
+        return rows
 
     @admin.display(description="live holder", boolean=True)
     def held(self, obj: Any) -> bool:
@@ -99,14 +101,15 @@ class ShardLeaseAdmin(ReadOnlyAdmin):
 class ProcessAdmin(ReadOnlyAdmin):
     """Processes with a heartbeat."""
 
-    list_filter: tuple[Any, ...] = (LiveFilter,)
+    list_filter = (LiveFilter,)
     uuid_search = ("id",)
     exact_search = ("host",)
     search_help_text = "Id or host."
     ordering = ("-started_at", "-pk")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).annotate(is_live=LIVE)
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(is_live=LIVE)
+        return rows
 
     @admin.display(description="live", boolean=True)
     def live(self, obj: Any) -> bool:
@@ -125,7 +128,8 @@ class DispatcherAdmin(ProcessAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         own = ShardLease.objects.filter(owner=OuterRef("pk"), expires_at__gt=Now()).order_by().values("owner")
         counted = Subquery(own.annotate(n=Count("pk")).values("n"), output_field=IntegerField())
-        return super().get_queryset(request).annotate(lease_count=Coalesce(counted, 0))
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(lease_count=Coalesce(counted, 0))
+        return rows
 
     @admin.display(description="leases")
     def leases(self, obj: Any) -> str:

@@ -22,7 +22,6 @@ from apps.console.shown import tenant_link
 from tenants.keys import apikey_create, apikey_revoke
 from tenants.models import ApiKey, Domain, Member, Plan, Tenant
 
-
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
     TenantModelForm = forms.ModelForm[Tenant]
@@ -142,7 +141,7 @@ class ApiKeyAdmin(SmallAdmin):
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("tenants.change_apikey")
 
-    def save_model(self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[Any], change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Any, form: forms.ModelForm[Any], change: bool) -> None:
         request.trail = self._differences(form)  # type: ignore[attr-defined]  # the mixin writes it
         key, text = apikey_create(tenant=obj.tenant, name=obj.name, role=obj.role, expires_at=obj.expires_at)
         obj.pk, obj.prefix = key.pk, key.prefix

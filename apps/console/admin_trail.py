@@ -20,7 +20,8 @@ class ByTenantAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         slug = Tenant.objects.filter(pk=OuterRef("tenant_id")).values("slug")[:1]
-        return super().get_queryset(request).annotate(tenant_slug=Subquery(slug))
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(tenant_slug=Subquery(slug))
+        return rows
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -45,7 +45,7 @@ class TenantPathMiddleware:
     def _serve(self, request: HttpRequest, tenant: Tenant, rest: str) -> HttpResponse:
         prefix, urlconf = get_script_prefix(), get_urlconf()
         request.path_info = rest
-        request.urlconf = TENANT_URLS  # type: ignore[attr-defined]  # Django's own hook
+        request.urlconf = TENANT_URLS
         request.console_tenant = tenant  # type: ignore[attr-defined]  # for the site and its templates
         set_script_prefix(f"{prefix}t/{tenant.slug}/")
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin
@@ -38,7 +38,7 @@ class CappedPaginator(BasePaginator):
     """Counts to CAP and no further; `capped` says that there is more."""
 
     @cached_property
-    def count(self) -> int:  # type: ignore[override]  # Django's is a cached_property too
+    def count(self) -> int:
         self.capped = False
         rows: Any = self.object_list
         found: int = rows.order_by()[: CAP + 1].count()
@@ -56,9 +56,9 @@ class ReadOnlyAdmin(BaseAdmin):
     list_max_show_all = PAGE
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
-    list_select_related: tuple[str, ...] | bool = False
-    sortable_by: tuple[str, ...] = ()
-    ordering = ("-pk",)
+    list_select_related: ClassVar[Any] = False
+    sortable_by: ClassVar[Any] = ()
+    ordering: ClassVar[Any] = ("-pk",)
     paginator = CappedPaginator
     change_list_template = "console/change_list.html"
 
@@ -72,7 +72,7 @@ class ReadOnlyAdmin(BaseAdmin):
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows = super().get_queryset(request)
+        rows: QuerySet[Any] = super().get_queryset(request)
         match = request.resolver_match
         in_list = match is not None and str(match.url_name).endswith("_changelist")
         return rows.defer(*self.deferred) if in_list and self.deferred else rows

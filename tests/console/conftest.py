@@ -58,16 +58,19 @@ def page(browser: Any) -> Client:
 @pytest.fixture
 def stranger(database: None) -> Client:
     """A browser of nobody."""
-    return Careful(raise_request_exception=False)
+    client: Client = careful_client()
+    return client
 
 
 def logged_in(user: Any) -> Client:
-    client = Careful(raise_request_exception=False)
+    """A browser of somebody."""
+    client: Client = careful_client()
     client.force_login(user)
     return client
 
 
-def _client_class() -> Any:
+def careful_client() -> Any:
+    """A browser without a login."""
     from django.test import Client
 
     class CarefulClient(Client):
@@ -78,7 +81,7 @@ def _client_class() -> Any:
             from django.urls import get_script_prefix
 
             response: Any = super().request(**request)
-            assert connection.schema_name == "public"
+            assert connection.schema_name == "public"  # type: ignore[attr-defined]  # django-tenants' own
             assert get_script_prefix() == "/"
             if "text/html" in response.headers.get("Content-Type", ""):
                 policy = response.headers["Content-Security-Policy"]
@@ -89,11 +92,7 @@ def _client_class() -> Any:
                     assert not strict.found, f"{request['PATH_INFO']}: {strict.found}"
             return response
 
-    return CarefulClient
-
-
-def Careful(**kwargs: Any) -> Any:
-    return _client_class()(**kwargs)
+    return CarefulClient(raise_request_exception=False)
 
 
 @pytest.fixture

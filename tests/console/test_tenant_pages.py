@@ -69,7 +69,7 @@ def test_after_a_failure_in_a_view_the_schema_is_public_again(
     ours = history(acme)
 
     def broken(self: Any, request: Any) -> Any:
-        list(ExecutionAdmin.__mro__[1].get_queryset(self, request)[:1])  # the connection has used the tenant's schema
+        list(super(ExecutionAdmin, self).get_queryset(request)[:1])  # the connection has used the tenant's schema
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patched:
