@@ -1,12 +1,13 @@
 """Who may be released now: pure functions over values, shared by release and whatever explains it."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from apps.tickets.values import NO_GATE, Candidate, LiveWorker
+from apps.tickets.values import NO_GATE, Candidate, Flow, LiveWorker
 
 MESSAGE_MAX = 100  # tickets in one message
 
@@ -53,22 +54,28 @@ def room_of(live: Sequence[LiveWorker], taken: Sequence[tuple[int, str, UUID, in
     return Room(capacity, total, by_queue, by_tenant, by_gate, message_max)
 
 
+def open_flows(flows: Sequence[Flow], room: Room) -> tuple[list[Flow], float]:
+    """Of one tenant's flows those whose gate has room, and how many tickets may pass their gates in all."""
+    free = {flow: math.inf if flow.gate_limit is None else flow.gate_limit - room.by_gate[flow.gate] for flow in flows}
+    through = {flow: count for flow, count in free.items() if count > 0}
+    return list(through), sum(through.values())
+
+
 def admit(
     found: Sequence[Candidate], grants: Mapping[int, int], room: Room, *, busy: Set[UUID] = frozenset()
 ) -> list[Candidate]:
     """Of each tenant's candidates the best by rank, up to its grant, within gates and queues.
 
-    A schedule whose overlap policy is not "allow" runs one at a time: `busy` are those that have something queued or
-    running. Changes `room` by what was admitted; pure otherwise.
+    A schedule whose overlap policy is not "allow" runs one at a time: `busy` are those of which one was admitted
+    already; those of which one is queued or running are no candidates. Changes `room` by what was admitted; pure otherwise.
     """
     running = set(busy)
     chosen: list[Candidate] = []
     got: Counter[int] = Counter()
-    gates = Counter(room.by_gate)
     for one in sorted(found, key=lambda one: (one.rank, one.execution_id)):
         if got[one.tenant_id] >= grants.get(one.tenant_id, 0):
             continue
-        if one.gate_limit is not None and gates[one.gate] >= one.gate_limit:
+        if one.gate_limit is not None and room.by_gate[one.gate] >= one.gate_limit:
             continue
         if room.by_queue.get(one.queue, 0) <= 0:
             continue
@@ -77,7 +84,8 @@ def admit(
                 continue
             running.add(one.serial)
         room.by_queue[one.queue] -= 1
-        gates[one.gate] += 1
+        if one.gate_limit is not None:
+            room.by_gate[one.gate] += 1
         got[one.tenant_id] += 1
         chosen.append(one)
     return chosen

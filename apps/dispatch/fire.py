@@ -136,6 +136,8 @@ def fire_batch(
             found = [entry for entry in entries.lock(conn, only) if entry.due_at <= now]
         if not found:
             return {"entries": 0}
+        if {entry.tenant_id for entry in found} - registry.by_id.keys():
+            registry.refresh(force=True)  # made since the last look; only what is really gone is put aside
         plan = make_plan(found, now=now, registry=registry, alive=_alive(conn, found))
         counts = _write(conn, registry, plan, now=now, fired_by=fired_by(found[0]))
     if plan.held:

@@ -8,13 +8,15 @@ again under a new number. Broker depth stays near worker capacity: that is the b
 
 import logging
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from django.conf import settings
 
-from apps.dispatch.admission import Message, Room, admit, messages_of, room_of
+from apps.dispatch.admission import Message, Room, admit, messages_of, open_flows, room_of
 from apps.dispatch.fairness import Claim, FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.publish import Publisher
@@ -34,7 +36,8 @@ AGAIN_EVERY_S = 1.0
 # While workers are busy a pass waits until a good part of their room is free: few large messages, not many small ones.
 REFILL_SHARE = 0.25
 REFILL_WAIT_S = 0.1
-BUSY_WAIT_S = 0.02  # between looks at workers that have no room
+BUSY_WAIT_S = 0.02  # between looks at workers, jobs or tenants that have no room
+ROUNDS = 4  # in which a pass offers again what those could not use to whom it was offered first
 
 
 class ReleaseService:
@@ -50,6 +53,7 @@ class ReleaseService:
         self._fair = FairShare()
         self._again_at = float("-inf")
         self._released_at = float("-inf")
+        self._busy = False  # whether what is ready waits for something that ends soon
 
     def run_once(self) -> Pass:
         term = self._keeper.held(KIND).get(POOL_NUMBER[self.pool])
@@ -72,12 +76,13 @@ class ReleaseService:
         counts["promoted"] = store.promote(conn, now=now, limit=settings.RELEASE_BATCH)
         if not store.any_ready(conn, self.pool):
             return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
+        self._busy = False
         messages, released = self._release(conn, term, now)
         if messages:
             self._publisher.publish(messages)
         counts["released"] = released
         counts["messages"] = len(messages)
-        return Pass(counts, full=released > 0, wait_s=BUSY_WAIT_S)
+        return Pass(counts, full=released > 0, wait_s=BUSY_WAIT_S if self._busy else None)
 
     def close(self) -> None:
         self._publisher.close()
@@ -95,6 +100,7 @@ class ReleaseService:
             total = min(room.total, settings.RELEASE_BATCH)
             early = monotonic_s() - self._released_at < REFILL_WAIT_S
             if total <= 0 or (early and total < room.capacity * REFILL_SHARE):
+                self._busy = True
                 return [], 0
             chosen = self._choose(conn, room, total)
             if not chosen:
@@ -106,25 +112,72 @@ class ReleaseService:
         return list(messages_of(chosen, number, room.message_max)), len(chosen)
 
     def _choose(self, conn: Conn, room: Room, total: int) -> list[Candidate]:
-        flows: dict[int, list[Flow]] = defaultdict(list)
+        """Shares the room, in rounds: what a tenant can't use of its share is offered to the others."""
+        flows = self._open_flows(conn, room)
+        claims = self._claims(conn, room, flows, total)
+        weights = {tenant_id: claim.weight for tenant_id, claim in claims.items()}
+        self._busy = self._busy or bool(claims)
+        chosen: dict[UUID, Candidate] = {}
+        got: Counter[int] = Counter()
+        for _ in range(ROUNDS):
+            grants = self._fair.share(claims, total=total - len(chosen), room=room.by_queue)
+            if not grants:
+                break
+            new = self._admit(conn, room, claims, flows, grants, got, chosen)
+            used = Counter(one.tenant_id for one in new)
+            self._fair.charge(used, weights, offered=grants)
+            got.update(used)
+            chosen.update({one.execution_id: one for one in new})
+            claims = {
+                tenant_id: claim._replace(most=claim.most - used[tenant_id])
+                for tenant_id, claim in claims.items()
+                if used[tenant_id] == grants.get(tenant_id, 0)
+            }
+        return list(chosen.values())
+
+    def _open_flows(self, conn: Conn, room: Room) -> dict[int, tuple[list[Flow], float]]:
+        """Per active tenant what has something ready and a gate with room, and how much may pass."""
+        by_tenant: dict[int, list[Flow]] = defaultdict(list)
         for flow in store.flows(conn, self.pool):
-            flows[flow.tenant_id].append(flow)
+            tenancy = self._registry.get(flow.tenant_id)
+            if tenancy is not None and tenancy.active:
+                by_tenant[flow.tenant_id].append(flow)
+                self._busy = self._busy or bool(flow.gate_limit)
+        return {tenant_id: open_flows(flows, room) for tenant_id, flows in by_tenant.items()}
+
+    def _claims(
+        self, conn: Conn, room: Room, flows: Mapping[int, tuple[list[Flow], float]], total: int
+    ) -> dict[int, Claim]:
+        known = {tenant_id: self._registry.get(tenant_id) for tenant_id, (opened, _) in flows.items() if opened}
+        tenancies = {tenant_id: tenancy for tenant_id, tenancy in known.items() if tenancy is not None}
+        limited = [one.id for one in tenancies.values() if one.max_running is not None]
+        held = store.held_by_tenants(conn, limited) if limited else {}
         claims: dict[int, Claim] = {}
-        for tenant_id in flows:
-            tenancy = self._registry.get(tenant_id)
-            if tenancy is None or not tenancy.active:
-                continue
-            most = total
+        for tenant_id, tenancy in tenancies.items():
+            most = int(min(total, flows[tenant_id][1]))
             if tenancy.max_running is not None:
-                most = min(total, tenancy.max_running - room.by_tenant[tenant_id])
+                most = min(most, tenancy.max_running - held[tenant_id])
+                self._busy = self._busy or bool(held[tenant_id])
             if most > 0:
                 claims[tenant_id] = Claim(max(1, tenancy.weight), most, tenancy.queue(self.pool))
-        grants = self._fair.share(claims, total=total, room=room.by_queue)
-        wanted = [(flow, grant) for tenant_id, grant in grants.items() for flow in flows[tenant_id]]
-        found = store.candidates(conn, self.pool, wanted)
-        serial = [one.serial for one in found if one.serial is not None]
-        busy = store.busy_schedules(conn, serial) if serial else set()
-        chosen = admit(found, grants, room, busy=busy)
-        used = Counter(one.tenant_id for one in chosen)
-        self._fair.charge(used, {tenant_id: claim.weight for tenant_id, claim in claims.items()})
-        return chosen
+        return claims
+
+    def _admit(
+        self, conn: Conn, room: Room, claims: Mapping[int, Claim], flows: Mapping[int, tuple[list[Flow], float]],
+        grants: Mapping[int, int], got: Counter[int], chosen: Mapping[UUID, Candidate],
+    ) -> list[Candidate]:  # fmt: skip
+        """Of this round's candidates those that may go; tickets follow their tenant to its queue of today."""
+        wanted = [(flow, grant + got[tenant_id]) for tenant_id, grant in grants.items() for flow in flows[tenant_id][0]]
+        found = []
+        moved: dict[str, list[UUID]] = defaultdict(list)
+        for one in store.candidates(conn, self.pool, wanted):
+            if one.execution_id in chosen:
+                continue
+            queue = claims[one.tenant_id].queue
+            if one.queue != queue:
+                moved[queue].append(one.execution_id)
+            found.append(one._replace(queue=queue))
+        for queue, ids in moved.items():
+            store.move_to_queue(conn, ids, queue)
+        running = {one.serial for one in chosen.values() if one.serial is not None}
+        return admit(found, grants, room, busy=running)

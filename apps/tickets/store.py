@@ -34,22 +34,27 @@ RETURNING pool
 
 FLOWS = """
 WITH RECURSIVE flow AS (
-    (SELECT tenant_id, gate FROM tickets_ticket WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL
-     ORDER BY tenant_id, gate LIMIT 1)
+    (SELECT tenant_id, gate, gate_limit FROM tickets_ticket
+     WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL ORDER BY tenant_id, gate LIMIT 1)
     UNION ALL
-    SELECT n.tenant_id, n.gate FROM flow f CROSS JOIN LATERAL (
-        SELECT tenant_id, gate FROM tickets_ticket
+    SELECT n.tenant_id, n.gate, n.gate_limit FROM flow f CROSS JOIN LATERAL (
+        SELECT tenant_id, gate, gate_limit FROM tickets_ticket
         WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL AND (tenant_id, gate) > (f.tenant_id, f.gate)
         ORDER BY tenant_id, gate LIMIT 1) n
-) SELECT tenant_id, gate FROM flow
+) SELECT tenant_id, gate, gate_limit FROM flow
 """
+
+# Runs of serial schedules that have one queued or running are left out: at the head of a flow they would hide the rest.
 
 CANDIDATES = """
 SELECT c.* FROM unnest(%(tenants)s::int[], %(gates)s::uuid[], %(limits)s::int[]) AS f(tenant_id, gate, most)
 CROSS JOIN LATERAL (
     SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END
-    FROM tickets_ticket
+    FROM tickets_ticket t
     WHERE pool = %(pool)s AND tenant_id = f.tenant_id AND gate = f.gate AND state = 'ready' AND rank IS NOT NULL
+      AND NOT (guarded AND EXISTS (
+          SELECT 1 FROM tickets_ticket b
+          WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
     ORDER BY rank LIMIT f.most FOR UPDATE SKIP LOCKED) c
 """
 
@@ -211,14 +216,24 @@ def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]]) -> lis
     return [Candidate._make(row) for row in rows]
 
 
-def busy_schedules(conn: Conn, schedule_ids: Sequence[UUID]) -> set[UUID]:
-    """Those of these schedules of which a guarded execution is queued or running."""
+def held_by_tenants(conn: Conn, tenant_ids: Sequence[int]) -> dict[int, int]:
+    """How much of these tenants is queued or running, over all pools; until the transaction ends nobody adds to it.
+
+    Whoever admits work of a tenant with a limit takes this lock first, in id order.
+    """
+    ids = sorted(tenant_ids)
+    conn.execute("SELECT 1 FROM tenants_tenant WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", [ids])
     rows = conn.execute(
-        "SELECT DISTINCT schedule_id FROM tickets_ticket"
-        " WHERE guarded AND schedule_id = ANY(%s) AND state IN ('queued', 'running')",
-        [list(schedule_ids)],
+        "SELECT tenant_id, count(*) FROM tickets_ticket"
+        " WHERE state IN ('queued', 'running') AND tenant_id = ANY(%s) GROUP BY 1",
+        [ids],
     )
-    return {row[0] for row in rows}
+    return {**dict.fromkeys(ids, 0), **{row[0]: row[1] for row in rows}}
+
+
+def move_to_queue(conn: Conn, ids: Sequence[UUID], queue: str) -> None:
+    """Their tenant's queue is another one now than when these were made."""
+    conn.execute("UPDATE tickets_ticket SET queue = %s WHERE execution_id = ANY(%s)", [queue, list(ids)])
 
 
 def next_release(conn: Conn) -> int:

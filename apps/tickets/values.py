@@ -60,10 +60,11 @@ class Started(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Ready tickets of one tenant behind one gate."""
+    """Ready tickets of one tenant behind one gate, and the gate's limit."""
 
     tenant_id: int
     gate: UUID
+    gate_limit: int | None
 
 
 class Candidate(NamedTuple):
