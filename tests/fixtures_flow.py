@@ -95,9 +95,9 @@ def live_worker(
 
 
 def queue_of(registry: Registry, tenant: Tenant, pool: str = "python") -> str:
-    tenancy = registry.get(tenant.pk)
-    assert tenancy is not None
-    return tenancy.queue(pool)
+    if tenant.pk not in registry.by_id:  # made by the test
+        registry.refresh(force=True)
+    return registry.by_id[tenant.pk].queue(pool)
 
 
 # --- steps ---

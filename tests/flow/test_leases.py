@@ -183,7 +183,7 @@ def keepers(database: None) -> Iterator[Callable[..., Keeper]]:
 
 def look(*all_keepers: Keeper, times: int = 1) -> list[dict[str, int]]:
     """Each keeper looks so often, as if it were time to renew; what the last looks did."""
-    done = []
+    done: list[dict[str, int]] = []
     for _ in range(times):
         done = []
         for keeper in all_keepers:
