@@ -7,7 +7,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
-PIP_INSTALL := PIP_ROOT_USER_ACTION=ignore $(PY) -m pip install --disable-pip-version-check --no-input --quiet --require-hashes
+PIP_INSTALL := PIP_ROOT_USER_ACTION=ignore $(PY) -m pip install --disable-pip-version-check --no-input --quiet --quiet --require-hashes
 # Universal: with what other Pythons from 3.11 on need. No index address and no folder of this machine gets in.
 LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links
 
