@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,11 +17,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def web(database: None, settings: Any) -> Iterator[None]:
-    """The web as it is configured; the console's part is not needed here."""
-    if importlib.util.find_spec("apps.console.middleware") is None:
-        settings.MIDDLEWARE = [one for one in settings.MIDDLEWARE if not one.startswith("apps.console.")]
-    yield
+def web(database: None) -> None:
+    """Every test of the API has the database."""
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def refused(answer: Any, status: int, code: str) -> None:
     assert answer.body["request_id"] == answer.headers["X-Request-Id"]
 
 
-@pytest.mark.parametrize("path", ["nothing", "jobs/", "jobs/x", "jobs/1", "", "jobs/pause"])
+@pytest.mark.parametrize("path", ["nothing", "jobs/", "jobs/x", "jobs/1", "", "jobs/pause", "jobs/%0A", "%0A%0Ax"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_what_there_is_not(api: Api, method: str, path: str) -> None:
     refused(api.call(method, path, {}), 404, "not_found")
