@@ -109,7 +109,7 @@ def _without(when: When) -> str:
 
 
 def _anchor(when: When) -> datetime:
-    return when.start_at or when.last or when.since
+    return when.start_at or when.last or when.since.replace(microsecond=0)
 
 
 def _length(every: tuple[int, str]) -> timedelta:

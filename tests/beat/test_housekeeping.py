@@ -160,7 +160,8 @@ def execution(
     ended = at if finished == "at" else None
     conn.execute(
         f"INSERT INTO {tenant.schema_name}.executions_execution"
-        " (id, run_key, job_id, job_version, schedule_id, trigger, state, priority, nominal_at, actual_at, created_at, finished_at, attempt_count, reason, count, fired_by)"
+        " (id, run_key, job_id, job_version, schedule_id, trigger, state, priority, nominal_at, actual_at,"
+        " created_at, finished_at, attempt_count, reason, count, fired_by)"
         " VALUES (%s, %s, %s, 1, %s, %s, %s, 5, %s, %s, %s, %s, %s, '', 1, '')",
         [made, made.hex, uuid.uuid4(), schedule, trigger, state if ended else "ready", at, at, at, ended, attempts],
     )
@@ -178,7 +179,8 @@ def letter(conn: Conn, tenant: Any, execution_id: UUID, *, resolved_at: datetime
     letter_id = UUID(int=(execution_id.int >> 80 << 80) | (uuid.uuid4().int & ((1 << 80) - 1)))
     conn.execute(
         f"INSERT INTO {tenant.schema_name}.deadletters_deadletter"
-        " (id, execution_id, job_id, fingerprint, error, attempts, created_at, resolved_at, resolution, note, resolved_by)"
+        " (id, execution_id, job_id, fingerprint, error, attempts, created_at, resolved_at, resolution, note,"
+        " resolved_by)"
         " VALUES (%s, %s, %s, '', '{}', 1, %s, %s, %s, '', '')",
         [letter_id, execution_id, uuid.uuid4(), OLD, resolved_at, "resolved" if resolved_at else ""],
     )

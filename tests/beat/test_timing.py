@@ -90,8 +90,13 @@ def test_an_interval_counts_from_its_last_slot() -> None:
     assert next_due(when, now=NOW) == at("2026-03-30 12:00:07")
 
 
+def test_an_interval_of_broken_seconds_keeps_its_length() -> None:
+    when = When(since=BEFORE, last=at("2026-03-30 12:00:02.500"), every=(2_500_000, "microseconds"))
+    assert next_due(when, now=NOW) == at("2026-03-30 12:00:07.500")
+
+
 def test_an_interval_without_slots_begins_one_interval_after_the_change() -> None:
-    when = When(since=at("2026-03-30 11:59:00"), every=(2, "minutes"))
+    when = When(since=at("2026-03-30 11:59:00.250"), every=(2, "minutes"))
     assert newest_due(when, now=NOW) is None
     assert next_due(when, now=NOW) == at("2026-03-30 12:01:00")
     assert newest_due(when, now=NOW + timedelta(minutes=1)) == at("2026-03-30 12:01:00")

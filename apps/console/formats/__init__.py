@@ -1,0 +1,1 @@
+"""How the console writes times; named by FORMAT_MODULE_PATH."""
