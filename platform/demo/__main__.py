@@ -23,8 +23,10 @@ from embedded.services import Services
 
 
 def main() -> int:
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job inherits an ignored SIGINT
         signal.signal(number, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup wants it to go on
+        signal.signal(signal.SIGHUP, _interrupt)
     folder = Folder(VAR / "demo")
     supervisor = Supervisor(say=say)
     try:

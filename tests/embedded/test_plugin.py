@@ -18,6 +18,7 @@ INNER = """
 import os, signal
 def test_end():
     print("ports", os.environ["DATABASE_URL"], os.environ["BROKER_URL"], flush=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # xdist's workers ignore it, and so do their children
     os.kill(os.getpid(), signal.{signal})
 """
 
