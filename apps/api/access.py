@@ -5,10 +5,9 @@ from uuid import UUID
 from apps.api.permissions import may
 from apps.audit.services import Actor
 from apps.deadletters.models import DeadLetter
+from apps.schedules.defined import definition_of, version_of
 from apps.schedules.models import Job, Schedule
-from apps.schedules.running import definition_of
 from apps.schedules.services import DefinedJob, DefinedSchedule
-from apps.schedules.services_schedules import version_of
 from kernel.errors import NotFound
 from tenants.models import ApiKey
 

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_deadletter
-from apps.api.documents import DeadLetterAnswer, ExecutionAnswer, NoteInput, ReplayInput
+from apps.api.documents_runs import DeadLetterAnswer, ExecutionAnswer, NoteInput, ReplayInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.executions import execution_answer
 from apps.api.lists import PAGING, page

@@ -5,7 +5,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api.documents import AttemptAnswer, ExecutionAnswer, NoInput, SubmitInput
+from apps.api.documents_runs import AttemptAnswer, ExecutionAnswer, NoInput, SubmitInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.executions_read import (
     ExecutionFilter,

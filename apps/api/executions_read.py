@@ -15,7 +15,7 @@ from psycopg import sql
 
 from apps.api.lists import ID_SLACK, first_id_at
 from apps.api.renderers import stored
-from apps.schedules.services_schedules import jobs_of
+from apps.schedules.defined import jobs_of
 from kernel.ids import attempt_id
 from kernel.transitions import TICKET_STATES
 from tenants import door

@@ -7,7 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_job
-from apps.api.documents import JobAnswer, JobChange, JobInput, JobReplacement, NoInput, ReasonInput
+from apps.api.documents import JobAnswer, JobChange, JobInput, JobReplacement
+from apps.api.documents_runs import NoInput, ReasonInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
 from apps.api.lists import PAGING, page

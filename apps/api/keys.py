@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_apikey
-from apps.api.documents import ApiKeyAnswer, ApiKeyInput, NewApiKeyAnswer
+from apps.api.documents_runs import ApiKeyAnswer, ApiKeyInput, NewApiKeyAnswer
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.lists import PAGING, page
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation

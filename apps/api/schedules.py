@@ -7,15 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_schedule
-from apps.api.documents import (
-    ExecutionAnswer,
-    NoInput,
-    ReasonInput,
-    ScheduleAnswer,
-    ScheduleChange,
-    ScheduleInput,
-    ScheduleReplacement,
-)
+from apps.api.documents import ScheduleAnswer, ScheduleChange, ScheduleInput, ScheduleReplacement
+from apps.api.documents_runs import ExecutionAnswer, NoInput, ReasonInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
 from apps.api.executions import execution_answer

@@ -10,10 +10,11 @@ import orjson
 
 from apps.audit.services import Actor, record
 from apps.executions.models import Execution
+from apps.schedules.defined import version_of
 from apps.schedules.input_fields import Fields
 from apps.schedules.policy import OVERLAP_ROOM
 from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, payload_of, run_delay, run_start, share_job
-from apps.schedules.services_schedules import lock_schedule, version_of
+from apps.schedules.services_schedules import lock_schedule
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_trigger import read_instant
 from apps.tickets import store as tickets

@@ -92,11 +92,6 @@ def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
     return JobNow(job_id, version, pool, queue_for(tenant, pool), priority, timeout_s, limit, paused)
 
 
-def definition_of(job: Job) -> JobVersion:
-    """The current version of a job."""
-    return JobVersion.objects.filter(job_id=job.pk, version=job.version).get()
-
-
 def run_start(tenant: Tenant, job: JobNow, run: Run, *, now: datetime) -> UUID:
     """Makes an execution that is ready now, with its ticket. Returns its id."""
     execution_id = _insert(tenant, job, run, state="ready", actual_at=now, now=now)

@@ -1,8 +1,7 @@
 """Everything that can be done to jobs and schedules, in one place to import from."""
 
+from apps.schedules.defined import DefinedJob, DefinedSchedule, job_as_given, schedule_as_given
 from apps.schedules.services_jobs import (
-    DefinedJob,
-    job_as_given,
     job_create,
     job_delete,
     job_pause,
@@ -11,8 +10,6 @@ from apps.schedules.services_jobs import (
     job_update,
 )
 from apps.schedules.services_schedules import (
-    DefinedSchedule,
-    schedule_as_given,
     schedule_create,
     schedule_delete,
     schedule_pause,

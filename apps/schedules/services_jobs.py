@@ -6,7 +6,6 @@ anew.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,13 +17,14 @@ from apps.due import delayed, entries
 from apps.due.entries import Entry
 from apps.executions.models import Execution
 from apps.schedules.changes import changes
+from apps.schedules.defined import DefinedJob, definition_of, job_as_given
 from apps.schedules.job_input import JobForm, JobRules, read_job
 from apps.schedules.limits import check_count, plan_locked
 from apps.schedules.models import Job, JobVersion, Schedule
 from apps.schedules.naming import names_conflict
 from apps.schedules.passed import pass_over
 from apps.schedules.remaking import remake_all
-from apps.schedules.running import JobNow, definition_of, job_now
+from apps.schedules.running import JobNow, job_now
 from apps.tickets import gates
 from kernel.errors import Conflict, NotFound, Stale
 from kernel.jsonrules import merge_patch
@@ -33,14 +33,6 @@ from tenants.models import Plan, Tenant
 from tenants.work import Again, in_tenant
 
 SHOWN_SCHEDULES = 20  # in the answer that refuses to delete a job
-
-
-@dataclass(frozen=True, slots=True)
-class DefinedJob:
-    """A job with its current version."""
-
-    job: Job
-    definition: JobVersion
 
 
 def job_create(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: datetime) -> DefinedJob:
@@ -134,24 +126,6 @@ def job_resume(*, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime) -> 
         return DefinedJob(job, definition)
 
     return in_tenant(tenant, work)
-
-
-def job_as_given(defined: DefinedJob) -> dict[str, Any]:
-    """The job as its owner could have written it: the base of a merge patch."""
-    job, definition = defined.job, defined.definition
-    return {
-        "name": job.name,
-        "kind": job.kind,
-        "target": definition.target,
-        "payload": definition.payload,
-        "timeout_s": definition.timeout_s,
-        "retry": definition.retry,
-        "priority": definition.priority,
-        "max_concurrency": definition.max_concurrency,
-        "queue": definition.queue or None,
-        "labels": job.labels,
-        "external_id": job.external_id,
-    }
 
 
 def _change(

@@ -5,7 +5,6 @@ entry. What decides when, what is sent or which job runs makes a new version; an
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,6 +13,7 @@ from apps.audit.services import Actor, record
 from apps.due import entries
 from apps.due.entries import Entry
 from apps.schedules.changes import changes
+from apps.schedules.defined import DefinedSchedule, schedule_as_given, version_of
 from apps.schedules.limits import check_count, plan_locked
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
@@ -30,14 +30,6 @@ from tenants.models import Tenant
 from tenants.work import in_tenant
 
 Status = Schedule.Status
-
-
-@dataclass(frozen=True, slots=True)
-class DefinedSchedule:
-    """A schedule with its current version."""
-
-    schedule: Schedule
-    definition: ScheduleVersion
 
 
 def schedule_create(*, tenant: Tenant, actor: Actor, data: Any, now: datetime) -> DefinedSchedule:
@@ -147,31 +139,6 @@ def schedule_resume(*, tenant: Tenant, actor: Actor, schedule_id: UUID, now: dat
         return DefinedSchedule(schedule, definition)
 
     return in_tenant(tenant, work)
-
-
-def schedule_as_given(defined: DefinedSchedule) -> dict[str, Any]:
-    """The schedule as its owner could have written it: the base of a merge patch."""
-    schedule, definition = defined.schedule, defined.definition
-    return {
-        "name": schedule.name,
-        "job": str(schedule.job_id),
-        **timing_of(definition.definition),
-        "payload": definition.payload,
-        "labels": schedule.labels,
-        "external_id": schedule.external_id,
-    }
-
-
-def version_of(schedule: Schedule) -> ScheduleVersion:
-    """The current version of a schedule."""
-    return ScheduleVersion.objects.filter(schedule_id=schedule.pk, version=schedule.version).get()
-
-
-def jobs_of(schedule_id: UUID) -> list[UUID]:
-    """All jobs that a schedule has had, deleted or not."""
-    versions = ScheduleVersion.objects.filter(schedule_id=schedule_id)
-    named = {UUID(name) for name in versions.values_list("definition__job", flat=True).distinct() if name}
-    return sorted(named | set(Schedule.objects.filter(pk=schedule_id).values_list("job_id", flat=True)))
 
 
 def lock_schedule(schedule_id: UUID, expect: Collection[int] | None = None) -> tuple[Entry | None, Schedule]:

@@ -1,0 +1,133 @@
+"""The bodies and answers of executions, dead letters and API keys as OpenAPI shows them."""
+
+from rest_framework import serializers
+
+from apps.api.documents import Serializer, label, labels, nullable, optional
+from apps.api.permissions import ROLES
+from apps.executions.models import TRIGGERS
+from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+
+
+class SubmitInput(Serializer):
+    """A wish for a run."""
+
+    job = serializers.UUIDField()
+    payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
+    run_at = optional(serializers.DateTimeField)
+    delay_s = optional(serializers.IntegerField, min_value=0, max_value=366 * 86_400)
+    priority = optional(serializers.IntegerField, min_value=0, max_value=9)
+    labels = optional(serializers.DictField, child=label())
+
+
+class ExecutionAnswer(Serializer):
+    """An execution: its history and, while it is alive, its live state."""
+
+    id = serializers.UUIDField()
+    job = serializers.UUIDField()
+    job_version = serializers.IntegerField()
+    schedule = nullable(serializers.UUIDField)
+    schedule_version = nullable(serializers.IntegerField)
+    run_key = serializers.CharField(help_text="The same over retries, failover and replay.")
+    state = serializers.ChoiceField(list(EXECUTION_STATES))
+    trigger = serializers.ChoiceField(list(TRIGGERS))
+    priority = serializers.IntegerField()
+    nominal_at = nullable(serializers.DateTimeField)
+    until_at = nullable(serializers.DateTimeField, help_text="Last instant of a row that stands for several.")
+    count = serializers.IntegerField(help_text="Occurrences that this row stands for.")
+    actual_at = serializers.DateTimeField(help_text="When it was or will be due.")
+    available_at = nullable(serializers.DateTimeField, help_text="It does not start before; null when finished.")
+    created_at = serializers.DateTimeField()
+    queued_at = nullable(serializers.DateTimeField)
+    started_at = nullable(serializers.DateTimeField, help_text="Start of the first attempt.")
+    finished_at = nullable(serializers.DateTimeField)
+    attempt_count = serializers.IntegerField()
+    cancel_requested = serializers.BooleanField()
+    result = serializers.JSONField()
+    error = serializers.JSONField()
+    reason = nullable(serializers.CharField, help_text="Why it was skipped, expired or cancelled.")
+    replay_of = nullable(serializers.UUIDField)
+    fired_by = serializers.CharField()
+    labels = labels()
+    as_of = serializers.DateTimeField()
+    payload = serializers.JSONField(required=False, help_text="Its own; only when read alone.")
+
+
+class AttemptAnswer(Serializer):
+    """One try of an execution."""
+
+    id = serializers.UUIDField()
+    execution = serializers.UUIDField()
+    number = serializers.IntegerField()
+    state = serializers.ChoiceField(list(ATTEMPT_STATES))
+    worker = nullable(serializers.UUIDField)
+    started_at = serializers.DateTimeField()
+    finished_at = nullable(serializers.DateTimeField)
+    error = serializers.JSONField()
+    retry_at = nullable(serializers.DateTimeField)
+
+
+class DeadLetterAnswer(Serializer):
+    """An execution that a person should look at."""
+
+    id = serializers.UUIDField()
+    execution = serializers.UUIDField()
+    job = serializers.UUIDField()
+    schedule = nullable(serializers.UUIDField)
+    status = serializers.ChoiceField(["open", "replayed", "resolved"])
+    fingerprint = serializers.CharField(help_text="The same for failures of one cause.")
+    error = serializers.JSONField()
+    attempts = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    resolved_at = nullable(serializers.DateTimeField)
+    resolved_by = nullable(serializers.CharField)
+    note = nullable(serializers.CharField)
+
+
+class ReasonInput(Serializer):
+    """Why."""
+
+    reason = optional(serializers.CharField, max_length=500)
+
+
+class NoInput(Serializer):
+    """Nothing: no body, or an empty object."""
+
+
+class ReplayInput(Serializer):
+    """How to replay: with `payload` a new execution is made, without it the same one is reopened."""
+
+    payload = serializers.JSONField(required=False)
+    note = optional(serializers.CharField, max_length=1000)
+
+
+class NoteInput(Serializer):
+    """What was found."""
+
+    note = optional(serializers.CharField, max_length=1000)
+
+
+class ApiKeyInput(Serializer):
+    """A new API key."""
+
+    name = serializers.CharField(max_length=100)
+    role = serializers.ChoiceField(list(ROLES))
+    expires_at = optional(serializers.DateTimeField)
+
+
+class ApiKeyAnswer(Serializer):
+    """An API key; its text can't be read."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    prefix = serializers.CharField()
+    role = serializers.ChoiceField(list(ROLES))
+    created_at = serializers.DateTimeField()
+    expires_at = nullable(serializers.DateTimeField)
+    revoked_at = nullable(serializers.DateTimeField)
+    last_used_at = nullable(serializers.DateTimeField, help_text="To the minute.")
+
+
+class NewApiKeyAnswer(ApiKeyAnswer):
+    """A new API key with its text, which is shown only this once."""
+
+    key = nullable(serializers.CharField, help_text="Null when the answer is replayed: the text is not kept.")

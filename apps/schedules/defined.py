@@ -1,0 +1,72 @@
+"""Jobs and schedules together with their current versions."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from apps.schedules.models import Job, JobVersion, Schedule, ScheduleVersion
+from apps.schedules.schedule_input import timing_of
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedJob:
+    """A job with its current version."""
+
+    job: Job
+    definition: JobVersion
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedSchedule:
+    """A schedule with its current version."""
+
+    schedule: Schedule
+    definition: ScheduleVersion
+
+
+def job_as_given(defined: DefinedJob) -> dict[str, Any]:
+    """The job as its owner could have written it: the base of a merge patch."""
+    job, definition = defined.job, defined.definition
+    return {
+        "name": job.name,
+        "kind": job.kind,
+        "target": definition.target,
+        "payload": definition.payload,
+        "timeout_s": definition.timeout_s,
+        "retry": definition.retry,
+        "priority": definition.priority,
+        "max_concurrency": definition.max_concurrency,
+        "queue": definition.queue or None,
+        "labels": job.labels,
+        "external_id": job.external_id,
+    }
+
+
+def schedule_as_given(defined: DefinedSchedule) -> dict[str, Any]:
+    """The schedule as its owner could have written it: the base of a merge patch."""
+    schedule, definition = defined.schedule, defined.definition
+    return {
+        "name": schedule.name,
+        "job": str(schedule.job_id),
+        **timing_of(definition.definition),
+        "payload": definition.payload,
+        "labels": schedule.labels,
+        "external_id": schedule.external_id,
+    }
+
+
+def definition_of(job: Job) -> JobVersion:
+    """The current version of a job."""
+    return JobVersion.objects.filter(job_id=job.pk, version=job.version).get()
+
+
+def version_of(schedule: Schedule) -> ScheduleVersion:
+    """The current version of a schedule."""
+    return ScheduleVersion.objects.filter(schedule_id=schedule.pk, version=schedule.version).get()
+
+
+def jobs_of(schedule_id: UUID) -> list[UUID]:
+    """All jobs that a schedule has had, deleted or not."""
+    versions = ScheduleVersion.objects.filter(schedule_id=schedule_id)
+    named = {UUID(name) for name in versions.values_list("definition__job", flat=True).distinct() if name}
+    return sorted(named | set(Schedule.objects.filter(pk=schedule_id).values_list("job_id", flat=True)))
