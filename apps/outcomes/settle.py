@@ -7,20 +7,21 @@ stale and change nothing. A batch that fails is settled per tenant, so that one 
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-import orjson
 import psycopg
 
 from apps.deadletters import store as deadletters
 from apps.executions import store as executions
+from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
 from apps.outcomes.verdict import Report, Verdict, fingerprint, judge
 from apps.schedules import pausing
 from apps.schedules.definitions import Definition
+from apps.schedules.retry import retry_from_json
 from apps.tickets import store as tickets
 from apps.tickets.store import Started
 from kernel.ids import attempt_id, uuid7
@@ -30,13 +31,17 @@ log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 Pair = tuple[UUID, int]
 
-ERROR_BYTES = 4_096
-RESULT_BYTES = 64 * 1_024
+DEFAULT_POLICY = retry_from_json({})  # of runs whose job can't be read right now
+# A lock that is not given, a table that is not there: each further try would wait as long for the same answer.
+FAULTS_OF_SCHEMAS = (psycopg.OperationalError, psycopg.ProgrammingError)
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """One ended attempt: what was started, by which worker, how it ended. No definition: its job can't be read."""
+    """One ended attempt: what was started, by which worker, how it ended.
+
+    Without a definition (its job can't be read) a failure that may be tried again is, by the default policy.
+    """
 
     started: Started
     worker_id: UUID | None
@@ -70,11 +75,9 @@ def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settl
     """Settles a batch on an autocommit connection; raises when the database fails, never for one tenant's fault."""
     try:
         return _settle_batch(conn, registry, items)
-    except (psycopg.OperationalError, psycopg.InterfaceError):
+    except Exception:  # whatever one tenant's rows may do
         if conn.closed:
             raise
-        log.warning("settling %d attempts failed, trying per tenant", len(items), exc_info=True)
-    except psycopg.Error:
         log.warning("settling %d attempts failed, trying per tenant", len(items), exc_info=True)
     total = Settled()
     for _, of_tenant in _by_tenant(items).items():
@@ -83,10 +86,16 @@ def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settl
 
 
 def _settle_tenant(conn: Conn, registry: Registry, items: list[Settlement], total: Settled) -> None:
-    """One tenant's part; halves it until the rows that can't be settled are alone."""
+    """One tenant's part. Rows at fault are looked for by halving; a schema that does not answer is not asked again."""
     try:
         done = _settle_batch(conn, registry, items)
-    except psycopg.Error:
+    except FAULTS_OF_SCHEMAS:
+        if conn.closed:
+            raise
+        log.warning("%d attempts of tenant %d wait for it", len(items), items[0].started.tenant_id, exc_info=True)
+        total.failed += items
+        return
+    except Exception:
         if conn.closed:
             raise
         if len(items) > 1:
@@ -95,10 +104,22 @@ def _settle_tenant(conn: Conn, registry: Registry, items: list[Settlement], tota
             _settle_tenant(conn, registry, items[middle:], total)
             return
         log.exception("attempt %s could not be settled", items[0].pair)
-        total.failed += items
+        bare = _bare(items[0])
+        if bare == items[0]:
+            total.failed += items
+        else:
+            _settle_tenant(conn, registry, [bare], total)
         return
     for name, count in done.counts.items():
         total.counts[name] += count
+
+
+def _bare(item: Settlement) -> Settlement:
+    """The same outcome without what the database may have refused: the run must end."""
+    report = item.report
+    result = None if report.result is None else UNSTORABLE_RESULT
+    error = None if report.error is None else bare_error(report.error)
+    return replace(item, report=replace(report, result=result, error=error))
 
 
 def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -107,8 +128,8 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     ends: list[Pair] = []
     agains: list[tuple[UUID, int, datetime, int]] = []
     with conn.transaction():
-        current = tickets.lock_current(conn, [item.pair for item in items])
-        for item in items:
+        current, now = tickets.lock_current(conn, [item.pair for item in items])
+        for item in (_in_order(item, now) for item in items):
             cancel_requested = current.get(item.pair)
             if cancel_requested is None:
                 done.counts["stale"] += 1
@@ -151,29 +172,38 @@ def _write(
             pausing.pause_by_system(conn, tenancy.schema, tenant_id=tenancy.id, schedule_id=schedule_id, reason=reason)
 
 
+def _in_order(item: Settlement, now: datetime) -> Settlement:
+    """Start and end of the attempt between its claim and now: another machine's clock told them."""
+    claimed, report = item.started, item.report
+    started_at = min(max(report.started_at, claimed.started_at), now)
+    finished_at = min(max(report.finished_at, started_at, claimed.first_started_at), now)
+    if (started_at, finished_at) == (report.started_at, report.finished_at):
+        return item
+    return replace(item, report=replace(report, started_at=started_at, finished_at=finished_at))
+
+
 def _judge(item: Settlement, cancel_requested: bool) -> Verdict:
-    if item.definition is None:
+    if item.definition is None and not item.report.retryable and not cancel_requested:
         return Verdict("end", "dead", item.started.failures + 1, reason="undecodable")
-    return judge(
-        item.report, policy=item.definition.retry, failures=item.started.failures, cancel_requested=cancel_requested
-    )
+    policy = DEFAULT_POLICY if item.definition is None else item.definition.retry
+    return judge(item.report, policy=policy, failures=item.started.failures, cancel_requested=cancel_requested)
 
 
 def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
     started, report = item.started, item.report
-    error = _error_text(report)
+    error = error_text(report.error)
     write.attempts.append(
         executions.Attempted(
             attempt_id(started.execution_id, started.attempt), started.execution_id, started.attempt, started.fence,
             "cancelled" if verdict.state == "cancelled" else report.outcome, item.worker_id, report.started_at,
-            max(report.finished_at, report.started_at), error, verdict.at,
+            report.finished_at, error, verdict.at,
         )
     )  # fmt: skip
     if verdict.kind == "end":
         write.ended.append(
             executions.Ended(
                 started.execution_id, verdict.state, started.first_queued_at, started.first_started_at,
-                report.finished_at, started.attempt, _result_text(report), error, verdict.reason,
+                report.finished_at, started.attempt, result_text(report.result), error, verdict.reason,
             )
         )  # fmt: skip
     if verdict.state == "dead":
@@ -186,30 +216,6 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
         )  # fmt: skip
     if report.pause_schedule and started.schedule_id is not None:
         write.pauses.append((started.schedule_id, "The receiver answered 410 Gone."))
-
-
-def _error_text(report: Report) -> str | None:
-    if report.error is None:
-        return None
-    text = _json(report.error)
-    if len(text) <= ERROR_BYTES:
-        return text
-    return _json({"class": str(report.error.get("class", ""))[:100], "message": text[:1_000], "truncated": True})
-
-
-def _result_text(report: Report) -> str | None:
-    if report.result is None or len(report.result) <= RESULT_BYTES:
-        return _storable(report.result)
-    return _json({"truncated": True, "bytes": len(report.result)})
-
-
-def _json(value: Any) -> str:
-    return _storable(orjson.dumps(value, default=str).decode("utf-8", "replace")) or "null"
-
-
-def _storable(text: str | None) -> str | None:
-    """PostgreSQL's jsonb can't hold the character NUL."""
-    return text.replace("\\u0000", "\\ufffd") if text is not None and "\\u0000" in text else text
 
 
 def _host(definition: Definition | None) -> str:

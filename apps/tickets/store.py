@@ -4,7 +4,7 @@ All functions take a psycopg connection and work in its current transaction; non
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -101,7 +101,7 @@ WHERE execution_id = ANY(%(ids)s) AND release = %(release)s AND state = 'queued'
 """
 
 LOCK_CURRENT = """
-SELECT t.execution_id, t.fence, t.cancel_requested
+SELECT t.execution_id, t.fence, t.cancel_requested, clock_timestamp()
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
 JOIN tickets_ticket t ON t.execution_id = m.execution_id AND t.fence = m.fence
 WHERE t.state = 'running' ORDER BY t.execution_id FOR UPDATE OF t
@@ -272,10 +272,16 @@ def put_back(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) ->
     return conn.execute(NOT_TAKEN, {"ids": list(ids), "release": release, "now": now}).rowcount
 
 
-def lock_current(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], bool]:
-    """Locks, in id order, those (execution, fence) that still are what runs; the value says "cancel requested"."""
-    rows = conn.execute(LOCK_CURRENT, [[one[0] for one in pairs], [one[1] for one in pairs]])
-    return {(row[0], row[1]): row[2] for row in rows}
+def lock_current(
+    conn: Conn, pairs: Sequence[tuple[UUID, int]]
+) -> tuple[dict[tuple[UUID, int], bool], datetime]:
+    """Locks, in id order, those (execution, fence) that still are what runs; the value says "cancel requested".
+
+    Also the database's time, which is of no meaning when none of them is.
+    """
+    rows = conn.execute(LOCK_CURRENT, [[one[0] for one in pairs], [one[1] for one in pairs]]).fetchall()
+    now = max((row[3] for row in rows), default=datetime.max.replace(tzinfo=UTC))
+    return {(row[0], row[1]): row[2] for row in rows}, now
 
 
 def end(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
