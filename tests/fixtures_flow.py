@@ -207,10 +207,15 @@ def settlement(
     assert tenancy is not None
     key = (one.job_id, one.job_version)
     found = Definitions().jobs(conn, tenancy.schema, [key]).get(key)
-    given = {"started_at": one.started_at, "finished_at": one.started_at + timedelta(seconds=1), **report}
+    given = {"started_at": one.started_at, "finished_at": ended_at(one), **report}
     if outcome not in ("succeeded", "returned", "cancelled"):
         given.setdefault("error", {"class": "test", "message": "it went wrong"})
     return Real(one, worker, Report(outcome, **given), found)
+
+
+def ended_at(one: Started) -> datetime:
+    """The earliest end that an attempt can have."""
+    return max(one.started_at, one.first_started_at)
 
 
 def settle_as(
