@@ -30,6 +30,7 @@ def inside(tenant: Tenant) -> Iterator[None]:
 
 def raw() -> "psycopg.Connection[Any]":
     """The psycopg connection under Django's, in Django's current transaction; for the SQL of the stores."""
+    connection.close_if_health_check_failed()  # Django itself looks only when it opens a cursor
     connection.ensure_connection()
     return cast("psycopg.Connection[Any]", connection.connection)
 
@@ -85,6 +86,7 @@ def become_owner() -> None:
         connection.close()
         connection.settings_dict["USER"] = user
         connection.settings_dict["PASSWORD"] = password
+        connection.settings_dict["OPTIONS"].pop("options", None)  # a migration may wait for locks
 
 
 def application_role() -> str:

@@ -67,7 +67,7 @@ def admit(
     """Of each tenant's candidates the best by rank, up to its grant, within gates and queues.
 
     A schedule whose overlap policy is not "allow" runs one at a time: `busy` are those of which one was admitted
-    already; those of which one is queued or running are no candidates. Changes `room` by what was admitted; pure otherwise.
+    already; those of which one is queued or running are no candidates. Changes `room`; pure otherwise.
     """
     running = set(busy)
     chosen: list[Candidate] = []

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -97,58 +97,88 @@ def _of_tenant(tenancy: Tenancy, check: Check, conn: Conn, _: Registry, after: U
         return [], None
 
 
+_SCHEDULE_IDS = """
+SELECT id FROM {schema}.schedules_schedule WHERE status = 'active' AND deleted_at IS NULL AND id > %s
+ORDER BY id LIMIT %s
+"""
+
 _SCHEDULES = """
 SELECT s.id, s.version, v.spec, v.own_payload, j.id, j.kind, jv.version, jv.priority, jv.timeout_s, jv.max_concurrency,
-       s.created_at, v.created_at, j.paused_at IS NOT NULL,
-       (SELECT coalesce(e.until_at, e.nominal_at) FROM {schema}.executions_execution e
-        WHERE e.schedule_id = s.id AND e.trigger IN ('schedule', 'catch_up') ORDER BY e.nominal_at DESC LIMIT 1),
-       (SELECT e.schedule_version FROM {schema}.executions_execution e
-        WHERE e.schedule_id = s.id AND e.trigger IN ('schedule', 'catch_up') ORDER BY e.nominal_at DESC LIMIT 1)
+       v.created_at, e.at, e.schedule_version
 FROM {schema}.schedules_schedule s
 JOIN {schema}.schedules_scheduleversion v ON v.schedule_id = s.id AND v.version = s.version
 JOIN {schema}.schedules_job j ON j.id = s.job_id
 JOIN {schema}.schedules_jobversion jv ON jv.job_id = j.id AND jv.version = j.version
-WHERE s.status = 'active' AND s.deleted_at IS NULL AND s.id > %s ORDER BY s.id LIMIT %s
+LEFT JOIN LATERAL (
+    SELECT coalesce(until_at, nominal_at) AS at, schedule_version FROM {schema}.executions_execution
+    WHERE schedule_id = s.id AND trigger IN ('schedule', 'catch_up') ORDER BY nominal_at DESC LIMIT 1) e ON true
+WHERE s.id = ANY(%s) AND s.status = 'active' AND s.deleted_at IS NULL AND j.paused_at IS NULL
 """
+
+_COMPLETE = "UPDATE {schema}.schedules_schedule SET status = 'completed' WHERE id = %s AND status = 'active'"
 
 
 def _schedules(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Found:
-    rows = conn.execute(_in(_SCHEDULES, tenancy), [after, CHUNK]).fetchall()
-    have = {entry.key: entry for entry in entries.lock(conn, [row[0] for row in rows])}
+    """Active schedules without due entry, or whose due entry left instants out."""
+    ids = [row[0] for row in conn.execute(_in(_SCHEDULE_IDS, tenancy), [after, CHUNK])]
+    suspects = [suspect.key for suspect in _suspects(conn, tenancy, ids)]
     findings = []
+    if suspects and not dry_run:
+        entries.lock(conn, suspects)  # fire and edits hold this lock until they are complete: what is seen now is whole
+    for suspect in _suspects(conn, tenancy, suspects):
+        if suspect.expected is None:
+            if not dry_run:
+                conn.execute(_in(_COMPLETE, tenancy), [suspect.key])
+            continue  # nothing was wrong: its last instant is over
+        at = f"{suspect.expected:%Y-%m-%dT%H:%M:%SZ}"
+        check, detail = "schedule_without_due_entry", f"due entry made again at {at}"
+        if suspect.found is not None:
+            check, detail = "gap", f"put back from {suspect.found:%Y-%m-%dT%H:%M:%SZ} to {at}"
+        findings.append(Finding(check, tenancy.slug, suspect.key, detail))
+        if not dry_run:
+            entries.put(conn, _entry_of(suspect, tenancy), now=suspect.expected)
+    return findings, ids[-1] if len(ids) == CHUNK else None
+
+
+class _Suspect(NamedTuple):
+    """A schedule whose due entry is not where its last disposition says; `expected` is None when it is completed."""
+
+    key: UUID
+    expected: datetime | None
+    found: datetime | None
+    row: tuple[Any, ...]
+
+
+def _suspects(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID]) -> list[_Suspect]:
+    if not ids:
+        return []
+    rows = conn.execute(_in(_SCHEDULES, tenancy), [list(ids)]).fetchall()
+    nominal = {key: at for key, (at, _) in entries.next_of(conn, ids).items()}
+    suspects = []
     for row in rows:
-        (key, version, spec_text, own_payload, job_id, kind, job_version, priority, timeout_s, limit,
-         _, defined_at, job_paused, last, last_version) = row  # fmt: skip
-        if job_paused:
-            continue
+        key, version, spec_text = row[:3]
+        defined_at, last, last_version = row[-3:]
         try:
             spec = timing.spec_from_json(spec_text)
         except timing.TimingInvalid:
             continue
         known = last if last is not None and last_version == version else None
         expected = timing.next_after(spec, known if known is not None else defined_at)
-        entry = have.get(key)
-        if entry is None and expected is None:
-            if not dry_run:
-                conn.execute(
-                    _in("UPDATE {schema}.schedules_schedule SET status = 'completed' WHERE id = %s", tenancy), [key]
-                )
-            continue  # nothing was wrong: its last instant is over
-        if expected is None or (entry is not None and (known is None or entry.nominal_at <= expected)):
-            continue
-        check, detail = "schedule_without_due_entry", f"due entry made again at {expected:%Y-%m-%dT%H:%M:%SZ}"
-        if entry is not None:
-            check, detail = "gap", f"put back from {entry.nominal_at} to {expected}"
-        findings.append(Finding(check, tenancy.slug, key, detail))
-        if not dry_run:
-            pool = POOL_OF_KIND[kind]
-            made = Entry(
-                key, entries.shard_for(key), "schedule", tenancy.id, timing.actual_at(spec, str(key), expected),
-                expected, version, spec_text, job_id, job_version, pool, tenancy.queue(pool), priority, timeout_s,
-                limit, own_payload,
-            )  # fmt: skip
-            entries.put(conn, made, now=expected)
-    return findings, rows[-1][0] if len(rows) == CHUNK else None
+        found = nominal.get(key)
+        if found is None or (expected is not None and known is not None and found > expected):
+            suspects.append(_Suspect(key, expected, found, row))
+    return suspects
+
+
+def _entry_of(suspect: _Suspect, tenancy: Tenancy) -> Entry:
+    key, version, spec_text, own_payload, job_id, kind, job_version, priority, timeout_s, limit = suspect.row[:10]
+    assert suspect.expected is not None
+    due_at = timing.actual_at(timing.spec_from_json(spec_text), str(key), suspect.expected)
+    pool = POOL_OF_KIND[kind]
+    return Entry(
+        key, entries.shard_for(key), "schedule", tenancy.id, due_at, suspect.expected, version, spec_text, job_id,
+        job_version, pool, tenancy.queue(pool), priority, timeout_s, limit, own_payload,
+    )  # fmt: skip
 
 
 _WRONG_ENTRIES = """

@@ -87,7 +87,9 @@ class Schedule(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(status__in=["active", "paused", "completed"]), name="schedule_status_is_known"),
+            models.CheckConstraint(
+                condition=Q(status__in=["active", "paused", "completed"]), name="schedule_status_is_known"
+            ),
             models.UniqueConstraint(Lower("name"), condition=Q(deleted_at=None), name="schedule_name_is_unique"),
             models.UniqueConstraint(
                 fields=["external_id"], condition=Q(deleted_at=None), name="schedule_external_id_is_unique"

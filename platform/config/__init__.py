@@ -1,1 +1,1 @@
-"""Settings from the environment, URLs, entry points for web servers, logging; which apps are shared, which per tenant."""
+"""Settings from the environment, URLs, entry points for web servers, logging; what is shared and what per tenant."""

@@ -9,8 +9,11 @@ from django.core.exceptions import ImproperlyConfigured
 
 
 def load_file(path: Path) -> None:
-    """Adds the NAME=value lines of a file to the environment; what is set already stays. A missing file is fine."""
-    if not path.is_file():
+    """Adds the NAME=value lines of a file to the environment; what is set already stays. A missing file is fine.
+
+    A database or broker that the environment names is another installation: then nothing is taken from the file.
+    """
+    if not path.is_file() or {"DATABASE_URL", "BROKER_URL"} & set(os.environ):
         return
     for line in path.read_text().splitlines():
         name, separator, value = line.partition("=")

@@ -68,6 +68,8 @@ DATABASES["default"]["OPTIONS"] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
+    # A frozen web process must not hold a row for ever. Commands that migrate go without (door.become_owner).
+    "options": "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=30000",
     **DATABASES["default"]["OPTIONS"],
 }
 BROKER_URL = env.text("BROKER_URL", "redis://127.0.0.1:6379/0")

@@ -30,11 +30,11 @@ def shardbeat(made: stage.Tenants, *, count: int, own_queues: int, workers: int)
         stage.until(lambda: stage.one(conn, "SELECT count(*) FROM tickets_worker") >= workers, timeout_s=60)
         running.append(stage.dispatcher())
         stage.until(
-            lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") <= count * 0.95, timeout_s=60, step_s=0.05
+            lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") <= count * 0.95, timeout_s=60, step_s=0.2
         )
         left = int(stage.one(conn, "SELECT count(*) FROM tickets_ticket"))
         begun = time.monotonic()
-        stage.until(lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") == 0, timeout_s=300, step_s=0.1)
+        stage.until(lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") == 0, timeout_s=300, step_s=0.2)
         return left / (time.monotonic() - begun)
     finally:
         for process in reversed(running):

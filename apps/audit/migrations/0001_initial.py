@@ -4,31 +4,29 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='AuditEvent',
+            name="AuditEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField()),
-                ('tenant_id', models.IntegerField(null=True)),
-                ('actor', models.CharField(max_length=200)),
-                ('action', models.CharField(max_length=80)),
-                ('object_type', models.CharField(max_length=40)),
-                ('object_id', models.CharField(max_length=64)),
-                ('allowed', models.BooleanField(default=True)),
-                ('before', models.JSONField(null=True)),
-                ('after', models.JSONField(null=True)),
-                ('reason', models.TextField(blank=True)),
-                ('request_id', models.CharField(blank=True, max_length=64)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField()),
+                ("tenant_id", models.IntegerField(null=True)),
+                ("actor", models.CharField(max_length=200)),
+                ("action", models.CharField(max_length=80)),
+                ("object_type", models.CharField(max_length=40)),
+                ("object_id", models.CharField(max_length=64)),
+                ("allowed", models.BooleanField(default=True)),
+                ("before", models.JSONField(null=True)),
+                ("after", models.JSONField(null=True)),
+                ("reason", models.TextField(blank=True)),
+                ("request_id", models.CharField(blank=True, max_length=64)),
             ],
             options={
-                'indexes': [models.Index(fields=['tenant_id', '-id'], name='audit_by_tenant')],
+                "indexes": [models.Index(fields=["tenant_id", "-id"], name="audit_by_tenant")],
             },
         ),
     ]

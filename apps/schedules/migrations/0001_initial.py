@@ -2,101 +2,171 @@
 
 import django.db.models.deletion
 import django.db.models.functions.text
-import kernel.ids
 from django.db import migrations, models
+
+import kernel.ids
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Job',
+            name="Job",
             fields=[
-                ('id', models.UUIDField(default=kernel.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=200)),
-                ('kind', models.CharField(max_length=10)),
-                ('version', models.IntegerField(default=1)),
-                ('revision', models.IntegerField(default=1, help_text='Grows with every change; the ETag.')),
-                ('paused_at', models.DateTimeField(null=True)),
-                ('paused_reason', models.CharField(blank=True, max_length=500)),
-                ('labels', models.JSONField(default=dict)),
-                ('external_id', models.CharField(max_length=200, null=True)),
-                ('created_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField()),
-                ('deleted_at', models.DateTimeField(help_text='Deleted for its users; kept for its history.', null=True)),
+                ("id", models.UUIDField(default=kernel.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=200)),
+                ("kind", models.CharField(max_length=10)),
+                ("version", models.IntegerField(default=1)),
+                ("revision", models.IntegerField(default=1, help_text="Grows with every change; the ETag.")),
+                ("paused_at", models.DateTimeField(null=True)),
+                ("paused_reason", models.CharField(blank=True, max_length=500)),
+                ("labels", models.JSONField(default=dict)),
+                ("external_id", models.CharField(max_length=200, null=True)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                (
+                    "deleted_at",
+                    models.DateTimeField(help_text="Deleted for its users; kept for its history.", null=True),
+                ),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['http', 'python', 'container', 'pull'])), name='job_kind_is_known'), models.UniqueConstraint(django.db.models.functions.text.Lower('name'), condition=models.Q(('deleted_at', None)), name='job_name_is_unique'), models.UniqueConstraint(condition=models.Q(('deleted_at', None)), fields=('external_id',), name='job_external_id_is_unique')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("kind__in", ["http", "python", "container", "pull"])),
+                        name="job_kind_is_known",
+                    ),
+                    models.UniqueConstraint(
+                        django.db.models.functions.text.Lower("name"),
+                        condition=models.Q(("deleted_at", None)),
+                        name="job_name_is_unique",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("deleted_at", None)),
+                        fields=("external_id",),
+                        name="job_external_id_is_unique",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Schedule',
+            name="Schedule",
             fields=[
-                ('id', models.UUIDField(default=kernel.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=200)),
-                ('version', models.IntegerField(default=1, help_text='Version of its definition (ScheduleVersion).')),
-                ('revision', models.IntegerField(default=1, help_text='Grows with every change; the ETag.')),
-                ('status', models.CharField(choices=[('active', 'Active'), ('paused', 'Paused'), ('completed', 'Completed')], default='active', max_length=10)),
-                ('paused_reason', models.CharField(blank=True, max_length=500)),
-                ('labels', models.JSONField(default=dict)),
-                ('external_id', models.CharField(max_length=200, null=True)),
-                ('created_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField()),
-                ('deleted_at', models.DateTimeField(help_text='Deleted for its users; kept for its history.', null=True)),
-                ('job', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='schedules', to='schedules.job')),
+                ("id", models.UUIDField(default=kernel.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=200)),
+                ("version", models.IntegerField(default=1, help_text="Version of its definition (ScheduleVersion).")),
+                ("revision", models.IntegerField(default=1, help_text="Grows with every change; the ETag.")),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("active", "Active"), ("paused", "Paused"), ("completed", "Completed")],
+                        default="active",
+                        max_length=10,
+                    ),
+                ),
+                ("paused_reason", models.CharField(blank=True, max_length=500)),
+                ("labels", models.JSONField(default=dict)),
+                ("external_id", models.CharField(max_length=200, null=True)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                (
+                    "deleted_at",
+                    models.DateTimeField(help_text="Deleted for its users; kept for its history.", null=True),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="schedules", to="schedules.job"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='ScheduleVersion',
+            name="ScheduleVersion",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('version', models.IntegerField()),
-                ('definition', models.JSONField(help_text='As given over the API: trigger, timezone, window, policies.')),
-                ('spec', models.TextField(help_text='Canonical JSON of timing.Spec, the text that the due entry carries.')),
-                ('payload', models.JSONField(null=True)),
-                ('own_payload', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField()),
-                ('schedule', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='schedules.schedule')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("version", models.IntegerField()),
+                (
+                    "definition",
+                    models.JSONField(help_text="As given over the API: trigger, timezone, window, policies."),
+                ),
+                (
+                    "spec",
+                    models.TextField(help_text="Canonical JSON of timing.Spec, the text that the due entry carries."),
+                ),
+                ("payload", models.JSONField(null=True)),
+                ("own_payload", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField()),
+                (
+                    "schedule",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="versions",
+                        to="schedules.schedule",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='JobVersion',
+            name="JobVersion",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('version', models.IntegerField()),
-                ('target', models.JSONField()),
-                ('payload', models.JSONField(null=True)),
-                ('timeout_s', models.IntegerField()),
-                ('retry', models.JSONField()),
-                ('priority', models.SmallIntegerField()),
-                ('max_concurrency', models.IntegerField(null=True)),
-                ('queue', models.CharField(blank=True, help_text='Named queue of a pull job.', max_length=80)),
-                ('created_at', models.DateTimeField()),
-                ('job', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='schedules.job')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("version", models.IntegerField()),
+                ("target", models.JSONField()),
+                ("payload", models.JSONField(null=True)),
+                ("timeout_s", models.IntegerField()),
+                ("retry", models.JSONField()),
+                ("priority", models.SmallIntegerField()),
+                ("max_concurrency", models.IntegerField(null=True)),
+                ("queue", models.CharField(blank=True, help_text="Named queue of a pull job.", max_length=80)),
+                ("created_at", models.DateTimeField()),
+                (
+                    "job",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="versions",
+                        to="schedules.job",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('job', 'version'), name='job_version_once'), models.CheckConstraint(condition=models.Q(('timeout_s__range', (1, 900))), name='job_timeout_is_1_to_900_s'), models.CheckConstraint(condition=models.Q(('priority__range', (0, 9))), name='job_priority_is_0_to_9')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("job", "version"), name="job_version_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(("timeout_s__range", (1, 900))), name="job_timeout_is_1_to_900_s"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("priority__range", (0, 9))), name="job_priority_is_0_to_9"
+                    ),
+                ],
             },
         ),
         migrations.AddConstraint(
-            model_name='schedule',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['active', 'paused', 'completed'])), name='schedule_status_is_known'),
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("status__in", ["active", "paused", "completed"])), name="schedule_status_is_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='schedule',
-            constraint=models.UniqueConstraint(django.db.models.functions.text.Lower('name'), condition=models.Q(('deleted_at', None)), name='schedule_name_is_unique'),
+            model_name="schedule",
+            constraint=models.UniqueConstraint(
+                django.db.models.functions.text.Lower("name"),
+                condition=models.Q(("deleted_at", None)),
+                name="schedule_name_is_unique",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='schedule',
-            constraint=models.UniqueConstraint(condition=models.Q(('deleted_at', None)), fields=('external_id',), name='schedule_external_id_is_unique'),
+            model_name="schedule",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("deleted_at", None)), fields=("external_id",), name="schedule_external_id_is_unique"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='scheduleversion',
-            constraint=models.UniqueConstraint(fields=('schedule', 'version'), name='schedule_version_once'),
+            model_name="scheduleversion",
+            constraint=models.UniqueConstraint(fields=("schedule", "version"), name="schedule_version_once"),
         ),
     ]
