@@ -109,6 +109,7 @@ class ApiKey(models.Model):
     last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute.")
 
     class Meta:
+        verbose_name = "API key"
         constraints = [models.CheckConstraint(condition=Q(role__in=Role.values), name="apikey_role_is_known")]
 
     def __str__(self) -> str:

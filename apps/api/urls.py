@@ -30,5 +30,5 @@ urlpatterns: list[URLPattern] = [
     path("api-keys/<uuid:key_id>", keys.ApiKeyDetail.as_view()),
     path("schema", pages.schema),
     path("docs", pages.docs),
-    re_path(r"^(?s:.*)\Z", pages.missing),
+    re_path(r"^[\s\S]*\Z", pages.missing),
 ]

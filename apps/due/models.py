@@ -29,6 +29,7 @@ class DueEntry(models.Model):
     parked = models.TextField(blank=True, help_text="Why this entry is put aside; empty when it is served.")
 
     class Meta:
+        verbose_name_plural = "due entries"
         constraints = [
             models.CheckConstraint(condition=Q(kind__in=["schedule", "execution"]), name="due_kind_is_known"),
             models.CheckConstraint(condition=Q(priority__range=(0, 9)), name="due_priority_is_0_to_9"),

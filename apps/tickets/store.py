@@ -14,6 +14,7 @@ from apps.tickets.values import NO_GATE, Candidate, Flow, Started, Ticket
 
 Conn = psycopg.Connection[Any]
 READY_CHANNEL = "shardbeat_ready"
+NOTHING = UUID(int=0)
 AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiting: nothing starves
 DEADLINE_GRACE_S = 30  # the executor ends the work at its time-out; the deadline is for when it could not
 
@@ -24,12 +25,14 @@ INSERT = (
     f"VALUES ({', '.join(['%s'] * len(Ticket._fields))}, 0, false)"
 )
 
+# The rows are found and locked in a materialised step of its own: as a sub-select the planner may run it again for every
+# outer row, and then the limit does not hold.
 PROMOTE = """
-UPDATE tickets_ticket SET rank = available_at - priority * %(aging)s
-WHERE execution_id IN (
+WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL AND available_at <= %(now)s
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING pool
+UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
+FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool
 """
 
 FLOWS = """
@@ -73,23 +76,24 @@ RETURNING execution_id
 
 # Queued for too long: its message is lost or its worker is gone. Waits longer each time, at most five minutes.
 RELEASE_AGAIN = """
-UPDATE tickets_ticket SET state = 'ready', rank = NULL,
-       available_at = %(now)s + least(300, %(step)s * (2 ^ least(releases - 1, 8) - 1)) * interval '1 second'
-WHERE execution_id IN (
+WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE state = 'queued' AND queued_at < %(before)s AND pool = ANY(%(pools)s)
-    ORDER BY queued_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED) AND state = 'queued'
-RETURNING execution_id
+    ORDER BY queued_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+UPDATE tickets_ticket t SET state = 'ready', rank = NULL,
+       available_at = %(now)s + least(300, %(step)s * (2 ^ least(releases - 1, 8) - 1)) * interval '1 second'
+FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued' RETURNING t.execution_id
 """
 
 START = f"""
-UPDATE tickets_ticket SET state = 'running', attempt = attempt + 1, fence = nextval('ticket_fence'),
+WITH found AS MATERIALIZED (
+    SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(%(ids)s) AND release = %(release)s
+    AND state = 'queued' ORDER BY execution_id LIMIT %(limit)s FOR UPDATE)
+UPDATE tickets_ticket t SET state = 'running', attempt = attempt + 1, fence = nextval('ticket_fence'),
        worker_id = %(worker)s, started_at = clock_timestamp(),
        first_started_at = coalesce(first_started_at, clock_timestamp()),
        deadline = clock_timestamp() + (timeout_s + {DEADLINE_GRACE_S}) * interval '1 second'
-WHERE execution_id IN (
-    SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(%(ids)s) AND release = %(release)s
-    AND state = 'queued' ORDER BY execution_id LIMIT %(limit)s FOR UPDATE)
-RETURNING {", ".join(Started._fields)}
+FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued'
+RETURNING {", ".join("t." + name for name in Started._fields)}
 """
 
 # Keeps its place in the order; what nobody had room for several times in a row waits a moment.
@@ -135,7 +139,9 @@ FROM tickets_ticket t
 WHERE t.execution_id IN (
     SELECT r.execution_id FROM tickets_ticket r LEFT JOIN tickets_worker w ON w.id = r.worker_id
     WHERE r.state = 'running'
-      AND (w.id IS NULL OR w.expires_at < clock_timestamp() OR r.deadline < clock_timestamp())
+      AND (w.id IS NULL OR r.deadline < clock_timestamp() OR (w.expires_at < clock_timestamp()
+           AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))
+      AND r.execution_id > %(after)s
     ORDER BY r.execution_id LIMIT %(limit)s)
   AND t.state = 'running'
 """
@@ -272,9 +278,7 @@ def put_back(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) ->
     return conn.execute(NOT_TAKEN, {"ids": list(ids), "release": release, "now": now}).rowcount
 
 
-def lock_current(
-    conn: Conn, pairs: Sequence[tuple[UUID, int]]
-) -> tuple[dict[tuple[UUID, int], bool], datetime]:
+def lock_current(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> tuple[dict[tuple[UUID, int], bool], datetime]:
     """Locks, in id order, those (execution, fence) that still are what runs; the value says "cancel requested".
 
     Also the database's time, which is of no meaning when none of them is.
@@ -304,9 +308,15 @@ def cancel_running(conn: Conn, execution_id: UUID, *, tenant_id: int) -> bool:
     return conn.execute(CANCEL_RUNNING, [execution_id, tenant_id]).fetchone() is not None
 
 
-def lost(conn: Conn, *, limit: int) -> list[tuple[Started, UUID | None, bool]]:
-    """Running tickets whose worker's lease has run out or whose deadline has passed (the last item says which)."""
-    rows = conn.execute(LOST, {"limit": limit})
+def lost(
+    conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING
+) -> list[tuple[Started, UUID | None, bool]]:
+    """Running tickets whose worker's lease has run out or whose deadline has passed (the last item says which).
+
+    In id order from `after` on. A database that has started within `grace_s` seconds was away itself: no lease could
+    be renewed, so one that has run out says nothing yet.
+    """
+    rows = conn.execute(LOST, {"limit": limit, "grace": grace_s, "after": after})
     width = len(Started._fields)
     return [(Started._make(row[:width]), row[width], row[width + 1]) for row in rows]
 

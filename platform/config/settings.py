@@ -142,6 +142,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
+FORMAT_MODULE_PATH = "apps.console.formats"
 STATIC_URL = "/static/"
 STATIC_ROOT = env.text("STATIC_ROOT", str(VAR_DIR / "static"))
 WHITENOISE_USE_FINDERS = True  # no collectstatic step is needed to run

@@ -93,6 +93,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "verbose_name_plural": "due entries",
                 "indexes": [
                     models.Index(
                         condition=models.Q(("parked", "")), fields=["shard", "due_at"], name="due_by_shard_and_time"
