@@ -77,7 +77,7 @@ class TicketAdmin(ByTenantAdmin):
 @admin.register(ShardLease)
 class ShardLeaseAdmin(ReadOnlyAdmin):
     list_display = ("__str__", "held", "holder", "term", "expires_at", "taken_at", "taken_from")
-    list_filter = (choice_filter("kind", ("fire", "release", "reconcile", "beat")), HolderFilter)
+    list_filter = (choice_filter("kind", ("fire", "release", "reconcile")), HolderFilter)
     uuid_search = ("owner", "taken_from")
     search_help_text = "Id of a dispatcher."
     ordering = ("kind", "shard")

@@ -114,5 +114,4 @@ class HolderFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "yes":
             return queryset.filter(HELD)
-        # "beat" is a lease that nobody needs: beats share their work by rows.
-        return queryset.exclude(HELD).exclude(kind="beat") if self.value() == "no" else queryset
+        return queryset.exclude(HELD) if self.value() == "no" else queryset

@@ -119,7 +119,7 @@ class Migration(migrations.Migration):
             name="ShardLease",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("kind", models.CharField(help_text="fire, release, reconcile or beat", max_length=10)),
+                ("kind", models.CharField(help_text="fire, release or reconcile", max_length=10)),
                 ("shard", models.SmallIntegerField()),
                 ("owner", models.UUIDField(null=True)),
                 ("term", models.BigIntegerField(default=0)),

@@ -10,7 +10,7 @@ def create_leases(apps, schema_editor):
     lease = apps.get_model("due", "ShardLease")
     rows = [("fire", number) for number in range(settings.SHARDS)]
     rows += [("release", number) for number in range(len(POOLS))]
-    rows += [("reconcile", 0), ("beat", 0)]
+    rows += [("reconcile", 0)]
     lease.objects.bulk_create(
         [lease(kind=kind, shard=shard, expires_at="2000-01-01T00:00:00Z") for kind, shard in rows],
         ignore_conflicts=True,
