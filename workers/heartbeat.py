@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.5
 COMPARE_EVERY_S = 5.0
 NEAR_DEADLINE_S = 10.0
+AGAIN_S = 1.0  # after an outage of the database the lease must be there before others look for it
 
 
 class Heartbeat:
@@ -35,7 +36,7 @@ class Heartbeat:
         self._missing: set[Pair] = set()
         self._told_draining = False
         self._skew_ms = 0
-        self.loop = Loop(self, idle_s=LOOK_S)
+        self.loop = Loop(self, idle_s=LOOK_S, error_max_s=AGAIN_S)
 
     def run_once(self) -> Pass:
         conn = self._line.get()
@@ -80,6 +81,7 @@ class Heartbeat:
         if lost:
             log.warning("%d attempts are not held here any more", len(lost))
             store.disown(conn, sorted(lost))
+            self._runtime.forget(lost)
         near = [pair for pair, left_s in there.items() if pair in here and left_s < NEAR_DEADLINE_S]
         if near:
             store.extend(conn, sorted(near))

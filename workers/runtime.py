@@ -5,7 +5,7 @@ import os
 import socket
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,6 +16,7 @@ from django.conf import settings
 
 from apps.executions import store as executions
 from apps.outcomes.settle import Pair, Settlement
+from apps.outcomes.storable import UNSTORABLE_RESULT
 from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions
 from apps.tickets import store
@@ -30,6 +31,8 @@ from workers.settling import SettleBuffer
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 WAIT_FOR_SLOT_S = 2.0
+NOT_PREPARED_WAIT_S = 5.0
+LOCK_TIMEOUT_MS = 500  # the other tenants' messages wait for this thread meanwhile
 
 
 class Runtime:
@@ -44,6 +47,7 @@ class Runtime:
         self.settling = SettleBuffer()
         self.heartbeat = Heartbeat(self, queues=queues)
         self._started: dict[Pair, tuple[Started, Definition | None]] = {}
+        self._preparing: set[Pair] = set()  # claimed, and not yet in an executor's hands
         self._lock = threading.Lock()
         self._slot_free = threading.Condition(self._lock)
         self._reserved: dict[str, int] = dict.fromkeys(executors, 0)
@@ -76,10 +80,21 @@ class Runtime:
         self.heartbeat.loop.join(10)
 
     def holds(self) -> set[Pair]:
-        """Everything that this process answers for: taken, running, ended but not settled."""
+        """Everything that this process answers for: taken, in an executor's hands, ended but not settled.
+
+        In the order in which work moves on, so that nothing is missed on its way.
+        """
         with self._lock:
-            held = set(self._started)
+            held = set(self._preparing)
+        for executor in self.executors.values():
+            held |= executor.held()
         return held | self.settling.pending()
+
+    def forget(self, pairs: Iterable[Pair]) -> None:
+        """These were lost here: should their results turn up after all, they are dropped."""
+        with self._lock:
+            for pair in pairs:
+                self._started.pop(pair, None)
 
     def take(self, pool: str, ids: Sequence[UUID], release: int) -> dict[str, int]:
         """Starts what still waits under this release number, as slots become free; the rest goes back to ready."""
@@ -105,7 +120,7 @@ class Runtime:
     def _line(self) -> Line:
         """A connection per Celery thread."""
         if not hasattr(self._local, "line"):
-            self._local.line = Line("worker start")
+            self._local.line = Line("worker start", opened=_set_lock_timeout)
             self._local.registry = Registry(self._local.line)
             self._local.definitions = Definitions()
         line: Line = self._local.line
@@ -131,8 +146,18 @@ class Runtime:
         registry.refresh()
         # From here until they are settled the tickets are ours: whatever fails below must end as an attempt.
         started = store.start(conn, ids, release=release, worker=self.id, limit=len(ids))
+        pairs = {(one.execution_id, one.fence) for one in started}
         with self._lock:
             self._started.update({(one.execution_id, one.fence): (one, None) for one in started})
+            self._preparing |= pairs
+        try:
+            self._hand_over(conn, executor, registry, started)
+        finally:
+            with self._lock:
+                self._preparing -= pairs
+        return len(started)
+
+    def _hand_over(self, conn: Conn, executor: Executor, registry: Registry, started: list[Started]) -> None:
         works: list[Work] = []
         by_tenant: dict[int, list[Started]] = defaultdict(list)
         for one in started:
@@ -142,16 +167,17 @@ class Runtime:
                 works += self._works(conn, registry.get(tenant_id), of_tenant)
             except Exception as error:
                 log.exception("tenant %d: %d attempts could not be prepared", tenant_id, len(of_tenant))
+                # A schema that does not answer is the platform's fault: that uses up no attempt of the job's policy.
+                outcome = "returned" if isinstance(error, psycopg.Error) else "failed"
                 for one in of_tenant:
-                    self._refuse(one, "not_prepared", f"{type(error).__name__}: {error}", retryable=True)
+                    self._refuse(one, "not_prepared", f"{type(error).__name__}: {error}", outcome=outcome)
         if works:
             executor.submit(works, self._done)
-        return len(started)
 
     def _works(self, conn: Conn, tenancy: Tenancy | None, started: list[Started]) -> list[Work]:
         if tenancy is None:
             for one in started:
-                self._refuse(one, "tenant_gone", "The tenant does not exist any more.", retryable=False)
+                self._refuse(one, "tenant_gone", "The tenant does not exist any more.")
             return []
         definitions: Definitions = self._local.definitions
         known = definitions.jobs(conn, tenancy.schema, [(one.job_id, one.job_version) for one in started])
@@ -161,7 +187,7 @@ class Runtime:
         for one in started:
             definition = known.get((one.job_id, one.job_version))
             if definition is None:
-                self._refuse(one, "undecodable", "The job's definition is missing or unreadable.", retryable=False)
+                self._refuse(one, "undecodable", "The job's definition is missing or unreadable.")
                 continue
             with self._lock:
                 self._started[(one.execution_id, one.fence)] = (one, definition)
@@ -175,7 +201,7 @@ class Runtime:
 
     def _done(self, work: Work, result: Result) -> None:
         """An executor's answer, from its thread."""
-        text = None if result.result is None else orjson.dumps(result.result, default=str).decode()
+        text = _json(result.result)
         self._end(
             (work.execution_id, work.fence),
             Report(
@@ -186,17 +212,23 @@ class Runtime:
         with self._slot_free:
             self._slot_free.notify()
 
-    def _refuse(self, one: Started, name: str, message: str, *, retryable: bool) -> None:
-        error = {"class": name, "message": message}
-        report = Report("failed", one.started_at, _later(one.started_at), error=error, retryable=retryable)
+    def _refuse(self, one: Started, name: str, message: str, *, outcome: str = "") -> None:
+        """Ends an attempt that was never in an executor's hands; without an `outcome` for good."""
+        report = Report(
+            outcome or "failed", one.started_at, _later(one.started_at), error={"class": name, "message": message},
+            retryable=bool(outcome), retry_after_s=NOT_PREPARED_WAIT_S if outcome else None,
+        )  # fmt: skip
         self._end((one.execution_id, one.fence), report)
 
     def _end(self, pair: Pair, report: Report) -> None:
         with self._lock:
-            started, definition = self._started[pair]
-        self.settling.add(Settlement(started, self.id, report, definition))
+            known = self._started.get(pair)
+        if known is None:
+            log.warning("the result of attempt %s/%d came after it was given up", *pair)
+            return
+        self.settling.add(Settlement(known[0], self.id, report, known[1]))
         with self._lock:
-            del self._started[pair]
+            self._started.pop(pair, None)
 
 
 def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) -> Work:
@@ -207,6 +239,21 @@ def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) 
         deadline=one.deadline, network=tenancy.network, signing_secret=tenancy.signing_secret or None,
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
     )  # fmt: skip
+
+
+def _set_lock_timeout(conn: Conn) -> None:
+    conn.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")
+
+
+def _json(result: Any) -> str | None:
+    """A result's JSON text; whatever an executor gave, the attempt must end."""
+    if result is None:
+        return None
+    try:
+        return orjson.dumps(result, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except (TypeError, ValueError, RecursionError):
+        log.warning("a result can't be written as JSON", exc_info=True)
+        return UNSTORABLE_RESULT
 
 
 def _later(started_at: datetime) -> datetime:

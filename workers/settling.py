@@ -3,38 +3,43 @@
 What ended stays in memory until the database has it: an outage delays settlements, it does not lose them.
 """
 
-import logging
 import threading
-from collections import deque
+from collections import Counter, deque
+from typing import Any
 
 import psycopg
 
 from apps.outcomes.settle import Pair, Settlement, settle
 from kernel.backoff import delay_s
+from kernel.clock import monotonic_s
 from kernel.service import Loop, Pass
 from tenants.door import Line
 from tenants.registry import Registry
 
-log = logging.getLogger(__name__)
 BATCH = 500
 GATHER_S = 0.004
-AGAIN_MAX_S = 10.0
+AGAIN_S = 1.0  # between tries while the database is away
+AGAIN_MAX_S = 10.0  # between tries of one tenant
+LOCK_TIMEOUT_MS = 500  # a batch holds the tickets of many tenants while it waits for the table of one
 
 
 class SettleBuffer:
-    """`add` from any thread; one thread settles."""
+    """`add` from any thread; one thread settles.
+
+    A tenant whose schema does not answer is settled apart from the others, later each time: they do not wait for it.
+    """
 
     name = "settle"
 
     def __init__(self) -> None:
-        self._line = Line("worker settle")
+        self._line = Line("worker settle", opened=_set_lock_timeout)
         self._registry = Registry(self._line)
         self._lock = threading.Lock()
         self._waiting: deque[Settlement] = deque()
+        self._apart: dict[int, _Apart] = {}
         self._unsettled: set[Pair] = set()
-        self._failures = 0
         self._drained = threading.Condition(self._lock)
-        self.loop = Loop(self, idle_s=1.0)
+        self.loop = Loop(self, idle_s=1.0, error_max_s=AGAIN_S)
 
     def add(self, item: Settlement) -> None:
         """Takes an ended attempt."""
@@ -54,40 +59,78 @@ class SettleBuffer:
             return self._drained.wait_for(lambda: not self._unsettled, timeout_s)
 
     def run_once(self) -> Pass:
+        counts: Counter[str] = Counter()
         with self._lock:
-            first = not self._waiting
-            few = len(self._waiting) < BATCH // 4
-        if first:
-            return Pass()
+            few = 0 < len(self._waiting) < BATCH // 4
         if few:
             threading.Event().wait(GATHER_S)  # group commit: a little later, many at once
+        batch = self._take_together()
+        if batch:
+            self._settle(batch, counts)
+        tenant_id = self._due_apart()
+        if tenant_id is not None:
+            self._settle_apart(tenant_id, counts)
         with self._lock:
-            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-        try:
-            self._registry.refresh()
-            done = settle(self._line.get(), self._registry, batch)
-        except psycopg.Error:
-            self._put_back(batch)
-            raise
-        except Exception:
-            log.exception("a batch of %d settlements failed", len(batch))
-            self._put_back(batch)
-            raise
-        settled = {item.pair for item in batch} - {item.pair for item in done.failed}
-        with self._lock:
-            self._unsettled -= settled
-            self._waiting.extend(done.failed)
-            self._drained.notify_all()
             more = bool(self._waiting)
-        if done.failed:
-            self._failures += 1
-            return Pass(dict(done.counts), wait_s=delay_s(self._failures, base_s=0.2, factor=2, max_s=AGAIN_MAX_S))
-        self._failures = 0
-        return Pass(dict(done.counts), full=more)
+            wait_s = min((one.not_before for one in self._apart.values()), default=float("inf")) - monotonic_s()
+        return Pass(dict(counts), full=more or wait_s <= 0, wait_s=max(0.0, wait_s))
 
     def close(self) -> None:
         self._line.close()
 
-    def _put_back(self, batch: list[Settlement]) -> None:
+    def _take_together(self) -> list[Settlement]:
+        """The next ones of tenants that answer; those of the others join what waits apart."""
+        batch: list[Settlement] = []
         with self._lock:
-            self._waiting.extendleft(reversed(batch))
+            while self._waiting and len(batch) < BATCH:
+                item = self._waiting.popleft()
+                apart = self._apart.get(item.started.tenant_id)
+                if apart is None:
+                    batch.append(item)
+                else:
+                    apart.items.append(item)
+        return batch
+
+    def _due_apart(self) -> int | None:
+        now = monotonic_s()
+        with self._lock:
+            due = {tenant: one.not_before for tenant, one in self._apart.items() if one.not_before <= now}
+        return min(due, key=lambda tenant: due[tenant]) if due else None
+
+    def _settle_apart(self, tenant_id: int, counts: "Counter[str]") -> None:
+        with self._lock:
+            apart = self._apart.pop(tenant_id)
+            batch = [apart.items.popleft() for _ in range(min(BATCH, len(apart.items)))]
+            if apart.items:
+                self._waiting.extend(apart.items)
+        self._settle(batch, counts, failures=apart.failures)
+
+    def _settle(self, batch: list[Settlement], counts: "Counter[str]", *, failures: int = 0) -> None:
+        try:
+            self._registry.refresh()
+            done = settle(self._line.get(), self._registry, batch)
+        except Exception:
+            with self._lock:
+                self._waiting.extendleft(reversed(batch))
+            raise
+        counts.update(done.counts)
+        settled = {item.pair for item in batch} - {item.pair for item in done.failed}
+        with self._lock:
+            self._unsettled -= settled
+            for item in done.failed:
+                apart = self._apart.setdefault(item.started.tenant_id, _Apart(failures + 1))
+                apart.items.append(item)
+            self._drained.notify_all()
+
+
+class _Apart:
+    """Attempts of one tenant that could not be settled, and when to try again."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.not_before = monotonic_s() + delay_s(failures, base_s=0.2, factor=2, max_s=AGAIN_MAX_S)
+        self.items: deque[Settlement] = deque()
+
+
+def _set_lock_timeout(conn: "psycopg.Connection[Any]") -> None:
+    conn.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")

@@ -24,6 +24,7 @@ from tenants.door import Line
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 LISTEN_S = 1.0  # also how long a stop may wait for this loop
+KEEPER_AGAIN_S = 1.0  # after an outage of the database no shard may wait long for its lease
 
 
 class Dispatcher:
@@ -44,7 +45,7 @@ class Dispatcher:
             self._add(name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL)))
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
         self._add("listen", Ear(line("listen"), self._loops))
-        self._add("keeper", self.keeper)
+        self._loops["keeper"] = Loop(self.keeper, error_max_s=KEEPER_AGAIN_S)
         for loop in self._loops.values():
             loop.start()
         log.info("dispatcher %s started", self.keeper.id)

@@ -5,7 +5,10 @@ takes one bounded step of the rotation over everything else that could have come
 """
 
 import logging
-from typing import Any
+from collections import defaultdict
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import psycopg
 from django.conf import settings
@@ -14,8 +17,10 @@ from apps.dispatch.keeper import Keeper
 from apps.dispatch.repairs import Rotation
 from apps.outcomes.settle import Settlement, settle
 from apps.outcomes.verdict import Report
-from apps.schedules.definitions import Definitions
+from apps.schedules.definitions import Definition, Definitions
 from apps.tickets import store, workers
+from apps.tickets.store import NOTHING
+from apps.tickets.values import Started
 from kernel.clock import monotonic_s
 from kernel.service import Pass
 from tenants.door import Line
@@ -27,6 +32,13 @@ KIND = "reconcile"
 LOST_BATCH = 500
 ROTATE_EVERY_S = 1.0
 FORGET_WORKERS_S = 3_600
+
+
+class Lost(NamedTuple):
+    """What a look for lost attempts did, and where the next one goes on."""
+
+    counts: dict[str, int]
+    last: UUID
 
 
 class ReconcileService:
@@ -41,45 +53,68 @@ class ReconcileService:
         self._definitions = Definitions()
         self._rotation = Rotation()
         self._rotate_at = float("-inf")
+        self._lost_after = NOTHING
 
     def run_once(self) -> Pass:
         if not self._keeper.held(KIND):
             return Pass()
         conn = self._line.get()
         self._registry.refresh()
-        counts = end_lost(conn, self._registry, self._definitions)
+        counts, self._lost_after = end_lost(conn, self._registry, self._definitions, after=self._lost_after)
         if monotonic_s() >= self._rotate_at:
             for name, count in self._rotation.step(conn, self._registry).items():
                 counts[name] = counts.get(name, 0) + count
             workers.prune(conn, older_than_s=FORGET_WORKERS_S)
             self._rotate_at = monotonic_s() + ROTATE_EVERY_S
-        return Pass(counts, full=counts.get("lost", 0) >= LOST_BATCH, wait_s=settings.LEASE_LOOK_S)
+        return Pass(counts, full=self._lost_after != NOTHING, wait_s=settings.LEASE_LOOK_S)
 
     def close(self) -> None:
         self._line.close()
 
 
-def end_lost(conn: Conn, registry: Registry, definitions: Definitions) -> dict[str, int]:
-    """Ends attempts that nobody runs any more. Each names the fence that was seen: a later start is not touched."""
-    found = store.lost(conn, limit=LOST_BATCH)
+def end_lost(conn: Conn, registry: Registry, definitions: Definitions, *, after: UUID = NOTHING) -> Lost:
+    """Ends attempts that nobody runs any more. Each names the fence that was seen: a later start is not touched.
+
+    Those of a tenant whose schema does not answer are left for the next look.
+    """
+    found = store.lost(conn, limit=LOST_BATCH, grace_s=settings.WORKER_TTL_S, after=after)
+    last = found[-1][0].execution_id if len(found) == LOST_BATCH else NOTHING
     if not found:
-        return {}
+        return Lost({}, last)
+    now = database_now(conn)
+    items = []
+    by_tenant: dict[int, list[tuple[Started, UUID | None, bool]]] = defaultdict(list)
+    for one in found:
+        by_tenant[one[0].tenant_id].append(one)
+    for tenant_id, of_tenant in by_tenant.items():
+        tenancy = registry.get(tenant_id)
+        known: dict[tuple[UUID, int], Definition] = {}
+        if tenancy is not None:
+            try:
+                wanted = [(one.job_id, one.job_version) for one, _, _ in of_tenant]
+                known = definitions.jobs(conn, tenancy.schema, wanted)
+            except psycopg.Error as error:
+                if conn.closed:
+                    raise
+                log.warning("%d lost attempts of tenant %s wait for it: %s", len(of_tenant), tenancy.slug, error)
+                continue
+        items += [_settlement(*one, known.get((one[0].job_id, one[0].job_version)), now) for one in of_tenant]
+    settled = settle(conn, registry, items)
+    ended = len(items) - len(settled.failed)
+    log.warning("ended %d lost attempts: %s", ended, dict(settled.counts))
+    return Lost({"lost": ended, **{f"lost_{name}": count for name, count in settled.counts.items()}}, last)
+
+
+def _settlement(
+    started: Started, worker_id: UUID | None, overdue: bool, definition: Definition | None, now: datetime
+) -> Settlement:
+    message = "The attempt's deadline passed." if overdue else "The worker that ran it is gone."
+    error = {"class": "deadline_passed" if overdue else "worker_lost", "message": message}
+    return Settlement(started, worker_id, Report("lost", started.started_at, now, error=error), definition)
+
+
+def database_now(conn: Conn) -> datetime:
     row = conn.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None
-    items = []
-    for started, worker_id, overdue in found:
-        tenancy = registry.get(started.tenant_id)
-        definition = None
-        if tenancy is not None:
-            key = (started.job_id, started.job_version)
-            try:
-                definition = definitions.jobs(conn, tenancy.schema, [key]).get(key)
-            except psycopg.errors.UndefinedTable:
-                log.warning("tenant %s has no schema", tenancy.slug)
-        message = "The attempt's deadline passed." if overdue else "The worker that ran it is gone."
-        error = {"class": "deadline_passed" if overdue else "worker_lost", "message": message}
-        report = Report("lost", started.started_at, row[0], error=error)
-        items.append(Settlement(started, worker_id, report, definition))
-    settled = settle(conn, registry, items)
-    log.warning("ended %d lost attempts: %s", len(items), dict(settled.counts))
-    return {"lost": len(items), **{f"lost_{name}": count for name, count in settled.counts.items()}}
+    now: datetime = row[0]
+    return now

@@ -73,14 +73,16 @@ class _Writes:
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
     """Settles a batch on an autocommit connection; raises when the database fails, never for one tenant's fault."""
-    try:
-        return _settle_batch(conn, registry, items)
-    except Exception:  # whatever one tenant's rows may do
-        if conn.closed:
-            raise
-        log.warning("settling %d attempts failed, trying per tenant", len(items), exc_info=True)
+    by_tenant = _by_tenant(items)
+    if len(by_tenant) > 1:
+        try:
+            return _settle_batch(conn, registry, items)
+        except Exception:  # whatever one tenant's rows may do
+            if conn.closed:
+                raise
+            log.warning("settling %d attempts failed, trying per tenant", len(items), exc_info=True)
     total = Settled()
-    for _, of_tenant in _by_tenant(items).items():
+    for of_tenant in by_tenant.values():
         _settle_tenant(conn, registry, of_tenant, total)
     return total
 

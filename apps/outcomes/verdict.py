@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from apps.schedules.retry import RetryPolicy
+from apps.schedules.retry import RETRY_AFTER_MAX_S, RetryPolicy
 
 Kind = Literal["end", "again"]
 FAILURES = ("failed", "timed_out", "lost")
@@ -50,7 +50,8 @@ def judge(report: Report, *, policy: RetryPolicy, failures: int, cancel_requeste
     if cancel_requested or report.outcome == "cancelled":
         return Verdict("end", "cancelled", failures, reason="cancelled")
     if report.outcome == "returned":
-        return Verdict("again", "ready", failures, at=report.finished_at + timedelta(seconds=RETURNED_WAIT_S))
+        wait = max(RETURNED_WAIT_S, min(report.retry_after_s or 0.0, RETRY_AFTER_MAX_S))
+        return Verdict("again", "ready", failures, at=report.finished_at + timedelta(seconds=wait))
     failed = failures + 1
     if not report.retryable:
         return Verdict("end", "dead", failed, reason="not_retryable")

@@ -308,9 +308,7 @@ def cancel_running(conn: Conn, execution_id: UUID, *, tenant_id: int) -> bool:
     return conn.execute(CANCEL_RUNNING, [execution_id, tenant_id]).fetchone() is not None
 
 
-def lost(
-    conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING
-) -> list[tuple[Started, UUID | None, bool]]:
+def lost(conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING) -> list[tuple[Started, UUID | None, bool]]:
     """Running tickets whose worker's lease has run out or whose deadline has passed (the last item says which).
 
     In id order from `after` on. A database that has started within `grace_s` seconds was away itself: no lease could

@@ -16,7 +16,7 @@ from kernel.clock import monotonic_s
 log = logging.getLogger(__name__)
 
 IDLE_S = 0.5
-ERROR_MAX_S = 10.0
+ERROR_MAX_S = 5.0
 
 
 @dataclass(slots=True)
@@ -42,10 +42,16 @@ class Loop:
     """Runs one `Runnable` in a thread until stopped. `wake()` may be called from any thread."""
 
     def __init__(
-        self, service: Runnable, *, idle_s: float = IDLE_S, on_error: Callable[[Exception], None] | None = None
+        self,
+        service: Runnable,
+        *,
+        idle_s: float = IDLE_S,
+        error_max_s: float = ERROR_MAX_S,
+        on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self.service = service
         self.idle_s = idle_s
+        self.error_max_s = error_max_s
         self.last_pass_at = monotonic_s()
         self.passes = 0
         self.errors = 0
@@ -84,7 +90,7 @@ class Loop:
                 log.exception("service %s: pass failed (%d in a row)", self.service.name, failures)
                 if self._on_error is not None:
                     self._on_error(error)
-                self._wake.wait(delay_s(failures, base_s=0.2, factor=2, max_s=ERROR_MAX_S))
+                self._wake.wait(delay_s(failures, base_s=0.2, factor=2, max_s=self.error_max_s))
                 continue
             failures = 0
             self.passes += 1

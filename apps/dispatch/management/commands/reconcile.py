@@ -2,16 +2,21 @@
 
 from typing import Any
 
+import psycopg
+from django.conf import settings
 from django.core.management.base import CommandParser
 
 from apps.dispatch.reconcile import end_lost
 from apps.dispatch.repairs import run_all
 from apps.schedules.definitions import Definitions
 from apps.tickets import store
+from apps.tickets.store import NOTHING
 from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.registry import Registry
+
+LOOK_AT_MOST = 10_000
 
 
 class Command(Base):
@@ -31,9 +36,7 @@ class Command(Base):
             wanted = self.tenant(options["tenant"]).pk
             chosen = [one for one in chosen if one.id == wanted]
         dry_run = options["dry_run"]
-        lost = len(store.lost(conn, limit=10_000)) if dry_run else 0
-        while not dry_run and (ended := end_lost(conn, registry, Definitions()).get("lost", 0)):
-            lost += ended
+        lost = _look(conn) if dry_run else _end(conn, registry)
         findings = list(run_all(conn, registry, chosen, dry_run=dry_run))
         line.close()
         answer = {
@@ -50,3 +53,17 @@ class Command(Base):
         self.show(answer, "\n".join(rows) or "Nothing had come apart.", as_json=options["format"] == "json")
         if findings or lost:
             raise SystemExit(EXIT_FOUND)
+
+
+def _look(conn: "psycopg.Connection[Any]") -> int:
+    return len(store.lost(conn, limit=LOOK_AT_MOST, grace_s=settings.WORKER_TTL_S))
+
+
+def _end(conn: "psycopg.Connection[Any]", registry: Registry) -> int:
+    """Ends all lost attempts once; those whose tenant does not answer stay."""
+    ended, after, definitions = 0, NOTHING, Definitions()
+    while True:
+        counts, after = end_lost(conn, registry, definitions, after=after)
+        ended += counts.get("lost", 0)
+        if after == NOTHING:
+            return ended
