@@ -345,6 +345,7 @@ class Fragile(psycopg.Connection[Any]):
             return super().wait(gen, *args, **more)
         super().wait(gen, *args, **more)
         end_backend(self.info.backend_pid)
+        self.pgconn.finish()  # as the client sees it, the line is dead
         raise psycopg.OperationalError("the connection was lost after the answer")
 
 

@@ -451,7 +451,7 @@ def test_two_clean_ups_of_one_crash_are_one(conn: Conn, registry: Registry, acme
     """Case C25: the second one acts on an old list, when the retry has succeeded already."""
     old = running(conn, acme)  # by a worker that has no lease
     stale_list = [settlement(conn, registry, old, "lost")]
-    assert end_lost(conn, registry, Definitions())["lost"] == 1
+    assert end_lost(conn, registry, Definitions()).counts["lost"] == 1
     settle_as(conn, registry, started_now(conn, [old.execution_id], OTHER))
     assert dict(settle(conn, registry, stale_list).counts) == {"stale": 1}
     assert_exactly_one_outcome(conn, acme, old.run_key, state="succeeded")

