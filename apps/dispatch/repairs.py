@@ -27,12 +27,15 @@ from apps.due import entries
 from apps.due.entries import Entry
 from apps.schedules import timing
 from apps.schedules.models import POOL_OF_KIND
+from apps.schedules.retry import MAX_ATTEMPTS
 from apps.tickets import store as tickets
+from kernel.ids import attempt_id
 from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 CHUNK = 500
+TRIES_LOOKED_AT = 2 * MAX_ATTEMPTS  # those that were handed back count too
 NOTHING = UUID(int=0)
 
 
@@ -73,18 +76,18 @@ class Rotation:
 
 def run_all(conn: Conn, registry: Registry, tenancies: Sequence[Tenancy], *, dry_run: bool) -> Iterator[Finding]:
     """All checks over all of these tenants, chunk by chunk."""
-    wanted = {tenancy.slug for tenancy in tenancies}
     for walk in walks(tenancies):
         after: UUID | None = NOTHING
         while after is not None:
             findings, after = walk(conn, registry, after, dry_run)
-            yield from (finding for finding in findings if finding.tenant in wanted)
+            yield from findings
 
 
 def walks(tenancies: Sequence[Tenancy]) -> list[Callable[[Conn, Registry, UUID, bool], Found]]:
-    """The walks over the tenants' tables and over the shared ones."""
+    """The walks over the tenants' tables and over what the shared ones hold of these tenants."""
     of_tenants = [partial(_of_tenant, tenancy, check) for tenancy in tenancies for check in TENANT_CHECKS]
-    return [*of_tenants, _entries, _tickets]
+    ids = [tenancy.id for tenancy in tenancies]
+    return [*of_tenants, partial(_entries, ids), partial(_tickets, ids)]
 
 
 def _of_tenant(tenancy: Tenancy, check: Check, conn: Conn, _: Registry, after: UUID, dry_run: bool) -> Found:
@@ -115,7 +118,13 @@ LEFT JOIN LATERAL (
 WHERE s.id = ANY(%s) AND s.status = 'active' AND s.deleted_at IS NULL AND j.paused_at IS NULL
 """
 
-_COMPLETE = "UPDATE {schema}.schedules_schedule SET status = 'completed' WHERE id = %s AND status = 'active'"
+_LOCK_SCHEDULES = "SELECT 1 FROM {schema}.schedules_schedule WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+
+_COMPLETE = """
+UPDATE {schema}.schedules_schedule
+SET status = 'completed', revision = revision + 1, updated_at = clock_timestamp()
+WHERE id = %s AND status = 'active'
+"""
 
 
 def _schedules(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Found:
@@ -124,7 +133,9 @@ def _schedules(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Foun
     suspects = [suspect.key for suspect in _suspects(conn, tenancy, ids)]
     findings = []
     if suspects and not dry_run:
-        entries.lock(conn, suspects)  # fire and edits hold this lock until they are complete: what is seen now is whole
+        # Fire holds the entry's lock until it is complete, edits and resumes the row's: what is seen now is whole.
+        entries.lock(conn, suspects)
+        conn.execute(_in(_LOCK_SCHEDULES, tenancy), [suspects])
     for suspect in _suspects(conn, tenancy, suspects):
         if suspect.expected is None:
             if not dry_run:
@@ -188,11 +199,12 @@ WHERE d.key = ANY(%s)
 """
 
 
-def _entries(conn: Conn, registry: Registry, after: UUID, dry_run: bool) -> Found:
-    """Due entries without their schedule, in key order over all tenants."""
+def _entries(tenants: Sequence[int], conn: Conn, registry: Registry, after: UUID, dry_run: bool) -> Found:
+    """Due entries without their schedule, in key order over these tenants."""
     rows = conn.execute(
-        "SELECT key, tenant_id FROM due_dueentry WHERE key > %s AND kind = 'schedule' ORDER BY key LIMIT %s",
-        [after, CHUNK],
+        "SELECT key, tenant_id FROM due_dueentry WHERE key > %s AND kind = 'schedule' AND tenant_id = ANY(%s)"
+        " ORDER BY key LIMIT %s",
+        [after, list(tenants), CHUNK],
     ).fetchall()
     return _loose(
         conn, registry, rows, _WRONG_ENTRIES, "due_entry_without_schedule", entries.lock, entries.remove, dry_run
@@ -205,11 +217,12 @@ WHERE t.execution_id = ANY(%s) AND (e.id IS NULL OR e.finished_at IS NOT NULL)
 """
 
 
-def _tickets(conn: Conn, registry: Registry, after: UUID, dry_run: bool) -> Found:
-    """Tickets without a live execution, in id order over all tenants."""
+def _tickets(tenants: Sequence[int], conn: Conn, registry: Registry, after: UUID, dry_run: bool) -> Found:
+    """Tickets without a live execution, in id order over these tenants."""
     rows = conn.execute(
-        "SELECT execution_id, tenant_id FROM tickets_ticket WHERE execution_id > %s ORDER BY execution_id LIMIT %s",
-        [after, CHUNK],
+        "SELECT execution_id, tenant_id FROM tickets_ticket WHERE execution_id > %s AND tenant_id = ANY(%s)"
+        " ORDER BY execution_id LIMIT %s",
+        [after, list(tenants), CHUNK],
     ).fetchall()
     return _loose(
         conn, registry, rows, _WRONG_TICKETS, "ticket_without_execution", tickets.lock, tickets.remove, dry_run
@@ -243,15 +256,23 @@ def _loose(
     return findings, rows[-1][0] if len(rows) == CHUNK else None
 
 
+_LOCK_EXECUTIONS = "SELECT 1 FROM {schema}.executions_execution WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+
+_TRIES = """
+SELECT coalesce(max(number), 0), count(*) FILTER (WHERE state IN ('failed', 'timed_out', 'lost'))
+FROM {schema}.executions_attempt WHERE id = ANY(%s)
+"""
+
 _ALIVE = """
 SELECT e.id, e.run_key, e.job_id, e.job_version, e.schedule_id, e.schedule_version, e.trigger, e.priority, e.nominal_at,
-       e.actual_at, e.attempt_count, e.payload IS NOT NULL, j.kind, jv.timeout_s, jv.max_concurrency, e.state,
+       e.actual_at, e.payload IS NOT NULL, j.kind, jv.timeout_s,
+       CASE WHEN j.paused_at IS NULL THEN jv.max_concurrency ELSE 0 END,
        (SELECT v.own_payload FROM {schema}.schedules_scheduleversion v
         WHERE v.schedule_id = e.schedule_id AND v.version = e.schedule_version)
 FROM {schema}.executions_execution e
 JOIN {schema}.schedules_job j ON j.id = e.job_id
 JOIN {schema}.schedules_jobversion jv ON jv.job_id = e.job_id AND jv.version = e.job_version
-WHERE e.finished_at IS NULL AND e.id > %s
+WHERE e.finished_at IS NULL AND e.id > %s AND (%s::uuid[] IS NULL OR e.id = ANY(%s))
   AND NOT EXISTS (SELECT 1 FROM tickets_ticket t WHERE t.execution_id = e.id)
   AND NOT EXISTS (SELECT 1 FROM due_dueentry d WHERE d.key = e.id)
 ORDER BY e.id LIMIT %s
@@ -259,25 +280,28 @@ ORDER BY e.id LIMIT %s
 
 
 def _executions(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Found:
-    rows = conn.execute(_in(_ALIVE, tenancy), [after, CHUNK]).fetchall()
-    findings = []
-    lock = _in(
-        "SELECT 1 FROM {schema}.executions_execution e WHERE id = %s AND finished_at IS NULL"
-        " AND NOT EXISTS (SELECT 1 FROM tickets_ticket t WHERE t.execution_id = e.id) FOR UPDATE",
-        tenancy,
-    )
-    for row in rows:
-        if not dry_run and conn.execute(lock, [row[0]]).fetchone() is None:
-            continue
-        findings.append(Finding("execution_without_ticket", tenancy.slug, row[0], "ticket made again"))
-        if not dry_run:
-            tickets.insert(conn, _ticket_of(row, tenancy))
-    return findings, rows[-1][0] if len(rows) == CHUNK else None
+    """Executions that are alive and that nothing will ever start."""
+    rows = conn.execute(_in(_ALIVE, tenancy), [after, None, None, CHUNK]).fetchall()
+    last = rows[-1][0] if len(rows) == CHUNK else None
+    if rows and not dry_run:
+        ids = [row[0] for row in rows]
+        conn.execute(_in(_LOCK_EXECUTIONS, tenancy), [ids])  # whoever made a ticket meanwhile is seen in the next look
+        rows = conn.execute(_in(_ALIVE, tenancy), [NOTHING, ids, ids, CHUNK]).fetchall()
+        for row in rows:
+            tickets.insert(conn, _ticket_of(row, tenancy, _tries(conn, tenancy, row[0])))
+    return [Finding("execution_without_ticket", tenancy.slug, row[0], "ticket made again") for row in rows], last
 
 
-def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy) -> tickets.Ticket:
+def _tries(conn: Conn, tenancy: Tenancy, execution_id: UUID) -> tuple[int, int]:
+    """The number of its last attempt that has ended, and how many count against the retry policy."""
+    ids = [attempt_id(execution_id, number) for number in range(1, TRIES_LOOKED_AT + 1)]
+    row = conn.execute(_in(_TRIES, tenancy), [ids]).fetchone()
+    return (row[0], row[1]) if row else (0, 0)
+
+
+def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, tries: tuple[int, int]) -> tickets.Ticket:
     (execution_id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at,
-     actual_at, attempts, own_payload, kind, timeout_s, limit, _, schedule_payload) = row  # fmt: skip
+     actual_at, own_payload, kind, timeout_s, limit, schedule_payload) = row  # fmt: skip
     pool = POOL_OF_KIND[kind]
     available: datetime = actual_at
     return tickets.Ticket(
@@ -286,7 +310,7 @@ def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy) -> tickets.Ticket:
         nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=tenancy.queue(pool), priority=priority,
         timeout_s=timeout_s, gate=tickets.gate_of(job_id, limit), gate_limit=limit, guarded=schedule_id is not None,
         payload_from="execution" if own_payload else "schedule" if schedule_payload else "job", state="ready",
-        available_at=available, rank=None, attempt=attempts, failures=0,
+        available_at=available, rank=None, attempt=tries[0], failures=tries[1],
     )  # fmt: skip
 
 
