@@ -86,7 +86,12 @@ def test_adding_from_many_threads_loses_nothing(
 ) -> None:
     items = [settlement(conn, registry, one) for one in running(acme, 40)]
     buffer.loop.start()
-    at_once(*(partial(lambda some: [buffer.add(item) for item in some], items[n::8]) for n in range(8)))
+
+    def add(some: list[Any]) -> None:
+        for item in some:
+            buffer.add(item)
+
+    at_once(*(partial(add, items[number::8]) for number in range(8)))
     assert buffer.drain(30)
     assert count(conn, "SELECT count(*) FROM tickets_ticket") == 0
     assert buffer.loop.totals["succeeded"] == 40
