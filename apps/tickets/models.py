@@ -66,7 +66,8 @@ class Ticket(models.Model):
                 name="ticket_queued_has_release",
             ),
             models.CheckConstraint(
-                condition=Q(gate=NO_GATE, gate_limit=None) | (~Q(gate=NO_GATE) & Q(gate_limit__gte=0)),
+                condition=Q(gate=NO_GATE, gate_limit=None)
+                | (~Q(gate=NO_GATE) & Q(gate_limit__isnull=False, gate_limit__gte=0)),
                 name="ticket_gate_has_limit",
             ),
             models.CheckConstraint(

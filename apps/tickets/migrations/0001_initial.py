@@ -154,6 +154,7 @@ class Migration(migrations.Migration):
                             models.Q(
                                 models.Q(("gate", uuid.UUID("00000000-0000-0000-0000-000000000000")), _negated=True),
                                 ("gate_limit__gte", 0),
+                                ("gate_limit__isnull", False),
                             ),
                             _connector="OR",
                         ),
