@@ -265,17 +265,12 @@ def test_completing_a_schedule_does_not_undo_an_edit(conn: Conn, registry: Regis
     def reconcile() -> list[Finding]:
         assert edited.wait(30)
         with door.connect("test reconcile") as own:
-            release = threading.Thread(
-                target=lambda: (
-                    wait_until(lambda: is_blocked(conn, own.info.backend_pid), "reconcile to wait"),
-                    go_on.set(),
-                )
-            )
-            release.start()
+            watcher = threading.Thread(target=watch, args=(own.info.backend_pid,))
+            watcher.start()
             try:
                 return repair(own, registry)
             finally:
-                release.join()
+                watcher.join()
 
     _, findings = at_once(edit, reconcile)
     assert findings == []
