@@ -25,8 +25,8 @@ INSERT = (
     f"VALUES ({', '.join(['%s'] * len(Ticket._fields))}, 0, false)"
 )
 
-# The rows are found and locked in a materialised step of its own: a sub-select may be run again for every outer row, and
-# then the limit does not hold.
+# Rows are found and locked in a materialised step: a sub-select may be run again for every outer row, and then the
+# limit does not hold.
 PROMOTE = """
 WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL AND available_at <= %(now)s
