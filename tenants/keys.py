@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 import secrets
 import string
 from datetime import datetime, timedelta
@@ -14,14 +15,17 @@ ALPHABET = string.ascii_letters + string.digits
 PREFIX_LENGTH = 8
 SECRET_LENGTH = 40
 LAST_USED_STEP = timedelta(minutes=1)
+_FORM = re.compile(f"sb_([A-Za-z0-9]{{{PREFIX_LENGTH}}})_[A-Za-z0-9]{{{SECRET_LENGTH}}}")
 
 
 def apikey_create(
     *, tenant: Tenant, name: str, role: str = Role.ADMIN, expires_at: datetime | None = None
 ) -> tuple[ApiKey, str]:
     """Makes a key and returns it with its text, which is not kept and can't be shown again."""
-    prefix = "".join(secrets.choice(ALPHABET) for _ in range(PREFIX_LENGTH))
-    text = f"sb_{prefix}_" + "".join(secrets.choice(ALPHABET) for _ in range(SECRET_LENGTH))
+    prefix = _chosen(PREFIX_LENGTH)
+    while ApiKey.objects.filter(prefix=prefix).exists():
+        prefix = _chosen(PREFIX_LENGTH)
+    text = f"sb_{prefix}_{_chosen(SECRET_LENGTH)}"
     key = ApiKey.objects.create(
         tenant=tenant, name=name, role=role, expires_at=expires_at, prefix=prefix, digest=_digest(text)
     )
@@ -33,9 +37,8 @@ def apikey_find(text: str, *, now: datetime) -> ApiKey | None:
 
     The digest is compared in constant time, also when there is no such prefix.
     """
-    parts = text.split("_", 2)
-    prefix = parts[1] if len(parts) == 3 and parts[0] == "sb" else ""
-    key = ApiKey.objects.select_related("tenant__plan").filter(prefix=prefix).first() if prefix else None
+    formed = _FORM.fullmatch(text)  # whatever else a header may hold does not reach the database
+    key = ApiKey.objects.select_related("tenant__plan").filter(prefix=formed[1]).first() if formed else None
     matches = hmac.compare_digest(key.digest if key else "0" * 64, _digest(text))
     if key is None or not matches or key.revoked_at is not None or (key.expires_at and key.expires_at <= now):
         return None
@@ -45,7 +48,7 @@ def apikey_find(text: str, *, now: datetime) -> ApiKey | None:
 def apikey_touch(key: ApiKey, *, now: datetime) -> None:
     """Notes the use of a key, at most once a minute so that reads stay reads."""
     if key.last_used_at is None or now - key.last_used_at >= LAST_USED_STEP:
-        before = Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_STEP)
+        before = Q(last_used_at=None) | Q(last_used_at__lte=now - LAST_USED_STEP)
         ApiKey.objects.filter(before, pk=key.pk).update(last_used_at=now)
 
 
@@ -54,5 +57,9 @@ def apikey_revoke(key: ApiKey, *, now: datetime) -> bool:
     return bool(ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=now))
 
 
+def _chosen(length: int) -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(length))
+
+
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from psycopg import sql
 
+from kernel.addressrules import parse_networks
 from kernel.errors import Conflict, FieldError, InvalidInput
 from tenants import door, template
 from tenants.models import SLUG_PATTERN, Domain, Plan, Tenant
@@ -31,8 +32,12 @@ class Pending:
 def tenant_create(
     *, slug: str, name: str = "", plan: Plan, host: str, network: Iterable[str] = (), signing_secret: str = ""
 ) -> Tenant:
-    """Makes the tenant with its schema and domain in one transaction; Conflict when the slug or host is taken."""
+    """Makes the tenant with its schema and domain in one transaction.
+
+    InvalidInput for a slug or network that can't be one; Conflict when the slug or host is taken.
+    """
     check_slug(slug)
+    check_network(network := tuple(network))
     schema = "t_" + slug.replace("-", "_")
     try:
         with transaction.atomic():
@@ -50,9 +55,19 @@ def tenant_create(
 
 def check_slug(slug: str) -> None:
     """InvalidInput when the slug can't be one."""
-    if not re.match(SLUG_PATTERN, slug) or slug in RESERVED_SLUGS or "--" in slug:
+    if not re.fullmatch(SLUG_PATTERN.removesuffix("$"), slug) or slug in RESERVED_SLUGS or "--" in slug:
         detail = "Use 1 to 40 of a-z, 0-9 and single '-', beginning with a letter; some names are reserved."
         raise InvalidInput([FieldError("/slug", "invalid_slug", detail)], detail=detail)
+
+
+def check_network(network: tuple[str, ...]) -> None:
+    """InvalidInput when an entry is no CIDR: each call of the tenant's jobs would fail on it."""
+    for number, cidr in enumerate(network):
+        try:
+            parse_networks((cidr,))
+        except ValueError as error:
+            detail = f"{cidr!r} is no network; give one as 10.0.0.0/8 or fd00::/8."
+            raise InvalidInput([FieldError(f"/network/{number}", "invalid_network", detail)], detail=detail) from error
 
 
 def schema_create(schema: str) -> None:
@@ -64,8 +79,8 @@ def schema_create(schema: str) -> None:
     with conn.cursor() as cursor:
         cursor.execute(statement)
     tables = conn.execute("SELECT count(*) FROM pg_tables WHERE schemaname = %s", [schema]).fetchone()
-    if not tables or tables[0] < 2:  # case D17: a schema without tables must never be called ready
-        raise Conflict(f"The template made no tables in {schema!r}.")
+    if not tables or tables[0] != template.table_count():  # case D17: what is called ready must be usable
+        raise Conflict(f"The template did not make all tables in {schema!r}.")
 
 
 def schema_drop(schema: str) -> None:

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 
+from django.apps import apps
 from django.conf import settings
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -47,6 +48,13 @@ def version() -> str:
     """A short name of the template: changes with every new migration."""
     names = "\n".join(f"{step.app}.{step.name}" for step in steps())
     return hashlib.sha256(names.encode()).hexdigest()[:16]
+
+
+def table_count() -> int:
+    """How many tables a schema has: those of the tenant apps' models, and the one that records migrations."""
+    labels = {app.rsplit(".", 1)[-1] for app in settings.TENANT_APPS}
+    models = [model for label in labels for model in apps.get_app_config(label).get_models(include_auto_created=True)]
+    return 1 + sum(model._meta.managed and not model._meta.proxy for model in models)
 
 
 def apply_sql(pending: tuple[Step, ...]) -> str:
