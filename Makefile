@@ -11,7 +11,7 @@ PIP_INSTALL := PIP_ROOT_USER_ACTION=ignore $(PY) -m pip install --disable-pip-ve
 # Universal: with what other Pythons from 3.11 on need. No index address and no folder of this machine gets in.
 LOCK_OPTIONS := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links
 
-export PYTHONPATH := $(CURDIR):$(CURDIR)/platform
+export PYTHONPATH := $(CURDIR):$(CURDIR)/platform$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

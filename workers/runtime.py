@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import orjson
@@ -30,6 +30,7 @@ from workers.settling import SettleBuffer
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
+T = TypeVar("T")
 WAIT_FOR_SLOT_S = 2.0
 NOT_PREPARED_WAIT_S = 5.0
 LOCK_TIMEOUT_MS = 500  # the other tenants' messages wait for this thread meanwhile
@@ -113,8 +114,25 @@ class Runtime:
                 with self._lock:
                     self._reserved[pool] -= room
         if left:
-            counts["put_back"] = store.put_back(self._line.get(), left, release=release, now=utc_now())
+            counts["put_back"] = self._again_when_lost(
+                lambda conn: store.put_back(conn, left, release=release, now=utc_now())
+            )
         return counts
+
+    def _again_when_lost(self, statement: Callable[[Conn], T]) -> T:
+        """Runs a conditional statement, once more on a new connection when the old one was lost (a restarted database).
+
+        Should the first have been committed all the same, the second finds nothing to do; what was started then is
+        held by nobody and comes back as lost.
+        """
+        conn = self._line.get()
+        try:
+            self._local.registry.refresh()
+            return statement(conn)
+        except psycopg.OperationalError:
+            if not conn.closed:
+                raise
+        return statement(self._line.get())
 
     @property
     def _line(self) -> Line:
@@ -141,11 +159,11 @@ class Runtime:
                 self._slot_free.wait(min(left, 0.1))
 
     def _start(self, executor: Executor, ids: Sequence[UUID], release: int) -> int:
-        conn = self._line.get()
-        registry: Registry = self._local.registry
-        registry.refresh()
         # From here until they are settled the tickets are ours: whatever fails below must end as an attempt.
-        started = store.start(conn, ids, release=release, worker=self.id, limit=len(ids))
+        started = self._again_when_lost(
+            lambda conn: store.start(conn, ids, release=release, worker=self.id, limit=len(ids))
+        )
+        conn, registry = self._line.get(), self._local.registry
         pairs = {(one.execution_id, one.fence) for one in started}
         with self._lock:
             self._started.update({(one.execution_id, one.fence): (one, None) for one in started})

@@ -41,7 +41,9 @@ def executors() -> dict[str, Executor]:
     """An executor for each pool that this process serves."""
     makers: dict[str, Callable[[], Executor]] = {
         "http": lambda: HttpExecutor(slots=settings.HTTP_SLOTS),
-        "python": lambda: PythonExecutor(registry=settings.PYTHON_TASKS, children=settings.PYTHON_CHILDREN),
+        "python": lambda: PythonExecutor(
+            registry=settings.PYTHON_TASKS, children=settings.PYTHON_CHILDREN, setup=settings.PYTHON_SETUP or None
+        ),
     }
     unknown = set(settings.WORKER_POOLS) - set(makers)
     if unknown:

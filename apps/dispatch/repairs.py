@@ -83,6 +83,13 @@ def run_all(conn: Conn, registry: Registry, tenancies: Sequence[Tenancy], *, dry
             yield from findings
 
 
+def parked(conn: Conn, registry: Registry) -> Iterator[Finding]:
+    """Due entries that were put aside: only a person can mend them, by writing the schedule again."""
+    for key, tenant_id, reason in conn.execute("SELECT key, tenant_id, parked FROM due_dueentry WHERE parked <> ''"):
+        tenancy = registry.get(tenant_id)
+        yield Finding("parked", tenancy.slug if tenancy else f"tenant {tenant_id}", key, f"put aside: {reason}")
+
+
 def walks(tenancies: Sequence[Tenancy]) -> list[Callable[[Conn, Registry, UUID, bool], Found]]:
     """The walks over the tenants' tables and over what the shared ones hold of these tenants."""
     of_tenants = [partial(_of_tenant, tenancy, check) for tenancy in tenancies for check in TENANT_CHECKS]

@@ -202,9 +202,11 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
         )
     )  # fmt: skip
     if verdict.kind == "end":
+        # The first attempt's own start, where an executor let it wait; later ones know the first's claim.
+        first_started_at = report.started_at if started.attempt == 1 else started.first_started_at
         write.ended.append(
             executions.Ended(
-                started.execution_id, verdict.state, started.first_queued_at, started.first_started_at,
+                started.execution_id, verdict.state, started.first_queued_at, first_started_at,
                 report.finished_at, started.attempt, result_text(report.result), error, verdict.reason,
             )
         )  # fmt: skip

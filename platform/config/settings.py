@@ -95,6 +95,7 @@ HTTP_SLOTS = env.whole("HTTP_SLOTS", 200, least=1)
 PYTHON_CHILDREN = env.whole("PYTHON_CHILDREN", 2, least=1)
 CLOCK_WARN_S = 0.5
 CLOCK_REFUSE_S = 5.0
+PYTHON_SETUP = env.text("PYTHON_SETUP", "")  # "package.module:function" that a child calls before its first task
 # Celery tasks that tenants may call as kind "python": public name -> import path of the function.
 PYTHON_TASKS: dict[str, str] = {
     "shardbeat.noop": "workers.library:noop",

@@ -29,13 +29,14 @@ STOPS_FIRST = ("web", "beat", "dispatcher")
 
 def environment(*, services: Mapping[str, str], secret_key: str, port: int) -> dict[str, str]:
     """What every child gets: the caller's environment, the services' addresses and the source roots."""
+    roots = (str(ROOT), str(ROOT / "platform"), os.environ.get("PYTHONPATH", ""))
     return {
         "SECRET_KEY": secret_key,
         **os.environ,
         **services,
         "PORT": str(port),
         "DJANGO_SETTINGS_MODULE": "config.settings",
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'platform'}",
+        "PYTHONPATH": os.pathsep.join(root for root in roots if root),
         "PYTHONUNBUFFERED": "1",
     }
 

@@ -445,3 +445,18 @@ def test_a_ticket_of_an_unknown_tenant_is_left_to_start(conn: Conn, registry: Re
     conn.execute("UPDATE tickets_ticket SET tenant_id = 999999, execution_id = %s", [uuid.uuid4()])
     findings = repair(conn, registry, only=acme)
     assert [one.check for one in findings] == ["execution_without_ticket"]
+
+
+def test_the_command_reports_what_was_put_aside_and_leaves_it(
+    conn: Conn, acme: Any, registry: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from django.core.management import call_command
+
+    schedule = make_schedule(acme, make_job(acme))
+    conn.execute("UPDATE due_dueentry SET parked = 'ValueError: unreadable' WHERE key = %s", [schedule])
+    for extra in ([], ["--tenant", "acme"]):
+        with pytest.raises(SystemExit) as ended:
+            call_command("reconcile", "--dry-run", *extra)
+        assert ended.value.code == 1
+        assert f"acme parked {schedule}: put aside: ValueError: unreadable" in capsys.readouterr().out
+    call_command("reconcile", "--dry-run", "--tenant", "globex")

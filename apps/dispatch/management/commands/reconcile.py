@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from apps.dispatch.reconcile import end_lost
-from apps.dispatch.repairs import run_all
+from apps.dispatch.repairs import parked, run_all
 from apps.schedules.definitions import Definitions
 from apps.tickets import store
 from apps.tickets.store import NOTHING
@@ -38,6 +38,8 @@ class Command(Base):
         dry_run = options["dry_run"]
         lost = _look(conn) if dry_run else _end(conn, registry)
         findings = list(run_all(conn, registry, chosen, dry_run=dry_run))
+        slugs = {one.slug for one in chosen}
+        findings += [one for one in parked(conn, registry) if not options["tenant"] or one.tenant in slugs]
         line.close()
         answer = {
             "dry_run": dry_run,
