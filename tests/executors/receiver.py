@@ -12,6 +12,21 @@ from dataclasses import dataclass, field
 
 WAIT_S = 30.0
 TLS_HANDSHAKE = b"\x16"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+FLOODS = {  # what comes first, and what then comes for ever
+    "continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "hints": (b"", b"HTTP/1.1 103 Early Hints\nLink: </x>\n\n"),
+    "big_hints": (b"", b"HTTP/1.1 103 Early Hints\r\n" + b"Link: %b\r\n" % (b"x" * 4_000) * 100 + b"\r\n"),
+    "blank": (b"", b"\r\n"),
+    "head": (b"HTTP/1.1 200 OK\r\n", b"X-Fill: 1\r\n"),
+    "name": (b"HTTP/1.1 200 OK\r\n", b"x"),
+    "chunks": (CHUNKED, b"1\r\nx\r\n"),
+    "extension": (CHUNKED + b"1;", b"x"),
+    "extensions": (CHUNKED, b"1;%b\r\nx\r\n" % (b"x" * 4_000)),
+    "trailers": (CHUNKED + b"1\r\nx\r\n0\r\n", b"X: 1\r\n"),
+    "members": (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(b"")),
+    "answers": (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+}
 BOMB = gzip.compress(bytes(50_000_000))  # 48 kB
 
 
@@ -56,6 +71,11 @@ class Receiver:
 
     def url(self, path: str = "/ok", host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
+
+    @property
+    def serving(self) -> int:
+        """Connections that are open."""
+        return len(self._tasks)
 
     def wait_held(self, name: str) -> None:
         assert self._holds[name].came.wait(WAIT_S), f"no request to /hold/{name} came"
@@ -174,6 +194,23 @@ class Receiver:
             "huge": (response(200, b"", length=99_999_999_999), b"x" * 0x8000),
             "close": (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 0x8000),
         }[rest]
+        writer.write(head)
+        while True:
+            writer.write(piece)
+            self.sent_bytes += len(piece)
+            await writer.drain()
+
+    async def _do_hinted(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
+        """So many informational answers first, in pieces that end where it is hardest."""
+        data = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * int(rest) + response(200, b"ok")
+        for at in range(0, len(data), 13):
+            writer.write(data[at : at + 13])
+            await writer.drain()
+
+    async def _do_flood(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
+        """Small things that never stop, each of which costs the reader more than the writer."""
+        head, piece = FLOODS[rest]
+        piece *= 262_144 // len(piece) + 1
         writer.write(head)
         while True:
             writer.write(piece)

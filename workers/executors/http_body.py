@@ -1,14 +1,16 @@
 """Reads what a target answers: never more than is kept, whatever its length header, encoding or patience says."""
 
+import asyncio
 import base64
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 
 from workers.executors.bounds import RESULT_MAX_BYTES, fit_text
-from workers.executors.http_connector import overran
+from workers.executors.http_protocol import PIECE_BYTES, overran
 
 BODY_MAX_BYTES = RESULT_MAX_BYTES
 HEADER_VALUE_MAX_CHARS = 300
@@ -45,21 +47,28 @@ async def read_body(response: aiohttp.ClientResponse) -> Body:
     A body that breaks off or can't be decompressed is kept as far as it came: the status decides the outcome.
     """
     decoder = decoder_for(response.headers.get("Content-Encoding", ""))
-    stream, kept, size = response.content, [], 0
+    stream, size = response.content, 0
+    kept: list[bytes] = []
     try:
-        while chunk := await stream.readany():
-            if decoder is not None:
-                chunk = decoder.feed(chunk, BODY_MAX_BYTES + 1 - size)
-            kept.append(chunk)
-            size += len(chunk)
-            if size > BODY_MAX_BYTES:
-                response.close()
-                return Body(b"".join(kept)[:BODY_MAX_BYTES], True)
+        while data := await stream.readany():
+            for chunk in pieces(data) if decoder else (data,):
+                if kept:
+                    await asyncio.sleep(0)  # what is buffered already never waits, and others want to run too
+                kept.append(decoder.feed(chunk, BODY_MAX_BYTES + 1 - size) if decoder else chunk)
+                size += len(kept[-1])
+                if size > BODY_MAX_BYTES:
+                    response.close()
+                    return Body(b"".join(kept)[:BODY_MAX_BYTES], True)
     except (aiohttp.ClientError, ConnectionError, zlib.error):
         response.close()
         return Body(b"".join(kept), True)
     incomplete = overran(response) or (decoder is not None and not decoder.complete)
     return Body(kept[0] if len(kept) == 1 else b"".join(kept), incomplete)
+
+
+def pieces(data: bytes) -> Iterator[bytes]:
+    """`data` in parts that take a decoder little time, also when they are full of empty gzip members."""
+    return (data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
 
 
 class Decoder:
