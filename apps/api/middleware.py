@@ -15,7 +15,8 @@ from django.http import HttpRequest, HttpResponse
 
 from apps.api import health
 from apps.api.authentication import actor_of, invalid_key
-from apps.api.problems import plain_response
+from apps.api.bodies import BodyBroken, BodyTooLarge, LengthRequired, take_in
+from apps.api.problems import NO_DATABASE, plain_response, unavailable_response
 from apps.audit.services import record
 from kernel.errors import Forbidden
 from tenants import door
@@ -65,14 +66,23 @@ class TenantMiddleware:
 
     def __call__(self, request: TenantRequest) -> HttpResponse:
         request.tenant = request.api_key = request.refusal = None
+        if request.path in PROBES:  # before anything that may wait for the database
+            return PROBES[request.path](request)
         try:
+            take_in(request)
             return self._serve(request)
+        except (BodyTooLarge, BodyBroken, LengthRequired) as error:
+            return plain_response(request, status=error.status, code=error.code, detail=error.detail)
+        except NO_DATABASE as error:
+            return unavailable_response(request, error)
         finally:
             connection.set_schema_to_public()  # type: ignore[attr-defined]  # django-tenants' own connection
 
+    def process_exception(self, request: TenantRequest, exception: Exception) -> HttpResponse | None:
+        """Views outside of the API, too: a lost database is no fault of ours."""
+        return unavailable_response(request, exception) if isinstance(exception, NO_DATABASE) else None
+
     def _serve(self, request: TenantRequest) -> HttpResponse:
-        if request.path in PROBES:
-            return PROBES[request.path](request)
         api = request.path.startswith(API_PREFIX)
         try:
             host = request.get_host()

@@ -21,6 +21,9 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:shardbeat:problem:"
 SHOWN_ERRORS = 100
 RETRY_AFTER_S = 1
+UNAVAILABLE = "The database does not answer; try again."
+# Django wraps what goes through its cursors; the stores' psycopg connections raise their own.
+NO_DATABASE = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 
 # DRF's own errors by class; their codes are its, ours are stable.
 _DRF_CODES: Mapping[type[exceptions.APIException], tuple[str, str]] = {
@@ -57,6 +60,14 @@ def plain_response(request: HttpRequest, *, status: int, code: str, detail: str)
     return HttpResponse(encode(body), status=status, content_type=MEDIA_TYPE)
 
 
+def unavailable_response(request: HttpRequest, error: Exception) -> HttpResponse:
+    """What a request gets when the database does not answer, outside of DRF."""
+    log.warning("request %s: the database did not answer", request_id_of(request), exc_info=error)
+    response = plain_response(request, status=503, code="unavailable", detail=UNAVAILABLE)
+    response["Retry-After"] = str(RETRY_AFTER_S)
+    return response
+
+
 def request_id_of(request: HttpRequest | Request) -> str:
     return getattr(request, "request_id", "")
 
@@ -90,9 +101,9 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response:
         status, code, detail = 413, "body_too_large", "The body is too large."
     elif isinstance(error, DisallowedHost | SuspiciousOperation):
         status, code, detail = 400, "bad_request", "The request can't be understood."
-    elif isinstance(error, OperationalError | InterfaceError | psycopg.OperationalError | psycopg.InterfaceError):
+    elif isinstance(error, NO_DATABASE):
         log.warning("request %s: the database did not answer", request_id, exc_info=error)
-        status, code, detail = 503, "unavailable", "The database does not answer; try again."
+        status, code, detail = 503, "unavailable", UNAVAILABLE
         headers["Retry-After"] = str(RETRY_AFTER_S)
     else:
         kind = "database error" if isinstance(error, DatabaseError | psycopg.Error) else "error"
