@@ -57,7 +57,7 @@ class DeadLetterList(Endpoint):
             found = found.filter(resolution__in=["" if status == "open" else status for status in statuses])
         found = found.filter(**{name: value for name, value in exact.items() if value is not None})
         rows = list(found[: size + 1])
-        return Response(page(rows, size=size, key=lambda row: row.pk, shape=deadletter_shape))
+        return Response(page(rows, query=query, size=size, key=lambda row: row.pk, shape=deadletter_shape))
 
 
 class DeadLetterDetail(Endpoint):

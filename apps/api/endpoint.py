@@ -57,7 +57,7 @@ class Endpoint(APIView):
 
     def query(self, *names: str) -> ListQuery:
         """The query parameters; only these names are known."""
-        return ListQuery(self.request.query_params, names)
+        return ListQuery(self.request.query_params, names, path=self.request.path)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)

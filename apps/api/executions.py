@@ -86,7 +86,13 @@ class ExecutionList(Endpoint):
         query.finish()
         rows = executions_read(self.tenant, wanted, before=before, limit=size + 1)
         return Response(
-            page(rows, size=size, key=lambda row: row.id, shape=lambda row: execution_shape(row, as_of=self.now))
+            page(
+                rows,
+                query=query,
+                size=size,
+                key=lambda row: row.id,
+                shape=lambda row: execution_shape(row, as_of=self.now),
+            )
         )
 
     @operation(
@@ -158,7 +164,7 @@ class ExecutionAttempts(Endpoint):
         execution = access_execution(self, execution_id, need="execution.read")
         number = before.int if before is not None else None  # this list's cursors hold numbers
         rows = attempts_of(self.tenant, execution, before=number, limit=size + 1)
-        return Response(page(rows, size=size, key=lambda row: UUID(int=row.number), shape=attempt_shape))
+        return Response(page(rows, query=query, size=size, key=lambda row: UUID(int=row.number), shape=attempt_shape))
 
 
 class AttemptList(Endpoint):
@@ -175,4 +181,4 @@ class AttemptList(Endpoint):
         states, before, size = query.choices("state", ATTEMPT_STATES), query.before(), query.page_size()
         query.finish()
         rows = attempts_read(self.tenant, states=states, before=before, limit=size + 1)
-        return Response(page(rows, size=size, key=lambda row: row.id, shape=attempt_shape))
+        return Response(page(rows, query=query, size=size, key=lambda row: row.id, shape=attempt_shape))

@@ -56,7 +56,7 @@ class JobList(Endpoint):
         size = query.page_size()
         query.finish()
         rows = jobs_defined(list(found.order_by("-pk")[: size + 1]))
-        return Response(page(rows, size=size, key=lambda row: row.job.pk, shape=job_shape))
+        return Response(page(rows, query=query, size=size, key=lambda row: row.job.pk, shape=job_shape))
 
     @operation(
         "jobs_create", "Create a job", body=JobInput, answer=JobAnswer, status=201, retry_safe=True, tag=TAG

@@ -42,7 +42,9 @@ class ApiKeyList(Endpoint):
         found = ApiKey.objects.filter(tenant=self.tenant).order_by("-pk")
         if before is not None:
             found = found.filter(pk__lt=before)
-        return Response(page(list(found[: size + 1]), size=size, key=lambda row: row.pk, shape=apikey_shape))
+        return Response(
+            page(list(found[: size + 1]), query=query, size=size, key=lambda row: row.pk, shape=apikey_shape)
+        )
 
     @operation(
         "api_keys_create", "Create an API key; its text is shown only in this answer", body=ApiKeyInput,

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hashlib
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
@@ -19,6 +20,7 @@ PAGE_SIZE_MAX = 500
 MAX_TEXT_CHARS = 200
 MAX_ID_CHARS = 36
 MAX_LABEL_FILTERS = 10
+MARK_BYTES = 8  # of a cursor: which list, which filters
 ID_SLACK = timedelta(seconds=30)  # ids carry the clock of the process that made them, rows the database's
 PAGING = ("page_size", "cursor")
 _UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -27,8 +29,9 @@ _UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 class ListQuery:
     """Query parameters, asked for one at a time; `finish` raises all faults. A pointer to one is `?name`."""
 
-    def __init__(self, params: QueryDict, names: Collection[str]) -> None:
+    def __init__(self, params: QueryDict, names: Collection[str], *, path: str = "") -> None:
         self._params = params
+        self._path = path
         self.faults = Faults()
         for name in list(params)[:20]:
             shown = f"?{name[:60]}"
@@ -109,21 +112,32 @@ class ListQuery:
             return None
         try:
             raw = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
-            return UUID(bytes=raw)
+            key = UUID(bytes=raw[:-MARK_BYTES])
         except (ValueError, binascii.Error):
-            self.faults.add("?cursor", "invalid_cursor", "Give next_cursor of the former page, unchanged.")
+            self.faults.add("?cursor", "bad_cursor", "Give next_cursor of the former page, unchanged.")
             return None
+        if raw[-MARK_BYTES:] != self._mark():
+            detail = "This cursor belongs to another list or to other filters; begin with the first page."
+            self.faults.add("?cursor", "bad_cursor", detail)
+            return None
+        return key
+
+    def cursor_of(self, key: UUID) -> str:
+        """The opaque cursor of the last row of a page; good for this list with these filters."""
+        return base64.urlsafe_b64encode(key.bytes + self._mark()).rstrip(b"=").decode()
+
+    def _mark(self) -> bytes:
+        filters = sorted((name, sorted(values)) for name, values in self._params.lists() if name not in PAGING)
+        text = repr((self._path, filters)).encode(errors="surrogatepass")
+        return hashlib.blake2b(text, digest_size=MARK_BYTES).digest()
 
 
-def cursor_of(key: UUID) -> str:
-    """The opaque cursor of the last row of a page."""
-    return base64.urlsafe_b64encode(key.bytes).rstrip(b"=").decode()
-
-
-def page(rows: Sequence[T], *, size: int, key: Callable[[T], UUID], shape: Callable[[T], Any]) -> dict[str, Any]:
+def page(
+    rows: Sequence[T], *, query: ListQuery, size: int, key: Callable[[T], UUID], shape: Callable[[T], Any]
+) -> dict[str, Any]:
     """The answer of a list from one row more than fits, when there are more."""
     shown = rows[:size]
-    following = cursor_of(key(shown[-1])) if len(rows) > size else None
+    following = query.cursor_of(key(shown[-1])) if len(rows) > size else None
     return {"items": [shape(row) for row in shown], "next_cursor": following}
 
 

@@ -1,5 +1,6 @@
 """Bodies as JSON: bounded before they are read, strict when they are."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,14 +9,15 @@ from django.conf import settings
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 
+from apps.api.bodies import BodyTooLarge, too_large
 from kernel.errors import ShardbeatError
 
 
-class BodyTooLarge(ShardbeatError):
-    """The body is larger than any valid one."""
+class RepeatedMember(ShardbeatError):
+    """An object has two members of one name."""
 
-    code = "body_too_large"
-    status = 413
+    code = "repeated_member"
+    status = 400
 
 
 class JsonParser(BaseParser):
@@ -34,11 +36,31 @@ class JsonParser(BaseParser):
             raise BodyTooLarge(f"The body has {announced:,} bytes; {most:,} are allowed.")
         raw = stream.read(most + 1)
         if len(raw) > most:
-            raise BodyTooLarge(f"The body has more than the {most:,} bytes that are allowed.")
+            raise too_large(most)
         try:
-            return orjson.loads(raw)
+            data = orjson.loads(raw)
         except orjson.JSONDecodeError as error:
             raise ParseError(f"The body is not JSON: {error}") from None
+        _no_member_twice(raw)
+        return data
+
+
+def _no_member_twice(raw: bytes) -> None:
+    """RepeatedMember. orjson keeps the last one without a word; what the sender meant is anybody's guess."""
+    try:
+        json.loads(raw, object_pairs_hook=_look, parse_int=str, parse_float=str)
+    except RecursionError:  # too deep for any body, which its reader says better
+        return
+
+
+def _look(pairs: list[tuple[str, Any]]) -> None:
+    if len(pairs) == len({name for name, _ in pairs}):
+        return
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise RepeatedMember(f"The member {name[:60]!r} is given twice in one object.")
+        seen.add(name)
 
 
 class MergePatchParser(JsonParser):

@@ -69,7 +69,9 @@ class ScheduleList(ScheduleEndpoint):
         rows = schedules_defined(list(found.order_by("-pk")[: size + 1]))
         shapes = dict(zip((row.schedule.pk for row in rows), schedule_shapes(self.tenant, rows), strict=True))
         return Response(
-            page(rows, size=size, key=lambda row: row.schedule.pk, shape=lambda row: shapes[row.schedule.pk])
+            page(
+                rows, query=query, size=size, key=lambda row: row.schedule.pk, shape=lambda row: shapes[row.schedule.pk]
+            )
         )
 
     @operation(

@@ -92,6 +92,16 @@ def test_what_is_not_an_object(api: Api, body: Any) -> None:
     assert answer.faults[""] == "not_an_object"
 
 
+TWICE = [
+    b'{"name": "a", "name": "b"}', b'{"payload": {"x": 1, "y": 2, "x": 1}}', b'{"payload": [[{"\\u0061": 1, "a": 2}]]}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", TWICE)
+def test_members_that_are_given_twice(api: Api, raw: bytes) -> None:
+    refused(api.call("POST", "jobs", raw=raw), 400, "repeated_member")
+
+
 def test_an_empty_body_lacks_everything(api: Api) -> None:
     assert set(api.call("POST", "jobs", raw=b"").faults) == {"/name", "/kind", "/target"}
 
