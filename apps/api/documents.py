@@ -48,7 +48,8 @@ class RetryInput(Serializer):
     jitter = serializers.ChoiceField(["none", "full", "equal"], required=False)
     retry_on = serializers.ListField(
         child=serializers.CharField(max_length=80), max_length=50, required=False,
-        help_text='Outcomes, classes or statuses such as "timed_out", "http_503", "http_5xx"; empty is all.',
+        help_text='Outcomes, error classes or statuses such as "timed_out", "connect_failed", "http_503", "http_5xx"; '
+        "for Python tasks also exceptions; empty is all.",
     )  # fmt: skip
     never_on = serializers.ListField(child=serializers.CharField(max_length=80), max_length=50, required=False)
 
@@ -185,6 +186,9 @@ class ScheduleAnswer(Serializer):
     status = serializers.ChoiceField(["active", "paused", "completed"])
     paused_reason = nullable(serializers.CharField)
     next_at = nullable(serializers.DateTimeField, help_text="Actual instant of the next run.")
+    problem = nullable(
+        serializers.CharField, help_text="Why it is not run although it is active; write its trigger again to mend it."
+    )
     last_at = nullable(serializers.DateTimeField, help_text="Actual instant of the newest occurrence that was fired.")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()

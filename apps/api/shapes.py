@@ -9,7 +9,7 @@ from django.db.models import F
 from psycopg import sql
 
 from apps.deadletters.models import DeadLetter
-from apps.due import entries
+from apps.due.models import DueEntry
 from apps.schedules.models import Job, JobVersion, Schedule, ScheduleVersion
 from apps.schedules.services import DefinedJob, DefinedSchedule, job_as_given, schedule_as_given
 from tenants import door
@@ -59,7 +59,10 @@ def schedule_shapes(tenant: Tenant, defined: Sequence[DefinedSchedule]) -> list[
     """Schedules with when they run next and ran last. Their jobs must be read with them."""
     ids = [one.schedule.pk for one in defined]
     conn = door.raw()
-    following = entries.next_of(conn, ids)
+    following = {
+        key: (due_at, parked)
+        for key, due_at, parked in DueEntry.objects.filter(key__in=ids).values_list("key", "due_at", "parked")
+    }
     query = sql.SQL(_LAST).format(schema=sql.Identifier(tenant.schema_name))
     last: dict[UUID, datetime | None] = dict(conn.execute(query, [ids]).fetchall())
     return [_schedule_shape(one, following.get(one.schedule.pk), last.get(one.schedule.pk)) for one in defined]
@@ -98,10 +101,12 @@ def apikey_shape(key: ApiKey) -> dict[str, Any]:
 
 
 def _schedule_shape(
-    one: DefinedSchedule, following: tuple[datetime, datetime] | None, last_at: datetime | None
+    one: DefinedSchedule, following: tuple[datetime, str] | None, last_at: datetime | None
 ) -> dict[str, Any]:
+    """`following` is the due entry: its instant, and why it is put aside; then there is no next run."""
     schedule = one.schedule
     status = schedule.status
+    next_at, problem = following or (None, "")
     # Fire does not write schedules: one that has fired for the last time is found by having no entry.
     if status == Schedule.Status.ACTIVE and following is None and schedule.job.paused_at is None:
         status = Schedule.Status.COMPLETED
@@ -113,7 +118,8 @@ def _schedule_shape(
         "version": schedule.version,
         "status": str(status),
         "paused_reason": schedule.paused_reason or None,
-        "next_at": following[1] if following else None,
+        "next_at": None if problem else next_at,
+        "problem": problem or None,
         "last_at": last_at,
         "created_at": schedule.created_at,
         "updated_at": schedule.updated_at,

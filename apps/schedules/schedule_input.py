@@ -25,7 +25,7 @@ TIMING_DEFAULTS: dict[str, Any] = {
     "dst_fold": "first",
 }
 FIELDS = ("name", "job", *TIMING_DEFAULTS, "payload", "labels", "external_id")
-READ_ONLY = ("id", "version", "status", "paused_reason", "next_at", "last_at", "created_at", "updated_at")
+READ_ONLY = ("id", "version", "status", "paused_reason", "next_at", "problem", "last_at", "created_at", "updated_at")
 
 
 @dataclass(frozen=True, slots=True)

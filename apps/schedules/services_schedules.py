@@ -12,12 +12,14 @@ from uuid import UUID
 from apps.audit.services import Actor, record
 from apps.due import entries
 from apps.due.entries import Entry
+from apps.due.models import DueEntry
 from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedSchedule, schedule_as_given, version_of
 from apps.schedules.limits import check_count, plan_locked
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
 from apps.schedules.passed import pass_over
+from apps.schedules.policy import first_due
 from apps.schedules.remaking import entry_at, entry_for, version_copy
 from apps.schedules.running import JobNow, share_job
 from apps.schedules.schedule_input import Known, ScheduleForm, read_schedule, timing_of
@@ -71,10 +73,11 @@ def schedule_update(
 ) -> DefinedSchedule:  # fmt: skip
     """Applies a JSON merge patch. Stale when `expect` does not hold the schedule's revision.
 
-    A trigger that is given replaces the whole trigger: one kind merged into another would be none.
+    A trigger that is given replaces the whole trigger: one kind merged into another would be none. It also brings back
+    a schedule whose due entry was put aside.
     """
     return _change(
-        tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect,
+        tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect, mend=_has_trigger(patch),
         make=lambda given: _patched(given, patch),
     )  # fmt: skip
 
@@ -84,7 +87,7 @@ def schedule_replace(
 ) -> DefinedSchedule:
     """Replaces the schedule's members; what is missing takes its default. Stale as in `schedule_update`."""
     return _change(
-        tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect, make=lambda _: data
+        tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect, mend=True, make=lambda _: data
     )  # fmt: skip
 
 
@@ -110,14 +113,15 @@ def schedule_pause(
 
     def work() -> DefinedSchedule:
         entry, schedule = lock_schedule(schedule_id)
-        if schedule.status == Status.COMPLETED:
+        definition = version_of(schedule)
+        if schedule.status == Status.COMPLETED or (entry is None and _is_over(schedule, definition, now)):
             raise Conflict("The schedule is completed: there is nothing to pause.", code="schedule_completed")
         if schedule.status == Status.ACTIVE:
             _entry_drop(tenant, entry, now, "schedule_paused", actor)
             schedule.status, schedule.paused_reason = Status.PAUSED, reason
             _save(schedule, now, "status", "paused_reason")
             _record(actor, "schedule.pause", schedule, now, tenant, reason=reason)
-        return DefinedSchedule(schedule, version_of(schedule))
+        return DefinedSchedule(schedule, definition)
 
     return in_tenant(tenant, work)
 
@@ -157,7 +161,7 @@ def lock_schedule(schedule_id: UUID, expect: Collection[int] | None = None) -> t
 
 def _change(
     *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, expect: Collection[int] | None,
-    make: Callable[[dict[str, Any]], Any],
+    mend: bool, make: Callable[[dict[str, Any]], Any],
 ) -> DefinedSchedule:  # fmt: skip
     def work() -> DefinedSchedule:
         entry, schedule = lock_schedule(schedule_id, expect)
@@ -167,9 +171,12 @@ def _change(
             make(given), key=str(schedule_id), now=now, min_interval_s=tenant.plan.min_interval_s,
             max_payload_bytes=tenant.plan.max_payload_bytes, known=_known(old),
         )  # fmt: skip
-        new = _redefine(tenant, actor, entry, schedule, old, form, now)
+        problem = _problem(entry) if mend else ""
+        new = _redefine(tenant, actor, entry, schedule, old, form, now, anew=bool(problem))
         schedule.name, schedule.labels, schedule.external_id = form.name, form.labels, form.external_id
         before, after = changes(given, schedule_as_given(DefinedSchedule(schedule, new)))
+        if problem:
+            before, after = {**before, "problem": problem}, {**after, "problem": None}
         if after:
             _save(schedule, now, "name", "labels", "external_id", "version", "job", "status")
             _record(actor, "schedule.update", schedule, now, tenant, before=before, after=after)
@@ -179,18 +186,25 @@ def _change(
         return in_tenant(tenant, work)
 
 
+def _has_trigger(patch: Any) -> bool:
+    return isinstance(patch, Mapping) and patch.get("trigger") is not None
+
+
 def _patched(given: dict[str, Any], patch: Any) -> Any:
-    if isinstance(patch, Mapping) and patch.get("trigger") is not None:
+    if _has_trigger(patch):
         given = {**given, "trigger": None}
     return merge_patch(given, patch)
 
 
 def _redefine(
     tenant: Tenant, actor: Actor, entry: Entry | None, schedule: Schedule, old: ScheduleVersion, form: ScheduleForm,
-    now: datetime,
+    now: datetime, *, anew: bool,
 ) -> ScheduleVersion:  # fmt: skip
-    """A new version when the definition differs, and the due entry that follows from it."""
-    when_differs = spec_to_json(form.spec) != old.spec
+    """A new version when the definition differs, and the due entry that follows from it.
+
+    `anew` makes both in any case: the entry is put aside.
+    """
+    when_differs = anew or spec_to_json(form.spec) != old.spec
     if not when_differs and form.payload == old.payload and form.job_id == schedule.job_id:
         if form.timing != timing_of(old.definition):  # only written differently: the cursor stays where it is
             old.definition = _definition(form)
@@ -211,6 +225,22 @@ def _redefine(
             door.raw(), entry_at(tenant, job, new, nominal_at=entry.nominal_at, due_at=entry.due_at), now=now
         )  # fmt: skip
     return new
+
+
+def _problem(entry: Entry | None) -> str:
+    """Why a locked entry is put aside; empty when it is served."""
+    parked = DueEntry.objects.filter(key=entry.key).values_list("parked", flat=True) if entry is not None else ()
+    return "".join(parked)
+
+
+def _is_over(schedule: Schedule, definition: ScheduleVersion, now: datetime) -> bool:
+    """Whether an active schedule without an entry has fired for the last time: fire does not write schedules."""
+    if schedule.status != Status.ACTIVE:
+        return False
+    try:
+        return first_due(spec_from_json(definition.spec), key=str(schedule.pk), after=now) is None
+    except TimingInvalid:  # whatever it is, pausing it is safe
+        return False
 
 
 def _known(version: ScheduleVersion) -> Known | None:

@@ -277,6 +277,57 @@ def test_a_schedule_that_can_not_be_read_any_more_can_be_mended(api: Api, make: 
     assert entry and (entry["parked"], entry["version"]) == ("", 2)
 
 
+def test_a_schedule_that_is_put_aside_says_so(api: Api, make: Makers, conn: Conn) -> None:
+    schedule, other = make.schedule(), make.schedule()
+    shift(conn, schedule["id"], "-10 minutes")
+    conn.execute("UPDATE due_dueentry SET parked = 'no zone data' WHERE key = %s", [schedule["id"]])
+    for read in (api.get(f"schedules/{schedule['id']}").body, api.get("schedules").body["items"][1]):
+        assert (read["status"], read["next_at"], read["problem"]) == ("active", None, "no zone data")
+    whole = api.get(f"schedules/{other['id']}").body
+    assert whole["next_at"] and whole["problem"] is None
+    renamed = api.patch(f"schedules/{schedule['id']}", {"name": "other"}, If_Match="*")
+    assert (renamed.body["problem"], renamed.body["version"]) == ("no zone data", 1)
+
+
+@pytest.mark.parametrize("how", ["patch", "put", "resume"])
+def test_the_same_trigger_brings_back_what_is_put_aside(api: Api, make: Makers, conn: Conn, how: str) -> None:
+    schedule = make.schedule()
+    path = f"schedules/{schedule['id']}"
+    shift(conn, schedule["id"], "-10 minutes")
+    conn.execute("UPDATE due_dueentry SET parked = 'no zone data'")
+    if how == "patch":
+        mended = api.patch(path, {"trigger": schedule["trigger"]}, If_Match='"1"')
+    elif how == "put":
+        mended = api.put(path, api.get(path).body, If_Match='"1"')
+    else:
+        api.post(f"{path}/pause")
+        mended = api.post(f"{path}/resume")
+    assert (mended.status, mended.body["version"], mended.body["problem"]) == (200, 2, None)
+    assert mended.etag != '"1"'
+    entry = due(conn, schedule["id"])
+    assert entry and (entry["parked"], entry["version"]) == ("", 2)
+    assert entry["due_at"] == instant(mended.body["next_at"]) > utc_now() - timedelta(seconds=1)
+    (skipped,) = api.get(f"executions?schedule={schedule['id']}").body["items"]
+    assert (skipped["state"], skipped["schedule_version"]) == ("skipped", 1)
+    again = api.patch(path, {"trigger": schedule["trigger"]}, If_Match="*")
+    assert (again.body["version"], again.etag) == (2, mended.etag)
+
+
+def test_what_has_fired_for_the_last_time_can_not_be_paused(api: Api, make: Makers, conn: Conn) -> None:
+    at = utc_now() - timedelta(seconds=30)
+    schedule = make.schedule(trigger={"at": at.isoformat()})
+    conn.execute("DELETE FROM due_dueentry WHERE key = %s", [schedule["id"]])  # as firing it does
+    refused = api.post(f"schedules/{schedule['id']}/pause")
+    assert (refused.status, refused.code) == (409, "schedule_completed")
+    assert api.get(f"schedules/{schedule['id']}").body["status"] == "completed"
+    lost = make.schedule()
+    conn.execute("DELETE FROM due_dueentry WHERE key = %s", [lost["id"]])  # an accident, which reconcile repairs
+    assert api.post(f"schedules/{lost['id']}/pause").status == 200
+    waiting = make.schedule()
+    api.post(f"jobs/{waiting['job']}/pause")
+    assert api.post(f"schedules/{waiting['id']}/pause").body["status"] == "paused"
+
+
 def test_deleting_removes_the_entry_and_frees_the_name(api: Api, make: Makers, conn: Conn) -> None:
     schedule = make.schedule(name="Nightly", trigger={"every_s": 60, "anchor": "2026-01-01T00:00:00Z"})
     shift(conn, schedule["id"], "-2 minutes")
