@@ -74,7 +74,7 @@ def read_job(data: object, *, rules: JobRules) -> JobForm:
             target=_target(fields, kind, timeout_s, rules),
             payload=fields.json("payload", max_bytes=rules.max_payload_bytes),
             timeout_s=timeout_s,
-            retry=_retry(fields),
+            retry=_retry(fields, kind),
             priority=fields.whole("priority", 0, 9, 5),
             max_concurrency=fields.whole("max_concurrency", 1, MAX_CONCURRENCY, None),
             queue="",
@@ -125,6 +125,6 @@ def _check_python(target: Any, timeout_s: int, tasks: Collection[str], faults: F
         faults.add(pointer_to("/target", name), "unknown_field", detail)
 
 
-def _retry(fields: Fields) -> dict[str, Any]:
+def _retry(fields: Fields, kind: str) -> dict[str, Any]:
     given = fields.data.get("retry")
-    return dict(DEFAULTS) if given is None else retry_from_api(given, fields.faults)
+    return dict(DEFAULTS) if given is None else retry_from_api(given, fields.faults, kind=kind)

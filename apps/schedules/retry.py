@@ -1,9 +1,12 @@
 """The retry policy of a job: when to try again, and after how long. Pure.
 
-`retry_on` and `never_on` hold outcomes ("failed", "timed_out", "lost"), error classes ("connection", "http_503", ...)
-or a class of statuses ("http_5xx"). `never_on` wins; an empty `retry_on` means every failure that may be retried.
+`retry_on` and `never_on` hold outcomes ("failed", "timed_out", "lost"), error classes ("connect_failed"; for Python
+tasks also the names of exceptions), statuses ("http_503") or a class of them ("http_5xx"). `never_on` wins; an empty
+`retry_on` means every failure that may be retried.
 """
 
+import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,6 +27,17 @@ DEFAULTS: dict[str, Any] = {
     "retry_on": [],
     "never_on": [],
 }
+MAX_NAMES, MAX_NAME_CHARS = 50, 80
+OUTCOMES = ("failed", "timed_out", "lost")
+# What executors, workers and the reconciler call errors.
+ERROR_CLASSES = (
+    "http_status", "timeout", "address_blocked", "dns_failed", "tls_failed", "connect_failed", "connection_lost",
+    "bad_response", "bad_target", "internal", "soft_timeout", "unknown_task", "bad_result", "bad_payload",
+    "worker_lost", "deadline_passed", "not_prepared",
+)  # fmt: skip
+_STATUS = re.compile(r"http_[1-5](?:[0-9]{2}|xx)")
+_STATUS_ALONE = re.compile(r"[1-5](?:[0-9]{2}|xx)")
+_EXCEPTION_ENDS = ("Error", "Exception", "Timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +86,11 @@ def retry_from_json(data: Mapping[str, Any]) -> RetryPolicy:
     )
 
 
-def retry_from_api(data: object, faults: Faults, *, pointer: str = "/retry") -> dict[str, Any]:
-    """The complete policy of an API body, as JSON to store. Every fault is added to `faults`."""
+def retry_from_api(data: object, faults: Faults, *, pointer: str = "/retry", kind: str = "http") -> dict[str, Any]:
+    """The complete policy of an API body, as JSON to store. Every fault is added to `faults`.
+
+    Jobs of kind python may also name exceptions of their tasks.
+    """
     if not isinstance(data, Mapping):
         faults.add(pointer, "not_an_object", 'Give an object such as {"max_attempts": 3}.')
         return dict(DEFAULTS)
@@ -90,11 +107,37 @@ def retry_from_api(data: object, faults: Faults, *, pointer: str = "/retry") -> 
     if full["jitter"] not in ("none", "full", "equal"):
         faults.add(f"{pointer}/jitter", "unknown_value", "Use none, full or equal.")
     for name in ("retry_on", "never_on"):
-        value = full[name]
-        good = isinstance(value, list) and len(value) <= 50
-        if not good or not all(isinstance(item, str) and 0 < len(item) <= 80 for item in value):
-            faults.add(f"{pointer}/{name}", "not_a_list", 'Give at most 50 names such as "timed_out" or "http_503".')
+        _names(full[name], kind, faults, f"{pointer}/{name}")
     return full
+
+
+def _names(value: object, kind: str, faults: Faults, pointer: str) -> None:
+    """Faults of a list of names: one that no failure goes by would do nothing, without a word."""
+    names: list[Any] = value if isinstance(value, list) and len(value) <= MAX_NAMES else [None]
+    if not all(isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS for name in names):
+        faults.add(pointer, "not_a_list", f'Give at most {MAX_NAMES} names such as "timed_out" or "http_503".')
+        return
+    for place, name in enumerate(names):
+        if name in OUTCOMES or name in ERROR_CLASSES or _STATUS.fullmatch(name):
+            continue
+        if kind != "python" or not _is_exception(name):
+            faults.add(f"{pointer}/{place}", "unknown_value", f"No failure goes by {name!r}{_hint(name, kind)}")
+
+
+def _is_exception(name: str) -> bool:
+    return name.isidentifier() and (name.endswith(_EXCEPTION_ENDS) or name != name.lower())
+
+
+def _hint(name: str, kind: str) -> str:
+    plain = name.strip().lower().replace("-", "_").replace(" ", "_")
+    if _STATUS_ALONE.fullmatch(plain):
+        return f"; did you mean http_{plain}?"
+    near = [plain] if _STATUS.fullmatch(plain) else difflib.get_close_matches(plain, (*OUTCOMES, *ERROR_CLASSES), n=1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    also = " or an exception such as ValueError" if kind == "python" else ""
+    known = ", ".join((*OUTCOMES, *ERROR_CLASSES))
+    return f". Use an outcome or error class ({known}), http_503, http_5xx{also}."
 
 
 def _number(

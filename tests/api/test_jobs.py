@@ -269,6 +269,49 @@ def test_a_job_that_does_not_exist(api: Api, path: str) -> None:
     assert (answer.status, answer.code) == (404, "not_found")
 
 
+GOOD_NAMES = [
+    "failed",
+    "timed_out",
+    "lost",
+    "http_503",
+    "http_599",
+    "http_5xx",
+    "http_1xx",
+    "connect_failed",
+    "soft_timeout",
+]
+
+
+@pytest.mark.parametrize("member", ["retry_on", "never_on"])
+def test_names_of_failures(api: Api, make: Makers, member: str) -> None:
+    assert make.job(retry={member: GOOD_NAMES})["retry"][member] == GOOD_NAMES
+    exceptions = ["ValueError", "SoftTimeLimitExceeded", "MyException", "HTTPTimeout", "timeout"]
+    python = {"kind": "python", "target": {"task": "shardbeat.noop"}}
+    assert make.job(**python, retry={member: exceptions})["retry"][member] == exceptions
+
+
+BAD_NAMES = [
+    ("5xx", "did you mean http_5xx?"), ("503", "did you mean http_503?"), ("HTTP-503", "did you mean http_503?"),
+    ("http_600", "http_503"), ("http_6xx", "http_5xx"), ("http_50x", "http_5xx"), ("timeouts", "did you mean timeout?"),
+    ("connection_failed", "did you mean connect_failed?"), ("ValueError", "connect_failed"), ("sometimes", "http_5xx"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "hint"), BAD_NAMES)
+def test_names_that_no_failure_has_are_refused_with_a_hint(api: Api, name: str, hint: str) -> None:
+    for member in ("retry_on", "never_on"):
+        answer = api.post("jobs", {**JOB, "retry": {member: ["lost", name]}})
+        (error,) = answer.body["errors"]
+        assert (answer.status, error["pointer"], error["code"]) == (400, f"/retry/{member}/1", "unknown_value")
+        assert hint in error["detail"]
+
+
+@pytest.mark.parametrize("name", ["a b", "some.Error", "nothing", "http_999", "1Error", "not an Error"])
+def test_names_that_no_exception_has(api: Api, name: str) -> None:
+    body = {"name": "p", "kind": "python", "target": {"task": "shardbeat.noop"}, "retry": {"retry_on": [name]}}
+    assert api.post("jobs", body).faults == {"/retry/retry_on/0": "unknown_value"}
+
+
 def test_bodies_of_actions_are_checked(api: Api, make: Makers) -> None:
     job = make.job()
     assert api.post(f"jobs/{job['id']}/pause", {"why": "x"}).faults == {"/why": "unknown_field"}
