@@ -65,14 +65,14 @@ def measure_python(count: int) -> None:
         executor.start()
         works = [make_work("python", {"task": "tests.noop"}) for _ in range(count)]
         try:
-            run("warm-up", executor, works[: count // 10], in_flight=executor.slots)
-            run(f"no-ops, {children} children", executor, works[count // 10 :], in_flight=executor.slots)
+            run("warm-up", executor, works[: count // 10], in_flight=None)
+            run(f"no-ops, {children} children", executor, works[count // 10 :], in_flight=None)
         finally:
             executor.stop(1)
 
 
-def run(name: str, executor: Executor, works: Sequence[Work], *, in_flight: int, batch: int = 50) -> None:
-    """Keep `in_flight` works submitted, in batches, until all are done."""
+def run(name: str, executor: Executor, works: Sequence[Work], *, in_flight: int | None, batch: int = 50) -> None:
+    """Keep `in_flight` works submitted, or as many as there are slots, in batches, until all are done."""
     changed, finished, failed = threading.Condition(), [0], [0]
 
     def done(work: Work, result: Result) -> None:
@@ -85,9 +85,9 @@ def run(name: str, executor: Executor, works: Sequence[Work], *, in_flight: int,
     began, cpu = time.perf_counter(), cpu_s()
     sent = 0
     while finished[0] < len(works):
-        while sent < len(works) and sent - finished[0] <= in_flight - batch:
-            executor.submit(works[sent : sent + batch], done)
-            sent += batch
+        while sent < len(works) and (room := (in_flight or executor.slots) - (sent - finished[0])) > 0:
+            executor.submit(works[sent : sent + min(room, batch)], done)
+            sent = min(sent + min(room, batch), len(works))
         with changed:
             changed.wait(0.05)
     took = time.perf_counter() - began

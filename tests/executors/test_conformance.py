@@ -163,7 +163,7 @@ def test_the_same_work_twice_is_one_work(rig: Rig, results: Results, wait_for: A
     executor.submit([held.work], results)
     held.wait_running()
     executor.submit([held.work, held.work], results)
-    assert executor.free() == executor.slots - 1
+    wait_for(lambda: executor.free() == executor.slots - 1)  # slots may change between the two looks
     held.release()
     results.of(held.work)
     wait_for(lambda: not executor.held())

@@ -14,6 +14,7 @@ import pytest
 from kernel.clock import utc_now
 from tests.executors.rigs import REGISTRY, PythonRig
 from tests.executors.works import NOMINAL_AT, WAIT_S, Results, case, key_of
+from workers.executors.pace import FIRST_DEPTH, Pace
 from workers.executors.python import PythonExecutor
 
 pytestmark = pytest.mark.parametrize("rig", ["python"], indirect=True)
@@ -118,6 +119,54 @@ def test_short_works_do_not_wait_behind_a_long_one(rig: PythonRig, results: Resu
     assert executor.held() == {key_of(held.work)}
     held.release()
     assert results.of(held.work).outcome == "succeeded"
+
+
+def test_long_works_leave_room_for_as_many_as_run(rig: PythonRig, results: Results, wait_for: Any) -> None:
+    executor = rig.executor(parallel=2)
+    assert executor.slots == executor.free() == 2 * FIRST_DEPTH
+    warm = [rig.work("noop") for _ in range(500)]
+    executor.submit(warm, results)
+    results.all_of(warm)
+    wait_for(lambda: executor.free() > 2 * FIRST_DEPTH)  # short works, so there is room for more of them
+    holds = [rig.hold() for _ in range(2)]
+    executor.submit([held.work for held in holds], results)
+    for held in holds:
+        held.wait_running()
+    wait_for(lambda: (executor.slots, executor.free()) == (2, 0))
+    for held in holds:
+        held.release()
+    results.all_of([held.work for held in holds])
+    wait_for(lambda: executor.slots in (2, 4))  # what follows is expected to be long too
+
+
+def test_a_work_starts_when_its_child_starts_it(rig: PythonRig, results: Results) -> None:
+    executor = rig.executor()
+    held, behind = rig.hold(), rig.work("ok")
+    executor.submit([held.work, behind], results)
+    held.wait_running()
+    released_at = utc_now()
+    held.release()
+    assert results.of(held.work).started_at <= released_at <= results.of(behind).started_at
+
+
+@pytest.mark.parametrize(
+    ("runs_s", "depth"),
+    [
+        ([], 2),
+        ([0.0001] * 60, 64),
+        ([0.005] * 60, 19),
+        ([60.0], 1),
+        ([0.0001] * 60 + [60.0], 1),
+        ([0.0001] * 60 + [60.0] + [0.0001] * 40, 64),
+        ([-1.0] * 60, 64),
+    ],
+)
+def test_depth_follows_run_times(rig: PythonRig, runs_s: list[float], depth: int) -> None:
+    pace = Pace(64)
+    for ran_s in runs_s:
+        pace.saw(ran_s)
+    assert pace.depth in (depth, depth + 1)
+    assert 1 <= pace.depth <= 64
 
 
 def test_a_child_that_is_killed_while_idle_is_replaced(rig: PythonRig, results: Results, wait_for: Any) -> None:

@@ -62,7 +62,9 @@ Done = Callable[[Work, Result], None]
 class Executor(Protocol):
     """What runs works of one kind. All methods may be called from any thread."""
 
-    slots: int
+    @property
+    def slots(self) -> int:
+        """How many works it should hold now; may change with what they turn out to be."""
 
     def submit(self, works: Sequence[Work], done: Done) -> None:
         """Take works; returns at once. `done` is called exactly once for each, from a thread of the executor.

@@ -44,6 +44,7 @@ class Child:
     retiring: bool = False  # gets no more works and ends when it has none
     hung_up_ns: int | None = None  # monotonic
     revoking: bool = False  # works that wait behind a slow one were asked back
+    long_seq: int = 0  # the work that was last seen to run for long
     verdict: tuple[int, Outcome] | None = None  # why it was killed: because of this work, which ends like this
     assigned: int = 0
     in_flight: dict[int, Held] = field(default_factory=dict)

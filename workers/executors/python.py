@@ -20,15 +20,15 @@ from workers.executors import frames
 from workers.executors.base import Done, Held, Key, Ledger, Outcome, Work, ended, returned
 from workers.executors.bounds import NotJson, bounded_error, from_json
 from workers.executors.childpool import Child, encode_work, spawn
+from workers.executors.pace import Pace
 from workers.executors.python_results import result_of_frame, result_without_frame, verdict_on
 from workers.executors.watch import CANCEL_GRACE_S, is_stuck, next_look_s, watch
 
 log = logging.getLogger(__name__)
 
 DEFAULT_CHILDREN = 2
-DEFAULT_DEPTH = 64  # works per child, the running one included
+DEPTH_MAX = 64  # works per child, the running one included
 RECYCLE_AFTER = 10_000  # works, against leaks
-BATCH_S = 0.1  # a batch that is sent ahead should take no longer than this
 START_FAILURES = 3  # in a row, until waiting works are handed back
 START_BACKOFF_MAX_S = 30.0
 STOP_S = 5.0  # for children to be gone, after the grace period
@@ -52,24 +52,28 @@ class PythonExecutor:
         *,
         registry: Mapping[str, str],
         children: int = DEFAULT_CHILDREN,
-        depth: int = DEFAULT_DEPTH,
+        depth_max: int = DEPTH_MAX,
         setup: str | None = None,
         recycle_after: int = RECYCLE_AFTER,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        self.slots = children * depth
-        self._registry, self._setup, self._count, self._depth = dict(registry), setup, children, depth
+        self._registry, self._setup, self._count = dict(registry), setup, children
+        self._pace = Pace(depth_max)
         self._recycle_after = recycle_after
         self._clock = clock
-        self._ledger = Ledger(self.slots)
+        self._ledger = Ledger(children * self._pace.depth)
         self._commands: deque[Callable[[], None]] = deque()
         self._wake_read, self._wake_write = -1, -1
         self._thread = threading.Thread(target=self._serve, name="python executor", daemon=True)
         self._children: list[Child] = []
         self._waiting: deque[Held] = deque()
         self._start_failures, self._next_spawn_ns, self._next_late_ns = 0, 0, 0
-        self._usual_s = BATCH_S  # moving average of how long works run
         self._stopping = self._ending = False
+
+    @property
+    def slots(self) -> int:
+        """How many works this executor should hold now: many short ones, or one per child while they are long."""
+        return self._ledger.slots
 
     def start(self) -> None:
         self._wake_read, self._wake_write = os.pipe()
@@ -131,6 +135,7 @@ class PythonExecutor:
                     now_ns = time.monotonic_ns()
                     for child in self._children:
                         watch(child, now_ns)
+                    self._adapt()
                     self._feed(now_ns)
                     for child in self._children:
                         if child.has_unsent:
@@ -194,8 +199,7 @@ class PythonExecutor:
                 if kind == frames.DONE:
                     seq, result = result_of_frame(body)
                     entry = child.in_flight.pop(seq)
-                    ran_s = (result.finished_at - result.started_at).total_seconds()
-                    self._usual_s += (min(max(ran_s, 0.0), 1.0) - self._usual_s) / 20
+                    self._pace.saw((result.finished_at - result.started_at).total_seconds())
                     self._ledger.end(entry, result)
                 elif kind == frames.REVOKED:
                     child.revoking = False
@@ -240,6 +244,7 @@ class PythonExecutor:
             self._note_start_failure()
         if victim is not None:
             ran_s = min(max(time.monotonic_ns() - started_ns, 0) / 1e9, victim.work.timeout_s + CANCEL_GRACE_S)
+            self._pace.saw(ran_s)
             victim.started_at = self._clock() - timedelta(seconds=ran_s)
             self._end_as(victim, "returned" if self._ending else verdict_on(last, child))
         self._requeue(list(child.in_flight.values()))
@@ -271,13 +276,17 @@ class PythonExecutor:
         if self._stopping:
             self._return_waiting()
 
+    def _adapt(self) -> None:
+        """Room for what is worth a moment, and in a child with a long work for nothing else."""
+        long = sum(child.long_seq in child.in_flight for child in self._children if not child.retiring)
+        self._ledger.slots = max(0, self._count - long) * self._pace.depth + min(long, self._count)
+
     def _feed(self, now_ns: int) -> None:
         """Share what waits among children that have room, in batches that should be done soon."""
         open_children = [child for child in self._children if self._has_room(child, now_ns)] if self._waiting else []
-        most = max(1, min(self._depth, int(BATCH_S / max(self._usual_s, 1e-6))))
         for index, child in enumerate(open_children):
             share = -(-len(self._waiting) // (len(open_children) - index))
-            self._send(child, min(share, most - len(child.in_flight)))
+            self._send(child, min(share, self._pace.depth - len(child.in_flight)))
         if self._waiting and now_ns >= self._next_late_ns:
             self._next_late_ns = now_ns + int(PATIENCE_S * 1e9)
             self._return_late(now_ns)
@@ -285,7 +294,7 @@ class PythonExecutor:
     def _has_room(self, child: Child, now_ns: int) -> bool:
         if not child.ready or child.retiring or child.verdict or child.revoking or child.has_unsent:
             return False
-        return not child.in_flight or (len(child.in_flight) <= self._depth // 2 and not is_stuck(child, now_ns))
+        return not child.in_flight or (len(child.in_flight) <= self._pace.depth // 2 and not is_stuck(child, now_ns))
 
     def _send(self, child: Child, count: int) -> None:
         entries: list[Held] = []

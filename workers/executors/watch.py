@@ -67,9 +67,11 @@ def _watch_work(child: Child, seq: int, started_ns: int, now_ns: int) -> None:
             child.kill((seq, entry.end_as))
     elif ran_s >= _soft_timeout_s(entry.work) and child.page[frames.INTERRUPT_SEQ] != seq:
         child.interrupt(seq, frames.TIMED_OUT)
-    if ran_s >= STUCK_S and len(child.in_flight) > 1 and not child.revoking:
-        child.revoking = True
-        child.revoke(waiting for waiting in child.in_flight if waiting > seq)
+    if ran_s >= STUCK_S:
+        child.long_seq = seq
+        if len(child.in_flight) > 1 and not child.revoking:
+            child.revoking = True
+            child.revoke(waiting for waiting in child.in_flight if waiting > seq)
 
 
 def _limits_s(child: Child, entry: Held, seq: int) -> list[float]:
@@ -79,7 +81,8 @@ def _limits_s(child: Child, entry: Held, seq: int) -> list[float]:
     limits = [entry.work.timeout_s]
     if child.page[frames.INTERRUPT_SEQ] != seq:
         limits.append(_soft_timeout_s(entry.work))
-    if len(child.in_flight) > 1 and not child.revoking:
+    # That it runs long is worth a look by itself: room is counted anew.
+    if child.long_seq != seq or (len(child.in_flight) > 1 and not child.revoking):
         limits.append(STUCK_S)
     if entry.extra is not None:
         limits.append(_since_s(child.page[frames.STARTED_NS], entry.extra) + CANCEL_GRACE_S)
