@@ -35,6 +35,7 @@ class Heartbeat:
         self._compared_at = monotonic_s()
         self._missing: set[Pair] = set()
         self._told_draining = False
+        self._told_slots: dict[str, int] = {}
         self._skew_ms = 0
         self.loop = Loop(self, idle_s=LOOK_S, error_max_s=AGAIN_S)
 
@@ -42,18 +43,20 @@ class Heartbeat:
         conn = self._line.get()
         counts: dict[str, int] = {}
         runtime = self._runtime
-        due = monotonic_s() - self._renewed_at >= settings.WORKER_RENEW_S
+        slots = {pool: executor.slots for pool, executor in runtime.executors.items()}
+        due = monotonic_s() - self._renewed_at >= settings.WORKER_RENEW_S or self._differs(slots)
         if due or (runtime.draining and not self._told_draining):
             before = utc_now()
             started = monotonic_s()
             database_now = workers.renew(
                 conn, worker=runtime.id, host=runtime.host, pid=runtime.pid, version=settings.VERSION,
-                slots={pool: executor.slots for pool, executor in runtime.executors.items()}, queues=self._queues(),
+                slots=slots, queues=self._queues(),
                 ttl_s=settings.WORKER_TTL_S, draining=runtime.draining, skew_ms=self._skew_ms,
                 stats={"held": len(runtime.holds()), "settled": runtime.settling.loop.totals},
             )  # fmt: skip
             self._skew_ms = round((before - database_now).total_seconds() * 1_000)
             self._renewed_at = started
+            self._told_slots = slots
             self._told_draining = runtime.draining
         for execution_id, fence in workers.cancelled_of(conn, runtime.id):
             for executor in runtime.executors.values():
@@ -63,6 +66,11 @@ class Heartbeat:
             self._compare()
             self._compared_at = monotonic_s()
         return Pass(counts)
+
+    def _differs(self, slots: dict[str, int]) -> bool:
+        """Whether the slots are a quarter off what was told last: release should know soon."""
+        told = self._told_slots
+        return any(abs(count - told.get(pool, 0)) * 4 > told.get(pool, 0) for pool, count in slots.items())
 
     def close(self) -> None:
         conn = self._line.get()
