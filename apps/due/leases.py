@@ -35,25 +35,30 @@ ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, backends = excl
 RETURNING clock_timestamp()
 """
 
-RENEW = """
+# The leases that are meant, locked in one order by everybody who changes several.
+_MEANT = """
+WITH meant AS MATERIALIZED (
+    SELECT l.id FROM due_shardlease l
+    JOIN unnest(%(kinds)s::text[], %(shards)s::smallint[], %(terms)s::bigint[]) AS m(kind, shard, term)
+      ON l.kind = m.kind AND l.shard = m.shard AND l.term = m.term
+    WHERE {condition} ORDER BY l.id FOR UPDATE OF l)
+"""
+_OURS = _MEANT.format(condition="l.owner = %(owner)s")
+_RUN_OUT = _MEANT.format(condition="l.expires_at <= clock_timestamp()")
+
+RENEW = f"""{_OURS}
 UPDATE due_shardlease l SET expires_at = clock_timestamp() + %(ttl)s * interval '1 second'
-FROM unnest(%(kinds)s::text[], %(shards)s::smallint[], %(terms)s::bigint[]) AS m(kind, shard, term)
-WHERE l.kind = m.kind AND l.shard = m.shard AND l.owner = %(owner)s AND l.term = m.term
-RETURNING l.kind, l.shard, l.term
+FROM meant WHERE l.id = meant.id RETURNING l.kind, l.shard, l.term
 """
 
-TAKE = """
+TAKE = f"""{_RUN_OUT}
 UPDATE due_shardlease l SET taken_from = l.owner, owner = %(owner)s, term = l.term + 1, taken_at = clock_timestamp(),
        expires_at = clock_timestamp() + %(ttl)s * interval '1 second'
-FROM unnest(%(kinds)s::text[], %(shards)s::smallint[], %(terms)s::bigint[]) AS m(kind, shard, term)
-WHERE l.kind = m.kind AND l.shard = m.shard AND l.term = m.term AND l.expires_at <= clock_timestamp()
-RETURNING l.kind, l.shard, l.term
+FROM meant WHERE l.id = meant.id RETURNING l.kind, l.shard, l.term
 """
 
-GIVE_UP = """
-UPDATE due_shardlease l SET owner = NULL, expires_at = clock_timestamp()
-FROM unnest(%(kinds)s::text[], %(shards)s::smallint[], %(terms)s::bigint[]) AS m(kind, shard, term)
-WHERE l.kind = m.kind AND l.shard = m.shard AND l.owner = %(owner)s AND l.term = m.term
+GIVE_UP = f"""{_OURS}
+UPDATE due_shardlease l SET owner = NULL, expires_at = clock_timestamp() FROM meant WHERE l.id = meant.id
 """
 
 # By name, not by the process numbers of the last heartbeat: a session may be younger than that.
