@@ -327,7 +327,7 @@ def test_whatever_an_executor_gives_the_attempt_ends(
     hands.end_all(result=result)
     wait_until(lambda: settled(conn, acme, ids[0]), "the settlement")
     assert_exactly_one_outcome(conn, acme, ids[0].hex, state="succeeded")
-    assert runtime.holds() == set()
+    wait_until(lambda: runtime.holds() == set(), "nothing to be held")
 
 
 # --- heartbeat ---
@@ -438,7 +438,7 @@ def test_an_outage_while_settling_loses_nothing(runtime: Runtime, hands: Hands, 
     for one in ids:
         wait_until(partial(settled, conn, acme, one), "the settlement")
         assert_exactly_one_outcome(conn, acme, one.hex, state="succeeded")
-    assert runtime.holds() == set()
+    wait_until(lambda: runtime.holds() == set(), "nothing to be held")
 
 
 def test_the_lease_survives_the_loss_of_its_connection(runtime: Runtime, conn: Conn) -> None:
