@@ -5,25 +5,42 @@ and a calendar; a new kind is added in `_TRIGGERS` and `_calendar`.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
+from apps.schedules.exclusion import Exclusion, exclusion_from_json
+from apps.schedules.recurrence import RuleDays, day_of
+from apps.schedules.recurrence_parse import Parts, implied_last_day, parse_rrule
 from apps.schedules.timing_calendar import CronCalendar
 from apps.schedules.timing_errors import TimingInvalid
-from apps.schedules.timing_zones import load_zone
+from apps.schedules.timing_moved import Clipped, ToBusinessDay, ToOpening
+from apps.schedules.timing_open import WHOLE_DAY, OpenTimes, Window
+from apps.schedules.timing_sets import RecurrenceSet, nth_after
+from apps.schedules.timing_steps import StepCalendar
+from apps.schedules.timing_walls import WallCalendar, floor_s, instant, place
+from apps.schedules.timing_zones import load_zone, zone_offsets
 
 MISFIRE_MAX_HARD = 1000
+BUFFER_MAX_HARD = 1000
 CHOICES = {
     "misfire": ("skip", "fire_once", "fire_latest_n", "fire_all"),
-    "overlap": ("allow", "skip", "buffer_one"),
+    "misfire_order": ("oldest", "newest"),
+    "overlap": ("allow", "skip", "buffer_one", "buffer_all", "cancel_running", "replace_pending"),
     "dst_gap": ("run_after", "skip"),
     "dst_fold": ("first", "last", "both"),
+    "outside": ("skip", "next_opening"),
+    "on_excluded": ("skip", "previous_business_day", "next_business_day"),
 }
-MAX_NUMBERS = {"jitter_s": 86_400, "grace_s": 7 * 86_400, "misfire_max": MISFIRE_MAX_HARD}
+MAX_NUMBERS = {
+    "jitter_s": 86_400, "grace_s": 7 * 86_400, "misfire_max": MISFIRE_MAX_HARD, "misfire_max_age_s": 10 * 366 * 86_400,
+    "overlap_max": BUFFER_MAX_HARD, "catch_up_per_s": 1_000, "max_runs": 1_000_000,
+}  # fmt: skip
+LEAST_NUMBERS = {"misfire_max": 1, "misfire_max_age_s": 1, "overlap_max": 1, "max_runs": 1, "catch_up_per_s": 0.001}
 SPECS_CACHED, CALENDARS_CACHED = 16_384, 8192
+EVERY_UNITS = {"days": "DAILY", "weeks": "WEEKLY", "months": "MONTHLY", "years": "YEARLY"}
 _MICROSECOND = timedelta(microseconds=1)
 _LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
 _FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
@@ -97,7 +114,38 @@ class At:
         return int(after < self.instant <= until)
 
 
-Trigger = Cron | Interval | At
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Every so many days, weeks, months or years of the local calendar, at the anchor's wall time (naive text).
+
+    A month without the anchor's day has its run on its last day; the anchor stays, so that longer months keep theirs.
+    """
+
+    unit: str
+    number: int
+    anchor: str
+    kind: ClassVar[str] = "every"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"every": {self.unit: self.number}, "anchor": self.anchor}
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """An RRULE from a wall time (naive text) on. Extra and left-out instants are texts, left-out dates whole days."""
+
+    rrule: str
+    dtstart: str
+    rdate: tuple[str, ...] = ()
+    exdate: tuple[str, ...] = ()
+    kind: ClassVar[str] = "rrule"
+
+    def as_json(self) -> dict[str, Any]:
+        extra = {name: list(value) for name, value in (("rdate", self.rdate), ("exdate", self.exdate)) if value}
+        return {"rrule": self.rrule, "dtstart": self.dtstart, **extra}
+
+
+Trigger = Cron | Interval | At | Every | Recurrence
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,36 +163,65 @@ class Spec:
     dst_gap: str = "run_after"
     dst_fold: str = "first"
     misfire_max: int = 100
+    misfire_max_age_s: int | None = None
+    misfire_order: str = "oldest"
+    catch_up_per_s: float | None = None
+    overlap_max: int = 10
+    max_runs: int | None = None
+    runs_used: int = 0  # of max_runs, by definitions before this one
+    runs_from: datetime | None = None  # runs later than this count
+    windows: tuple[Window, ...] = ()
+    outside: str = "skip"
+    exclusion: Exclusion | None = None
+    on_excluded: str = "skip"
     _calendar: Any = field(default=None, init=False, repr=False, compare=False)
+    _last: Any = field(default=None, init=False, repr=False, compare=False)
 
     def calendar(self) -> Calendar:
         """The trigger's calendar; shared by all specs with the same trigger, zone and clock-change rules."""
         found: Calendar | None = self._calendar
         if found is None:
             found = _calendar(self.trigger, self.zone, self.dst_gap, self.dst_fold)
+            if self.windows or self.exclusion is not None:
+                found = _limited(found, self.zone, self.windows, self.outside, self.exclusion, self.on_excluded)
             object.__setattr__(self, "_calendar", found)
         return found
 
+    def last_at(self) -> datetime | None:
+        """The last nominal instant that may be: the window's end, or the one that uses max_runs up."""
+        if self.max_runs is None or self.runs_from is None:
+            return self.end_at
+        if self._last is None:
+            after = self.runs_from if self.start_at is None else max(self.runs_from, self.start_at - _MICROSECOND)
+            last = nth_after(self.calendar(), after, self.max_runs - self.runs_used)
+            object.__setattr__(self, "_last", last or _LAST)
+        last = self._last
+        return last if self.end_at is None else min(last, self.end_at)
+
 
 def spec_to_json(spec: Spec) -> str:
-    """Canonical text: sorted keys, no blanks. Equal specs give equal texts."""
-    return json.dumps(
-        {
-            "trigger": spec.trigger.as_json(),
-            "zone": spec.zone,
-            "start_at": spec.start_at and instant_text(spec.start_at),
-            "end_at": spec.end_at and instant_text(spec.end_at),
-            "jitter_s": spec.jitter_s,
-            "misfire": spec.misfire,
-            "grace_s": spec.grace_s,
-            "overlap": spec.overlap,
-            "dst_gap": spec.dst_gap,
-            "dst_fold": spec.dst_fold,
-            "misfire_max": spec.misfire_max,
-        },
-        sort_keys=True,
-        separators=(",", ":"),
-    )
+    """Canonical text: sorted keys, no blanks. Equal specs give equal texts. New members only stand there when set."""
+    data: dict[str, Any] = {
+        "trigger": spec.trigger.as_json(),
+        "zone": spec.zone,
+        "start_at": spec.start_at and instant_text(spec.start_at),
+        "end_at": spec.end_at and instant_text(spec.end_at),
+        "jitter_s": spec.jitter_s,
+        "misfire": spec.misfire,
+        "grace_s": spec.grace_s,
+        "overlap": spec.overlap,
+        "dst_gap": spec.dst_gap,
+        "dst_fold": spec.dst_fold,
+        "misfire_max": spec.misfire_max,
+    }
+    data |= {name: getattr(spec, name) for name, default in _PLAIN.items() if getattr(spec, name) != default}
+    if spec.runs_from is not None:
+        data["runs_from"] = instant_text(spec.runs_from)
+    if spec.windows:
+        data["windows"] = [window.as_json() for window in spec.windows]
+    if spec.exclusion is not None:
+        data["exclusion"] = spec.exclusion.as_json()
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
 @lru_cache(maxsize=SPECS_CACHED)
@@ -155,7 +232,14 @@ def spec_from_json(text: str) -> Spec:
         trigger = data.pop("trigger")
         kind = next(kind for kind in _TRIGGERS if kind in trigger)
         start_at, end_at = (_instant_or_none(data.pop(name)) for name in ("start_at", "end_at"))
-        spec = Spec(trigger=_TRIGGERS[kind](**trigger), start_at=start_at, end_at=end_at, **data)
+        exclusion = data.pop("exclusion", None)
+        spec = Spec(
+            trigger=_TRIGGERS[kind](**trigger), start_at=start_at, end_at=end_at,
+            runs_from=_instant_or_none(data.pop("runs_from", None)),
+            windows=tuple(_window(*each) for each in data.pop("windows", ())),
+            exclusion=None if exclusion is None else exclusion_from_json(exclusion),
+            **data,
+        )  # fmt: skip
         _check(spec)
         load_zone(spec.zone)
         spec.calendar()
@@ -173,10 +257,15 @@ def instant_text(at: datetime) -> str:
 
 
 def _check(spec: Spec) -> None:
-    for name in ("jitter_s", "grace_s", "misfire_max"):
+    for name, most in MAX_NUMBERS.items():
         number = getattr(spec, name)
-        if type(number) is not int or not 0 <= number <= MAX_NUMBERS[name]:
+        if number is None and name in _PLAIN:
+            continue
+        kinds = (int, float) if name == "catch_up_per_s" else (int,)
+        if type(number) not in kinds or not 0 <= number <= most:
             raise ValueError(f"{name} is {number!r}")
+    if type(spec.runs_used) is not int or spec.runs_used < 0:
+        raise ValueError(f"runs_used is {spec.runs_used!r}")
     for name, known in CHOICES.items():
         if getattr(spec, name) not in known:
             raise ValueError(f"{name} is {getattr(spec, name)!r}")
@@ -209,15 +298,114 @@ def _at_of(at: str) -> At:
     return At(_instant(at))
 
 
-_TRIGGERS: Mapping[str, Callable[..., Trigger]] = {"cron": _cron_of, "every_s": _interval_of, "at": _at_of}
+def _every_of(every: dict[str, int], anchor: str) -> Every:
+    [(unit, number)] = every.items()
+    if unit not in EVERY_UNITS or type(number) is not int or number < 1:
+        raise ValueError(f"every is {every!r}")
+    datetime.fromisoformat(anchor)
+    return Every(unit, number, anchor)
+
+
+def _recurrence_of(rrule: str, dtstart: str, rdate: Sequence[str] = (), exdate: Sequence[str] = ()) -> Recurrence:
+    return Recurrence(rrule, dtstart, tuple(rdate), tuple(exdate))
+
+
+def _window(from_s: int, until_s: int, days: list[int]) -> Window:
+    if not all(type(each) is int for each in (from_s, until_s, *days)) or not 0 <= from_s < 86_400 >= until_s >= 0:
+        raise ValueError("a window is wrong")
+    return Window(from_s, until_s, tuple(days))
+
+
+_TRIGGERS: Mapping[str, Callable[..., Trigger]] = {
+    "cron": _cron_of, "every_s": _interval_of, "at": _at_of, "every": _every_of, "rrule": _recurrence_of,
+}  # fmt: skip
+# Members with a default that stand in the text as they are.
+_PLAIN = {
+    "misfire_max_age_s": None, "misfire_order": "oldest", "catch_up_per_s": None, "overlap_max": 10, "max_runs": None,
+    "runs_used": 0, "outside": "skip", "on_excluded": "skip",
+}  # fmt: skip
 
 
 def _calendar(trigger: Trigger, zone: str, dst_gap: str, dst_fold: str) -> Calendar:
     if isinstance(trigger, Cron):
         return _cron_calendar(trigger.exprs, zone, dst_gap, dst_fold)
+    if isinstance(trigger, Every):
+        return _every_calendar(trigger, zone, dst_gap, dst_fold)
+    if isinstance(trigger, Recurrence):
+        return _recurrence_calendar(trigger, zone, dst_gap, dst_fold)
     return trigger
 
 
 @lru_cache(maxsize=CALENDARS_CACHED)
 def _cron_calendar(exprs: tuple[str, ...], zone: str, dst_gap: str, dst_fold: str) -> CronCalendar:
     return CronCalendar(exprs, zone, dst_gap, dst_fold)
+
+
+@lru_cache(maxsize=CALENDARS_CACHED)
+def _every_calendar(trigger: Every, zone: str, dst_gap: str, dst_fold: str) -> Calendar:
+    anchor = datetime.fromisoformat(trigger.anchor)
+    lists = implied_last_day(trigger.unit, anchor.date()) if trigger.unit in ("months", "years") else {}
+    weekdays = ((0, anchor.weekday()),) if trigger.unit == "weeks" else ()
+    parts = Parts(EVERY_UNITS[trigger.unit], trigger.number, lists=lists, weekdays=weekdays)
+    return WallCalendar(RuleDays(parts.rule(anchor), before_start=True), zone, dst_gap, dst_fold)
+
+
+@lru_cache(maxsize=CALENDARS_CACHED)
+def _recurrence_calendar(trigger: Recurrence, zone: str, dst_gap: str, dst_fold: str) -> Calendar:
+    faults: list[str] = []
+    parts = parse_rrule(trigger.rrule, lambda _, detail: faults.append(detail))
+    if parts is None:
+        raise ValueError(faults[0])
+    start = datetime.fromisoformat(trigger.dtstart)
+    first = wall_instant(start, zone)
+    if parts.sub_daily:
+        base: Calendar = StepCalendar(parts.step_s, floor_s(first), parts.filters(), zone)
+    else:
+        base = WallCalendar(RuleDays(parts.rule(start)), zone, dst_gap, dst_fold)
+    return RecurrenceSet(
+        base, zone=zone, first=first, last=until_instant(parts, zone), count=parts.count,
+        added=[_instant(text) for text in trigger.rdate],
+        left_out=[_instant(text) for text in trigger.exdate if "T" in text],
+        left_days=[day_of(date.fromisoformat(text)) for text in trigger.exdate if "T" not in text],
+    )  # fmt: skip
+
+
+def wall_instant(wall: datetime, zone: str) -> datetime:
+    """The instant of a naive wall time: after a gap, in the first pass of a fold."""
+    seconds = day_of(wall.date()) * 86_400 + wall.hour * 3600 + wall.minute * 60 + wall.second
+    found = place(zone_offsets(zone), seconds, True, "first")
+    return instant(found[0]) if found else wall.replace(tzinfo=load_zone(zone)).astimezone(UTC)
+
+
+def until_instant(parts: Parts, zone: str) -> datetime | None:
+    """UNTIL, inclusive: an instant, a wall time, or a whole local day."""
+    if parts.until is None:
+        return None
+    at = datetime.fromisoformat(parts.until[:8])
+    if len(parts.until) == 8:
+        return wall_instant(at + timedelta(days=1), zone) - _MICROSECOND
+    clock = datetime.strptime(parts.until[9:15], "%H%M%S").time()  # noqa: DTZ007  a wall time; its zone follows
+    wall = datetime.combine(at.date(), clock)
+    return wall.replace(tzinfo=UTC) if parts.until.endswith("Z") else wall_instant(wall, zone)
+
+
+@lru_cache(maxsize=CALENDARS_CACHED)
+def _open_times(windows: tuple[Window, ...], exclusion: Exclusion | None, zone: str) -> OpenTimes:
+    return OpenTimes(windows, exclusion, zone)
+
+
+def _limited(
+    base: Calendar, zone: str, windows: tuple[Window, ...], outside: str, exclusion: Exclusion | None, on_excluded: str
+) -> Calendar:
+    """Days first, then the windows on the days that are left."""
+    if exclusion is not None:
+        if on_excluded == "skip":
+            if windows and outside == "skip":
+                return Clipped(base, _open_times(windows, exclusion, zone))
+            base = Clipped(base, _open_times(WHOLE_DAY, exclusion, zone))
+        else:
+            base = ToBusinessDay(base, exclusion, 1 if on_excluded == "next_business_day" else -1, zone)
+    if not windows:
+        return base
+    open_times = _open_times(windows, exclusion, zone)
+    return ToOpening(base, open_times) if outside == "next_opening" else Clipped(base, open_times)

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from apps.schedules import timing
+from apps.schedules.timing_preview import preview
 from apps.schedules.timing_spec import CHOICES, instant_text
 from apps.schedules.timing_trigger import read_instant
 from kernel.clock import utc_now
@@ -39,7 +40,7 @@ class Command(Base):
             self.refuse(f"--count must be from 1 to {MAX_COUNT}.")
         after = _after(options["after"])
         spec = timing.spec_from_api(_definition(options), now=after, key=options["key"])
-        shown = timing.preview(spec, after=after, count=options["count"], key=options["key"])
+        shown = preview(spec, after=after, count=options["count"], key=options["key"])
         answer = [
             {"nominal_local": each.nominal_local, "at": instant_text(each.at), "flags": each.flags} for each in shown
         ]
