@@ -282,9 +282,7 @@ class ForecastAnswer(Serializer):
 
     occurrences = OccurrenceAnswer(many=True)
     previous = OccurrenceAnswer(many=True)
-    left_out = LeftOutAnswer(
-        many=True, help_text="In the same time: excluded, outside of windows, skipped."
-    )
+    left_out = LeftOutAnswer(many=True, help_text="In the same time: excluded, outside of windows, skipped.")
     description = serializers.CharField()
     notes = serializers.ListField(child=serializers.CharField(), help_text="What may surprise.")
 

@@ -174,8 +174,8 @@ class ScheduleResume(ScheduleEndpoint):
     actions = {"POST": "schedule.resume"}
 
     @operation(
-        "schedules_resume", "Resume a schedule from now on", body=ScheduleResumeInput, answer=ScheduleAnswer, retry_safe=True,
-        tag=TAG,
+        "schedules_resume", "Resume a schedule from now on", body=ScheduleResumeInput, answer=ScheduleAnswer,
+        retry_safe=True, tag=TAG,
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, schedule_id: UUID) -> Response:

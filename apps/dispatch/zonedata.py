@@ -32,7 +32,8 @@ INSERT INTO due_zonedata (id, version, applied_at) VALUES (1, %s, %s)
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, applied_at = excluded.applied_at
 """
 _AUDIT = """
-INSERT INTO audit_auditevent (at, tenant_id, actor, action, object_type, object_id, allowed, before, after, reason, request_id)
+INSERT INTO audit_auditevent
+    (at, tenant_id, actor, action, object_type, object_id, allowed, before, after, reason, request_id)
 VALUES (%s, %s, 'system', 'schedule.tzdata', 'schedule', %s, true, %s, %s, %s, '')
 """
 _RESUMES = "SELECT id, resume_at FROM {}.schedules_schedule WHERE id = ANY(%s) AND resume_at > %s"

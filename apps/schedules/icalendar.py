@@ -6,7 +6,7 @@ kept exactly is refused with the event's name, never guessed.
 
 import re
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 
 from apps.schedules.exclusion import MAX_DATES, day_rule, midnight, rule_of
 from apps.schedules.recurrence import RuleDays, day_of
@@ -37,8 +37,8 @@ def read_ical(text: str) -> IcalDays:
         raise IcalFault(f"has {len(text):,} characters; {MAX_CHARS:,} are allowed.")
     if "BEGIN:VCALENDAR" not in text.upper():
         raise IcalFault("is no iCalendar text: BEGIN:VCALENDAR is missing.")
-    found, event, depth = IcalDays(), None, 0
-    events = 0
+    found, depth, events = IcalDays(), 0, 0
+    event: dict[str, list[str]] | None = None
     for line in text.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "").split("\n"):
         head, _, value = line.partition(":")
         name = head.partition(";")[0].strip().upper()
@@ -135,8 +135,8 @@ def _moment(text: str, title: str) -> tuple[datetime, bool]:
     try:
         if not match:
             raise ValueError
-        year, month, day, *clock = (None if part is None else int(part) for part in match.groups())
-        at = datetime(int(year or 0), int(month or 0), int(day or 0), *(int(part or 0) for part in clock))  # noqa: DTZ001
+        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
+        at = datetime.combine(date(year, month, day), time(hour, minute, second))
         if not 1970 <= at.year <= 2499:
             raise ValueError
     except ValueError:

@@ -179,8 +179,8 @@ def _check_policies(spec: Spec, faults: Faults) -> None:
         keeps = "only the newest" if spec.overlap in ("cancel_running", "replace_pending") else f"all but {room}"
         verb = "leaves" if keeps.startswith("only") else "drops"
         detail = (
-            f"misfire {spec.misfire!r} makes up for up to {many} runs at once, but overlap {spec.overlap!r} {verb} {keeps} "
-            f"of them; use misfire 'fire_once', a misfire_max of at most {room}, or overlap 'allow'."
+            f"misfire {spec.misfire!r} makes up for up to {many} runs at once, but overlap {spec.overlap!r} {verb} "
+            f"{keeps} of them; use misfire 'fire_once', a misfire_max of at most {room}, or overlap 'allow'."
         )
         faults.add("/overlap", "contradiction", detail)
     if spec.catch_up_per_s is not None and spec.misfire == "skip":

@@ -193,9 +193,9 @@ class Spec:
             return self.end_at
         if self._last is None:
             after = self.runs_from if self.start_at is None else max(self.runs_from, self.start_at - _MICROSECOND)
-            last = nth_after(self.calendar(), after, self.max_runs - self.runs_used)
-            object.__setattr__(self, "_last", last or _LAST)
-        last = self._last
+            nth = nth_after(self.calendar(), after, self.max_runs - self.runs_used)
+            object.__setattr__(self, "_last", nth or _LAST)
+        last: datetime = self._last
         return last if self.end_at is None else min(last, self.end_at)
 
 

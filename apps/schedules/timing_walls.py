@@ -40,12 +40,12 @@ class WallCalendar:
         if at >= MAX_S:
             return None
         at = max(at, MIN_S)
-        day: int | None = local_s(self._offsets, at) // DAY_S - 1
-        while (day := self._days.day_from(day)) is not None and day * DAY_S <= MAX_S + DAY_S:
+        day = self._days.day_from(local_s(self._offsets, at) // DAY_S - 1)
+        while day is not None and day * DAY_S <= MAX_S + DAY_S:
             found = [each for each in self._around(day, +1) if each > at]
             if found:
                 return instant(min(found))
-            day += 1
+            day = self._days.day_from(day + 1)
         return None
 
     def previous_before(self, before: datetime) -> datetime | None:
@@ -53,12 +53,12 @@ class WallCalendar:
         if at <= MIN_S:
             return None
         at = min(at, MAX_S + 1)
-        day: int | None = local_s(self._offsets, at - 1) // DAY_S + 1
-        while (day := self._days.day_to(day)) is not None and day * DAY_S >= MIN_S - DAY_S:
+        day = self._days.day_to(local_s(self._offsets, at - 1) // DAY_S + 1)
+        while day is not None and day * DAY_S >= MIN_S - DAY_S:
             found = [each for each in self._around(day, -1) if each < at]
             if found:
                 return instant(max(found))
-            day -= 1
+            day = self._days.day_to(day - 1)
         return None
 
     def count(self, after: datetime, until: datetime) -> int:

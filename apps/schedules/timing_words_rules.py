@@ -24,7 +24,8 @@ def every_words(trigger: Every, zone: str) -> str:
     anchor = datetime.fromisoformat(trigger.anchor)
     short = {"months": anchor.day > 28, "years": (anchor.month, anchor.day) == (2, 29)}.get(trigger.unit, False)
     last = ", on the last day of months that are too short" if short else ""
-    return f"{_every(trigger.unit.removesuffix('s'), trigger.number)} at {_clock(anchor)}{last}, counted from {anchor.date()} ({zone})"
+    every = _every(trigger.unit.removesuffix("s"), trigger.number)
+    return f"{every} at {_clock(anchor)}{last}, counted from {anchor.date()} ({zone})"
 
 
 def recurrence_words(trigger: Recurrence, zone: str) -> str:

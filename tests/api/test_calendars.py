@@ -103,7 +103,8 @@ def test_every_trigger_and_choice_comes_back_as_it_was_given(api: Api, make: Mak
         "trigger": {"every": {"months": 1}, "anchor": "2027-01-31T09:00"}, "timezone": "Europe/Berlin", "max_runs": 12,
         "windows": [{"from": "08:00", "to": "18:00", "days": ["mon", "tue"]}], "outside": "next_opening",
         "misfire": "fire_all", "misfire_max": 5, "misfire_max_age_s": 3600, "misfire_order": "newest",
-        "catch_up_per_s": 0.5, "overlap": "buffer_all", "overlap_max": 4, "pause_after_failures": 3, "probe_after_s": 60,
+        "catch_up_per_s": 0.5, "overlap": "buffer_all", "overlap_max": 4,
+        "pause_after_failures": 3, "probe_after_s": 60,
     }  # fmt: skip
     schedule = make.schedule(**given)
     assert {name: schedule[name] for name in given} == given

@@ -1,4 +1,4 @@
-"""Overlap and catch-up policies through the database: who makes way, in which order debt is made up for, pauses that end."""
+"""Overlap, catch-up, pauses and calendars through the database: who makes way, in which order debt is made up for."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_catch_up_comes_after_live_work_of_the_lowest_priority(conn: Conn, regis
 
 
 def test_a_trigger_may_have_an_overlap_of_its_own(conn: Conn, registry: Registry, acme: Tenant) -> None:
-    who = {"tenant": acme, "actor": actor(acme), "now": NOW + 2 * MINUTE}
+    who: dict[str, Any] = {"tenant": acme, "actor": actor(acme), "now": NOW + 2 * MINUTE}
     schedule = make_schedule(acme, overlap="skip")
     fire_all(conn, registry, now=NOW + MINUTE)
     assert execution_of(conn, acme, schedule_trigger(schedule_id=schedule, **who))["state"] == "skipped"
@@ -165,7 +165,7 @@ def test_a_trigger_may_have_an_overlap_of_its_own(conn: Conn, registry: Registry
 
 def test_a_resume_makes_up_for_the_pause_when_asked(conn: Conn, registry: Registry, acme: Tenant) -> None:
     schedule = make_schedule(acme, misfire="fire_latest_n", misfire_max=2, grace_s=0)
-    who = {"tenant": acme, "actor": actor(acme), "schedule_id": schedule}
+    who: dict[str, Any] = {"tenant": acme, "actor": actor(acme), "schedule_id": schedule}
     schedule_pause(now=NOW + timedelta(seconds=30), **who)
     schedule_resume(now=NOW + 5 * MINUTE + timedelta(seconds=30), catch_up=True, **who)
     fire_all(conn, registry, now=NOW + 5 * MINUTE + timedelta(seconds=31))
@@ -177,7 +177,7 @@ def test_a_pause_ends_by_itself(conn: Conn, registry: Registry, acme: Tenant) ->
     from apps.dispatch.repairs import run_all
 
     schedule = make_schedule(acme)
-    who = {"tenant": acme, "actor": actor(acme), "schedule_id": schedule}
+    who: dict[str, Any] = {"tenant": acme, "actor": actor(acme), "schedule_id": schedule}
     schedule_pause(now=NOW + timedelta(seconds=30), resume_at=NOW + 10 * MINUTE, **who)
     assert fire_all(conn, registry, now=NOW + 9 * MINUTE) == 0
     assert not list(run_all(conn, registry, list(registry.by_id.values()), dry_run=True))

@@ -43,7 +43,9 @@ TRIGGERS = [{"cron": "17 * * * *"}, {"cron": "30 2,9 * * *"}, {"every_s": 3600},
 def made(trigger: Any, exclusion: Exclusion | None = None, **more: Any) -> Spec:
     calendar = {} if exclusion is None else {"calendar": "holidays"}
     return spec_from_api(
-        {"trigger": trigger, **calendar, **more}, now=NOW, exclusion_of=lambda _: exclusion and ("1", exclusion)
+        {"trigger": trigger, **calendar, **more},
+        now=NOW,
+        exclusion_of=lambda _: None if exclusion is None else ("1", exclusion),
     )
 
 
@@ -189,7 +191,14 @@ def test_moving_what_runs_all_the_time_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "trigger", [{"cron": "* * * * * *"}, {"every_s": 1}, {"cron": "0 3 29 2 *"}, {"every": {"months": 1}, "anchor": "2026-02-01T03:00"}], ids=str
+    "trigger",
+    [
+        {"cron": "* * * * * *"},
+        {"every_s": 1},
+        {"cron": "0 3 29 2 *"},
+        {"every": {"months": 1}, "anchor": "2026-02-01T03:00"},
+    ],
+    ids=str,
 )
 def test_a_next_time_is_quick_whatever_is_combined(trigger: Any) -> None:
     spec = made(

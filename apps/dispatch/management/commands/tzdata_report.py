@@ -39,7 +39,9 @@ class Command(Base):
         ]  # fmt: skip
         answer = {"stored": was, "installed": zonedata.installed(), "dry_run": options["dry_run"], "moved": shown}
         lines = [f"Time zone data: due entries {was or 'unknown'}, installed {zonedata.installed()}."]
-        lines += [f"{one['tenant']} {one['schedule']} {one['timezone']}: {one['before']} -> {one['after']}" for one in shown]
+        lines += [
+            f"{one['tenant']} {one['schedule']} {one['timezone']}: {one['before']} -> {one['after']}" for one in shown
+        ]
         lines.append(f"{len(shown)} due entries {'would move' if options['dry_run'] else 'moved'}.")
         self.show(answer, "\n".join(lines), as_json=options["format"] == "json")
         if shown and options["dry_run"]:
