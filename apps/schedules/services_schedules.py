@@ -25,7 +25,7 @@ from apps.schedules.running import JobNow, share_job
 from apps.schedules.schedule_input import Known, ScheduleForm, health_of, read_schedule, timing_of
 from apps.schedules.services_calendars import exclusion_shared
 from apps.schedules.timing import TimingInvalid, spec_from_json, spec_to_json
-from apps.schedules.timing_spec import instant_text
+from apps.schedules.timing_triggers import instant_text
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound, Stale
 from kernel.ids import uuid7
 from kernel.jsonrules import merge_patch

@@ -11,17 +11,8 @@ from hashlib import blake2b
 
 from apps.schedules.timing_api import spec_from_api
 from apps.schedules.timing_errors import FieldError, TimingInvalid
-from apps.schedules.timing_spec import (
-    At,
-    Calendar,
-    Cron,
-    Every,
-    Interval,
-    Recurrence,
-    Spec,
-    spec_from_json,
-    spec_to_json,
-)
+from apps.schedules.timing_spec import Spec, spec_from_json, spec_to_json
+from apps.schedules.timing_triggers import At, Calendar, Cron, Every, Interval, Recurrence
 from apps.schedules.timing_words import describe, notes
 from apps.schedules.timing_zones import EPOCH, load_zone, zone_names
 

@@ -10,19 +10,9 @@ from apps.schedules.cron_parse import compile_cron
 from apps.schedules.exclusion import Exclusion
 from apps.schedules.timing_errors import TimingInvalid
 from apps.schedules.timing_moved import RUNS_A_DAY_MAX
-from apps.schedules.timing_spec import (
-    CHOICES,
-    LEAST_NUMBERS,
-    MAX_NUMBERS,
-    At,
-    Calendar,
-    Cron,
-    Every,
-    Interval,
-    Spec,
-    instant_text,
-)
+from apps.schedules.timing_spec import CHOICES, LEAST_NUMBERS, MAX_NUMBERS, Spec
 from apps.schedules.timing_trigger import TriggerForm, read_instant, read_trigger
+from apps.schedules.timing_triggers import At, Calendar, Cron, Every, Interval, instant_text
 from apps.schedules.timing_windows_api import read_windows
 from apps.schedules.timing_zones import load_zone
 from kernel.errors import Faults

@@ -7,7 +7,8 @@ from apps.schedules.recurrence import DAY_S
 from apps.schedules.timing import actual_at, next_after, occurrences, previous_before
 from apps.schedules.timing_calendar import fold_flags
 from apps.schedules.timing_moved import flags_of
-from apps.schedules.timing_spec import At, Interval, Spec
+from apps.schedules.timing_spec import Spec
+from apps.schedules.timing_triggers import At, Interval
 from apps.schedules.timing_walls import floor_s, local_s
 from apps.schedules.timing_zones import load_zone, zone_offsets
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from apps.schedules.cron_parse import described, parse_cron
-from apps.schedules.timing_spec import At, Cron, Interval, Trigger
 from apps.schedules.timing_trigger_rules import RuleForm, read_every, read_rrule
+from apps.schedules.timing_triggers import At, Cron, Interval, Trigger
 from apps.schedules.timing_zones import load_zone
 from kernel.errors import Faults
 

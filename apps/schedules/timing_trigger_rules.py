@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from apps.schedules.recurrence_parse import MAX_CHARS, Parts, parse_rrule
-from apps.schedules.timing_spec import EVERY_UNITS, Every, Recurrence, Trigger, instant_text, wall_instant
+from apps.schedules.timing_build import wall_instant
+from apps.schedules.timing_triggers import EVERY_UNITS, Every, Recurrence, Trigger, instant_text
 from apps.schedules.timing_zones import load_zone
 from kernel.errors import Faults
 

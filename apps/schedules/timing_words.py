@@ -4,7 +4,8 @@ from datetime import datetime
 
 from apps.schedules.cron_kinds import MONTH_NAMES, WEEKDAY_NAMES
 from apps.schedules.cron_parse import parse_cron
-from apps.schedules.timing_spec import Cron, Every, Interval, Recurrence, Spec
+from apps.schedules.timing_spec import Spec
+from apps.schedules.timing_triggers import Cron, Every, Interval, Recurrence
 from apps.schedules.timing_words_rules import every_words, limits_words, recurrence_words
 from apps.schedules.timing_zones import MAX_S, load_zone, zone_offsets
 

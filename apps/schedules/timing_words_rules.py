@@ -4,7 +4,8 @@ from datetime import datetime
 
 from apps.schedules.cron_kinds import MONTH_NAMES
 from apps.schedules.recurrence_parse import Parts, parse_rrule
-from apps.schedules.timing_spec import Every, Recurrence, Spec
+from apps.schedules.timing_spec import Spec
+from apps.schedules.timing_triggers import Every, Recurrence
 
 _UNITS = {
     "YEARLY": "year", "MONTHLY": "month", "WEEKLY": "week", "DAILY": "day", "HOURLY": "hour", "MINUTELY": "minute",

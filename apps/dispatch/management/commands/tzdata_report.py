@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from apps.dispatch import zonedata
-from apps.schedules.timing_spec import instant_text
+from apps.schedules.timing_triggers import instant_text
 from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base

@@ -7,8 +7,9 @@ from django.core.management.base import CommandParser
 
 from apps.schedules import timing
 from apps.schedules.timing_preview import Occurrence, left_out, preview, preview_previous
-from apps.schedules.timing_spec import CHOICES, instant_text
+from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
+from apps.schedules.timing_triggers import instant_text
 from kernel.clock import utc_now
 from kernel.errors import Faults
 from tenants.commands import Command as Base
