@@ -109,7 +109,8 @@ def _of_tenant(tenancy: Tenancy, check: Check, conn: Conn, _: Registry, after: U
 
 _SCHEDULE_IDS = """
 SELECT id FROM {schema}.schedules_schedule
-WHERE (status = 'active' OR (status = 'paused' AND resume_at IS NOT NULL)) AND deleted_at IS NULL AND id > %s ORDER BY id LIMIT %s
+WHERE (status = 'active' OR (status = 'paused' AND resume_at IS NOT NULL)) AND deleted_at IS NULL AND id > %s
+ORDER BY id LIMIT %s
 """
 
 _SCHEDULES = """
