@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -194,35 +194,50 @@ def test_a_pause_ends_by_itself(conn: Conn, registry: Registry, acme: Tenant) ->
 
 
 def test_failures_in_a_row_pause_a_schedule_half_open(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    """Attempts end at the database's time, so the schedule lives there; pauses are over when the test says so."""
+    now, days = database_now(conn), 0
     job = make_job(acme, retry={"max_attempts": 1})
-    schedule = make_schedule(acme, job, pause_after_failures=2, probe_after_s=600)
+    schedule = make_schedule(acme, job, trigger={"every_s": 3600}, pause_after_failures=2, probe_after_s=600, now=now)
 
-    def fail(minute: int, outcome: str = "failed") -> None:
-        at = NOW + minute * MINUTE
-        assert fire_all(conn, registry, now=at) == 1
-        settle_as(conn, registry, [run(conn, acme, schedule)], outcome, started_at=at, finished_at=at)
-
-    def row() -> dict[str, Any]:
+    def ends(outcome: str) -> dict[str, Any]:
+        """The next run ends so; the schedule's row afterwards. Each is a day later: none of them was fired before."""
+        nonlocal days
+        days += 1
+        conn.execute(
+            "UPDATE due_dueentry SET due_at = %(at)s, nominal_at = %(at)s WHERE key = %(key)s",
+            {"at": now + days * DAY, "key": schedule},
+        )
+        assert fire_all(conn, registry, now=entry_of(conn, schedule).due_at) == 1
+        settle_as(conn, registry, [run(conn, acme, schedule)], outcome)
         [found] = [one for one in rows_of(conn, acme, "schedules_schedule") if one["id"] == schedule]
         return found
 
-    fail(1)
-    assert row()["status"] == "active"
-    fail(2, "succeeded")
-    fail(3)
-    assert row()["status"] == "active"
-    fail(4)
-    assert (row()["status"], row()["resume_at"]) == ("paused", NOW + 14 * MINUTE)
-    assert entry_of(conn, schedule).due_at == NOW + 15 * MINUTE
-    fail(15)  # the probe dies: paused again at once
-    assert (row()["status"], row()["resume_at"]) == ("paused", NOW + 25 * MINUTE)
-    fail(26, "succeeded")
-    fail(27)
-    assert row()["resume_at"] == NOW + 25 * MINUTE  # over long ago: one failure after a success is not two
-    schedule_pause(tenant=acme, actor=actor(acme), schedule_id=schedule, now=NOW + 28 * MINUTE)
-    schedule_resume(tenant=acme, actor=actor(acme), schedule_id=schedule, now=NOW + 29 * MINUTE)
-    fail(30)  # a person has resumed it: counting starts anew
-    assert row()["status"] == "active"
+    def the_pause_is_over() -> None:
+        conn.execute(f"UPDATE {acme.schema_name}.schedules_schedule SET resume_at = now() WHERE id = %s", [schedule])
+
+    assert [ends(outcome)["status"] for outcome in ("failed", "succeeded", "failed")] == ["active"] * 3
+    paused = ends("failed")
+    assert paused["status"] == "paused" and paused["paused_reason"] == "2 runs in a row have died."
+    assert paused["resume_at"] - paused["paused_at"] == timedelta(seconds=600)
+    assert entry_of(conn, schedule).due_at > paused["resume_at"]
+    the_pause_is_over()
+    again = ends("failed")  # the probe dies: paused again at once
+    assert again["status"] == "paused" and again["paused_at"] > paused["paused_at"]
+    the_pause_is_over()
+    assert ends("succeeded")["paused_at"] == again["paused_at"]
+    assert ends("failed")["paused_at"] == again["paused_at"]  # one failure after a success is not two
+    who: dict[str, Any] = {"tenant": acme, "actor": actor(acme), "schedule_id": schedule}
+    schedule_pause(now=database_now(conn), **who)
+    schedule_resume(now=database_now(conn), **who)
+    assert ends("failed")["status"] == "active"  # a person has resumed it: counting starts anew
+    assert ends("failed")["status"] == "paused"
+
+
+def database_now(conn: Conn) -> datetime:
+    row = conn.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None
+    now: datetime = row[0]
+    return now
 
 
 def test_a_changed_calendar_moves_what_uses_it(conn: Conn, registry: Registry, acme: Tenant) -> None:
