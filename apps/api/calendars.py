@@ -41,7 +41,7 @@ class CalendarList(Endpoint):
         if cursor is not None:
             found = found.filter(pk__lt=cursor)
         rows = list(found.order_by("-pk")[: size + 1])
-        return Response(page(rows, size=size, key=lambda row: row.pk, shape=calendar_shape))
+        return Response(page(rows, query=query, size=size, key=lambda row: row.pk, shape=calendar_shape))
 
     @operation(
         "calendars_create", "Create a calendar", body=CalendarInput, answer=CalendarAnswer, status=201,
