@@ -6,7 +6,7 @@ from apps.api.permissions import may
 from apps.audit.services import Actor
 from apps.deadletters.models import DeadLetter
 from apps.schedules.defined import definition_of, version_of
-from apps.schedules.models import Job, Schedule
+from apps.schedules.models import Calendar, Job, Schedule
 from apps.schedules.services import DefinedJob, DefinedSchedule
 from kernel.errors import NotFound
 from tenants.models import ApiKey
@@ -26,6 +26,14 @@ def access_schedule(*, actor: Actor, schedule_id: UUID, need: str) -> DefinedSch
     if schedule is None or not may(actor, need):
         raise NotFound("There is no such schedule.")
     return DefinedSchedule(schedule, version_of(schedule))
+
+
+def access_calendar(*, actor: Actor, calendar_id: UUID, need: str) -> Calendar:
+    """A calendar, in the schema that the request is in."""
+    found = Calendar.objects.filter(pk=calendar_id, deleted_at=None).first()
+    if found is None or not may(actor, need):
+        raise NotFound("There is no such calendar.")
+    return found
 
 
 def access_deadletter(*, actor: Actor, letter_id: UUID, need: str) -> DeadLetter:

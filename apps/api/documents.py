@@ -129,7 +129,8 @@ class TimingInput(Serializer):
     """When a schedule runs."""
 
     trigger = serializers.DictField(
-        help_text='{"cron": "0 3 * * *"} or a list, {"every_s": 300, "anchor"?: time} or {"at": time}'
+        help_text='{"cron": "0 3 * * *"} or a list, {"every_s": 300, "anchor"?: time}, {"every": {"months": 1}}, '
+        '{"at": time} or {"rrule": "FREQ=MONTHLY;BYDAY=-1FR", "dtstart"?, "rdate"?, "exdate"?}'
     )
     timezone = optional(serializers.CharField, help_text="Such as Europe/Berlin. UTC.")
     start_at = optional(serializers.DateTimeField)
@@ -138,7 +139,31 @@ class TimingInput(Serializer):
     misfire = optional(serializers.ChoiceField, choices=list(CHOICES["misfire"]), help_text="fire_once")
     grace_s = optional(serializers.IntegerField, min_value=0, max_value=MAX_NUMBERS["grace_s"], help_text="60")
     misfire_max = optional(serializers.IntegerField, min_value=1, max_value=MAX_NUMBERS["misfire_max"])
+    misfire_max_age_s = optional(
+        serializers.IntegerField, min_value=1, max_value=MAX_NUMBERS["misfire_max_age_s"],
+        help_text="Missed runs that are older are not made up for.",
+    )  # fmt: skip
+    misfire_order = optional(serializers.ChoiceField, choices=list(CHOICES["misfire_order"]), help_text="oldest")
+    catch_up_per_s = optional(
+        serializers.FloatField, min_value=0.001, max_value=MAX_NUMBERS["catch_up_per_s"],
+        help_text="Missed runs are made up for at this rate; all at once.",
+    )  # fmt: skip
     overlap = optional(serializers.ChoiceField, choices=list(CHOICES["overlap"]), help_text="allow")
+    overlap_max = optional(
+        serializers.IntegerField, min_value=1, max_value=MAX_NUMBERS["overlap_max"],
+        help_text="How many runs wait under buffer_all. 10",
+    )  # fmt: skip
+    max_runs = optional(
+        serializers.IntegerField, min_value=1, max_value=MAX_NUMBERS["max_runs"],
+        help_text="The schedule is completed after so many occurrences.",
+    )  # fmt: skip
+    windows = optional(
+        serializers.ListField, child=serializers.DictField(), min_length=1, max_length=20,
+        help_text='[{"from": "08:00", "to": "18:00", "days": ["mon", "fri"]}], in the schedule\'s zone.',
+    )  # fmt: skip
+    outside = optional(serializers.ChoiceField, choices=list(CHOICES["outside"]), help_text="Of the windows. skip")
+    calendar = optional(serializers.CharField, max_length=200, help_text="Id or name of a calendar of excluded days.")
+    on_excluded = optional(serializers.ChoiceField, choices=list(CHOICES["on_excluded"]), help_text="skip")
     dst_gap = optional(serializers.ChoiceField, choices=list(CHOICES["dst_gap"]), help_text="run_after")
     dst_fold = optional(serializers.ChoiceField, choices=list(CHOICES["dst_fold"]), help_text="first")
 
@@ -148,6 +173,14 @@ class ScheduleInput(TimingInput):
 
     name = serializers.CharField(max_length=200)
     job = serializers.UUIDField()
+    pause_after_failures = optional(
+        serializers.IntegerField, min_value=1, max_value=schedule_input.FAILURES_MAX,
+        help_text="Paused when so many runs in a row have died.",
+    )  # fmt: skip
+    probe_after_s = optional(
+        serializers.IntegerField, min_value=schedule_input.PROBE_MIN_S, max_value=schedule_input.PROBE_MAX_S,
+        help_text="Then tried again after so many seconds.",
+    )  # fmt: skip
     payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
     labels = optional(serializers.DictField, child=label())
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among schedules.")
@@ -176,7 +209,18 @@ class ScheduleAnswer(Serializer):
     misfire = serializers.ChoiceField(list(CHOICES["misfire"]))
     grace_s = serializers.IntegerField()
     misfire_max = serializers.IntegerField()
+    misfire_max_age_s = nullable(serializers.IntegerField)
+    misfire_order = serializers.ChoiceField(list(CHOICES["misfire_order"]))
+    catch_up_per_s = nullable(serializers.FloatField)
     overlap = serializers.ChoiceField(list(CHOICES["overlap"]))
+    overlap_max = serializers.IntegerField()
+    max_runs = nullable(serializers.IntegerField)
+    windows = nullable(serializers.ListField, child=serializers.DictField())
+    outside = serializers.ChoiceField(list(CHOICES["outside"]))
+    calendar = nullable(serializers.UUIDField)
+    on_excluded = serializers.ChoiceField(list(CHOICES["on_excluded"]))
+    pause_after_failures = nullable(serializers.IntegerField)
+    probe_after_s = nullable(serializers.IntegerField)
     dst_gap = serializers.ChoiceField(list(CHOICES["dst_gap"]))
     dst_fold = serializers.ChoiceField(list(CHOICES["dst_fold"]))
     payload = serializers.JSONField()
@@ -185,6 +229,8 @@ class ScheduleAnswer(Serializer):
     version = serializers.IntegerField()
     status = serializers.ChoiceField(["active", "paused", "completed"])
     paused_reason = nullable(serializers.CharField)
+    paused_at = nullable(serializers.DateTimeField)
+    resume_at = nullable(serializers.DateTimeField, help_text="It goes on by itself then.")
     next_at = nullable(serializers.DateTimeField, help_text="Actual instant of the next run.")
     problem = nullable(
         serializers.CharField, help_text="Why it is not run although it is active; write its trigger again to mend it."
@@ -197,28 +243,61 @@ class ScheduleAnswer(Serializer):
 ScheduleReplacement = replacement("ScheduleReplacement", ScheduleInput, schedule_input.READ_ONLY)
 
 
-class PreviewAsk(Serializer):
-    """How much of a schedule's future to show."""
+class PreviewInput(TimingInput):
+    """A schedule that is not saved, and how much of its future to show."""
 
     after = optional(serializers.DateTimeField, help_text="Later than this; now.")
-    count = optional(serializers.IntegerField, min_value=1, max_value=100, help_text="5")
+    until = optional(serializers.DateTimeField, help_text="Up to this, inclusive.")
+    count = optional(serializers.IntegerField, min_value=1, max_value=1000, help_text="5; with until 1000.")
+    previous = optional(serializers.IntegerField, min_value=0, max_value=100, help_text="So many earlier ones too. 0")
 
 
-class PreviewInput(PreviewAsk, TimingInput):
-    """A schedule that is not saved."""
+class PreviewAsk(PreviewInput):
+    """How much of a schedule's future to show; with members of a schedule also what it would be like with them."""
+
+    trigger = serializers.DictField(required=False)
 
 
 class OccurrenceAnswer(Serializer):
     """One line of a preview."""
 
     nominal_local = serializers.CharField(help_text="What the trigger says, in the schedule's zone.")
+    nominal_at = serializers.DateTimeField(help_text="The same in UTC.")
     at = serializers.DateTimeField(help_text="When it would run.")
     flags = serializers.ListField(child=serializers.CharField())
+    words = serializers.ListField(child=serializers.CharField(), help_text="The flags in words.")
 
 
-class PreviewAnswer(Serializer):
+class LeftOutAnswer(Serializer):
+    """What the trigger says and does not run."""
+
+    nominal_local = serializers.CharField()
+    nominal_at = serializers.DateTimeField()
+    flags = serializers.ListField(child=serializers.CharField())
+    words = serializers.ListField(child=serializers.CharField())
+
+
+class ForecastAnswer(Serializer):
     """The coming runs of a schedule."""
 
     occurrences = OccurrenceAnswer(many=True)
+    previous = OccurrenceAnswer(many=True)
+    left_out = LeftOutAnswer(many=True, help_text="In the same time: excluded, outside of windows, skipped.")
     description = serializers.CharField()
     notes = serializers.ListField(child=serializers.CharField(), help_text="What may surprise.")
+
+
+class DifferenceAnswer(Serializer):
+    """Instants that a change would add to and take from the same stretch of time."""
+
+    added = OccurrenceAnswer(many=True)
+    removed = OccurrenceAnswer(many=True)
+    kept = serializers.IntegerField()
+    until = nullable(serializers.DateTimeField, help_text="Compared up to here.")
+
+
+class PreviewAnswer(ForecastAnswer):
+    """The coming runs; when a change was given, as it would be then, with what is so now and the difference."""
+
+    current = ForecastAnswer(required=False)
+    difference = DifferenceAnswer(required=False)

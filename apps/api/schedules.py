@@ -1,5 +1,6 @@
 """/schedules"""
 
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -8,7 +9,8 @@ from rest_framework.response import Response
 
 from apps.api.access import access_schedule
 from apps.api.documents import ScheduleAnswer, ScheduleChange, ScheduleInput, ScheduleReplacement
-from apps.api.documents_runs import ExecutionAnswer, NoInput, ReasonInput
+from apps.api.documents_runs import ExecutionAnswer
+from apps.api.documents_time import SchedulePauseInput, ScheduleResumeInput, ScheduleTriggerInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
 from apps.api.executions import execution_answer
@@ -22,14 +24,18 @@ from apps.api.openapi import (
     operation,
     parameter,
 )
-from apps.api.reading import filter_common, nothing_of, read_only_dropped, reason_of
+from apps.api.reading import MAX_REASON_CHARS, filter_common, read_only_dropped
 from apps.api.shapes import schedule_shapes, schedules_defined
 from apps.dispatch.submit import schedule_trigger
 from apps.due.models import DueEntry
 from apps.schedules import services
+from apps.schedules.input_fields import Fields
 from apps.schedules.models import Schedule
 from apps.schedules.schedule_input import READ_ONLY
 from apps.schedules.services import DefinedSchedule
+from apps.schedules.timing_spec import CHOICES
+from apps.schedules.timing_trigger import read_instant
+from kernel.errors import Faults
 
 TAG = "schedules"
 STATUSES = tuple(Schedule.Status.values)
@@ -39,7 +45,7 @@ class ScheduleEndpoint(Endpoint):
     """What the views of schedules share."""
 
     def answer(self, found: DefinedSchedule, *, status: int = 200, location: str | None = None) -> Response:
-        (shape,) = schedule_shapes(self.tenant, [found])
+        (shape,) = schedule_shapes(self.tenant, [found], now=self.now)
         return tagged(shape, found.schedule.revision, status=status, location=location)
 
 
@@ -63,11 +69,13 @@ class ScheduleList(ScheduleEndpoint):
         if job_id is not None:
             found = found.filter(job_id=job_id)
         if statuses:
-            found = found.filter(_of_status(statuses))
+            found = found.filter(_of_status(statuses, self.now))
         size = query.page_size()
         query.finish()
         rows = schedules_defined(list(found.order_by("-pk")[: size + 1]))
-        shapes = dict(zip((row.schedule.pk for row in rows), schedule_shapes(self.tenant, rows), strict=True))
+        shapes = dict(
+            zip((row.schedule.pk for row in rows), schedule_shapes(self.tenant, rows, now=self.now), strict=True)
+        )
         return Response(
             page(
                 rows, query=query, size=size, key=lambda row: row.schedule.pk, shape=lambda row: shapes[row.schedule.pk]
@@ -139,14 +147,24 @@ class SchedulePause(ScheduleEndpoint):
     actions = {"POST": "schedule.pause"}
 
     @operation(
-        "schedules_pause", "Pause a schedule; no debt builds up", body=ReasonInput, answer=ScheduleAnswer,
+        "schedules_pause", "Pause a schedule; no debt builds up", body=SchedulePauseInput, answer=ScheduleAnswer,
         retry_safe=True, tag=TAG,
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, schedule_id: UUID) -> Response:
+        faults = Faults()
+        fields = Fields(self.body, faults)
+        fields.only(("reason", "resume_at"))
+        reason = fields.text("reason", most=MAX_REASON_CHARS, lines=True) or ""
+        given = fields.data.get("resume_at")
+        resume_at = None if given is None else read_instant(given, "/resume_at", "UTC", faults)
+        if resume_at is not None and resume_at <= self.now:
+            faults.add("/resume_at", "past", "lies in the past; leave it out to resume it yourself.")
+        faults.raise_if_any()
         found = services.schedule_pause(
-            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, reason=reason_of(self.body)
-        )
+            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, reason=reason,
+            resume_at=resume_at,
+        )  # fmt: skip
         return self.answer(found)
 
 
@@ -156,13 +174,21 @@ class ScheduleResume(ScheduleEndpoint):
     actions = {"POST": "schedule.resume"}
 
     @operation(
-        "schedules_resume", "Resume a schedule from now on", body=NoInput, answer=ScheduleAnswer, retry_safe=True,
-        tag=TAG,
+        "schedules_resume", "Resume a schedule from now on", body=ScheduleResumeInput, answer=ScheduleAnswer,
+        retry_safe=True, tag=TAG,
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, schedule_id: UUID) -> Response:
-        nothing_of(self.body)
-        found = services.schedule_resume(tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now)
+        faults = Faults()
+        fields = Fields(self.body, faults)
+        fields.only(("catch_up",))
+        catch_up = fields.data.get("catch_up")
+        if catch_up not in (None, True, False):
+            faults.add("/catch_up", "type", "must be true or false.")
+        faults.raise_if_any()
+        found = services.schedule_resume(
+            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, catch_up=bool(catch_up)
+        )
         return self.answer(found)
 
 
@@ -173,25 +199,34 @@ class ScheduleTrigger(Endpoint):
 
     @operation(
         "schedules_trigger", "Run a schedule's job once, now; skipped where its overlap policy leaves no room",
-        body=NoInput, answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG,
+        body=ScheduleTriggerInput, answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG,
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, schedule_id: UUID) -> Response:
-        nothing_of(self.body)
-        execution_id = schedule_trigger(tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now)
+        faults = Faults()
+        fields = Fields(self.body, faults)
+        fields.only(("overlap",))
+        given = fields.data.get("overlap")
+        overlap = None if given is None else fields.choice("overlap", CHOICES["overlap"])
+        faults.raise_if_any()
+        execution_id = schedule_trigger(
+            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, overlap=overlap
+        )
         return execution_answer(self, execution_id, status=202)
 
 
-def _of_status(statuses: list[str]) -> Q:
-    """Stored status, but an active one that fired for the last time has no entry any more and is completed."""
+def _of_status(statuses: list[str], now: datetime) -> Q:
+    """Stored status, but a pause may be over, and an active one without an entry has fired for the last time."""
     wanted = Q(pk=None)
+    woken = Q(status=Schedule.Status.PAUSED, resume_at__lte=now)
+    active = Q(status=Schedule.Status.ACTIVE) | woken
     has_entry = Exists(DueEntry.objects.filter(key=OuterRef("pk")))
     for status in statuses:
         if status == Schedule.Status.ACTIVE:
-            wanted |= Q(status=status) & (Q(has_entry) | Q(job__paused_at__isnull=False))
+            wanted |= active & (Q(has_entry) | Q(job__paused_at__isnull=False))
         elif status == Schedule.Status.COMPLETED:
-            over = Q(status=Schedule.Status.ACTIVE, job__paused_at=None) & ~Q(has_entry)
+            over = active & Q(job__paused_at=None) & ~Q(has_entry)
             wanted |= Q(status=status) | over
         else:
-            wanted |= Q(status=status)
+            wanted |= Q(status=status) & ~woken
     return wanted

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from apps.deadletters.models import DeadLetter
 from apps.due.models import DueEntry
-from apps.schedules.models import Job, JobVersion, Schedule, ScheduleVersion
+from apps.schedules.models import Calendar, Job, JobVersion, Schedule, ScheduleVersion
 from apps.schedules.services import DefinedJob, DefinedSchedule, job_as_given, schedule_as_given
 from tenants import door
 from tenants.models import ApiKey, Tenant
@@ -55,7 +55,7 @@ def schedules_defined(schedules: Sequence[Schedule]) -> list[DefinedSchedule]:
     return [DefinedSchedule(one, versions[one.pk]) for one in schedules if one.pk in versions]
 
 
-def schedule_shapes(tenant: Tenant, defined: Sequence[DefinedSchedule]) -> list[dict[str, Any]]:
+def schedule_shapes(tenant: Tenant, defined: Sequence[DefinedSchedule], *, now: datetime) -> list[dict[str, Any]]:
     """Schedules with when they run next and ran last. Their jobs must be read with them."""
     ids = [one.schedule.pk for one in defined]
     conn = door.raw()
@@ -65,7 +65,18 @@ def schedule_shapes(tenant: Tenant, defined: Sequence[DefinedSchedule]) -> list[
     }
     query = sql.SQL(_LAST).format(schema=sql.Identifier(tenant.schema_name))
     last: dict[UUID, datetime | None] = dict(conn.execute(query, [ids]).fetchall())
-    return [_schedule_shape(one, following.get(one.schedule.pk), last.get(one.schedule.pk)) for one in defined]
+    return [_schedule_shape(one, following.get(one.schedule.pk), last.get(one.schedule.pk), now) for one in defined]
+
+
+def calendar_shape(calendar: Calendar) -> dict[str, Any]:
+    """A calendar."""
+    return {
+        "id": calendar.pk,
+        "name": calendar.name,
+        **calendar.days,
+        "created_at": calendar.created_at,
+        "updated_at": calendar.updated_at,
+    }
 
 
 def deadletter_shape(letter: DeadLetter) -> dict[str, Any]:
@@ -101,12 +112,15 @@ def apikey_shape(key: ApiKey) -> dict[str, Any]:
 
 
 def _schedule_shape(
-    one: DefinedSchedule, following: tuple[datetime, str] | None, last_at: datetime | None
+    one: DefinedSchedule, following: tuple[datetime, str] | None, last_at: datetime | None, now: datetime
 ) -> dict[str, Any]:
     """`following` is the due entry: its instant, and why it is put aside; then there is no next run."""
     schedule = one.schedule
     status = schedule.status
     next_at, problem = following or (None, "")
+    over = status == Schedule.Status.PAUSED and schedule.resume_at is not None and schedule.resume_at <= now
+    if over:  # nothing is written when a pause ends by itself
+        status = Schedule.Status.ACTIVE
     # Fire does not write schedules: one that has fired for the last time is found by having no entry.
     if status == Schedule.Status.ACTIVE and following is None and schedule.job.paused_at is None:
         status = Schedule.Status.COMPLETED
@@ -117,7 +131,9 @@ def _schedule_shape(
         **given,
         "version": schedule.version,
         "status": str(status),
-        "paused_reason": schedule.paused_reason or None,
+        "paused_reason": None if over else schedule.paused_reason or None,
+        "paused_at": None if over else schedule.paused_at,
+        "resume_at": None if over else schedule.resume_at,
         "next_at": None if problem else next_at,
         "problem": problem or None,
         "last_at": last_at,

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path, re_path
 
-from apps.api import deadletters, executions, jobs, keys, pages, previews, schedules
+from apps.api import calendars, deadletters, executions, jobs, keys, pages, previews, schedules
 
 urlpatterns: list[URLPattern] = [
     path("jobs", jobs.JobList.as_view()),
@@ -16,6 +16,8 @@ urlpatterns: list[URLPattern] = [
     path("schedules/<uuid:schedule_id>/resume", schedules.ScheduleResume.as_view()),
     path("schedules/<uuid:schedule_id>/trigger", schedules.ScheduleTrigger.as_view()),
     path("schedules/<uuid:schedule_id>/preview", previews.PreviewSaved.as_view()),
+    path("calendars", calendars.CalendarList.as_view()),
+    path("calendars/<uuid:calendar_id>", calendars.CalendarDetail.as_view()),
     path("executions", executions.ExecutionList.as_view()),
     path("executions/<uuid:execution_id>", executions.ExecutionDetail.as_view()),
     path("executions/<uuid:execution_id>/attempts", executions.ExecutionAttempts.as_view()),

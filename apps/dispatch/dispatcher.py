@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from django.conf import settings
 
-from apps.dispatch import fire, reconcile, release
+from apps.dispatch import fire, reconcile, release, zonedata
 from apps.dispatch.fire import FireService
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.publish import publisher
@@ -109,6 +109,9 @@ class Ear:
         if self._listening_on is not conn:
             conn.execute(f"LISTEN {DUE_CHANNEL}")
             conn.execute(f"LISTEN {READY_CHANNEL}")
+            row = conn.execute("SELECT clock_timestamp()").fetchone()
+            if row is not None:
+                zonedata.check(conn, now=row[0])
             self._listening_on = conn
         heard = 0
         for notice in conn.notifies(timeout=LISTEN_S, stop_after=1):

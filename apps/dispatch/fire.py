@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 KIND = "fire"
 LOOK_AHEAD_MAX = 50_000
+_MICROSECOND = timedelta(microseconds=1)
 LOCK_TIMEOUT_MS = 400  # a batch holds the entries of many tenants while it waits for the table of one
 
 
@@ -48,6 +49,8 @@ class Plan:
     new_tickets: dict[UUID, tickets.Ticket] = field(default_factory=dict)
     poison: list[tuple[Entry, str]] = field(default_factory=list)
     held: list[tuple[Entry, str]] = field(default_factory=list)  # left as they are, with an alert
+    replacing: list[UUID] = field(default_factory=list)  # schedules whose waiting runs make way for the new one
+    cancelling: list[UUID] = field(default_factory=list)  # and those whose running ones do
 
 
 class FireService:
@@ -174,6 +177,10 @@ def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID)
         plan.held.append((entry, decision.alert))
         return
     guarded = spec.overlap != "allow"
+    if decision.replaces:
+        plan.replacing.append(entry.key)
+    if decision.cancels:
+        plan.cancelling.append(entry.key)
     for number, fire in enumerate(decision.fires):
         execution_id = first_id if number == 0 else uuid7()
         run_key = occurrence_run_key(entry.key, fire.nominal_at)
@@ -185,7 +192,7 @@ def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID)
         )  # fmt: skip
         plan.new_tickets[execution_id] = _ticket(
             entry, execution_id=execution_id, run_key=run_key, trigger=fire.trigger, guarded=guarded,
-            nominal_at=fire.nominal_at, actual_at=fire.actual_at, now=now,
+            nominal_at=fire.nominal_at, actual_at=fire.actual_at, now=now, place=number,
         )  # fmt: skip
     for skip in decision.skips:
         plan.skipped[entry.tenant_id].append(
@@ -212,10 +219,14 @@ def _begin(entry: Entry, plan: Plan, now: datetime) -> None:
 
 def _ticket(
     entry: Entry, *, execution_id: UUID, run_key: str, trigger: str, guarded: bool, nominal_at: datetime | None,
-    actual_at: datetime, now: datetime,
+    actual_at: datetime, now: datetime, place: int = 0,
 ) -> tickets.Ticket:  # fmt: skip
     of_schedule = entry.kind == "schedule"
     own = "schedule" if of_schedule else "execution"
+    catch_up = trigger == "catch_up"
+    rank = tickets.new_rank(actual_at, entry.priority, catch_up=catch_up)
+    if catch_up:  # all of one debt have one instant: this keeps their order
+        rank += place * _MICROSECOND
     return tickets.Ticket(
         execution_id=execution_id,
         tenant_id=entry.tenant_id,
@@ -236,8 +247,8 @@ def _ticket(
         guarded=guarded,
         payload_from=own if entry.own_payload else "job",
         state="ready",
-        available_at=now,
-        rank=tickets.new_rank(actual_at, entry.priority),
+        available_at=max(now, actual_at),
+        rank=rank if actual_at <= now else None,  # a rate of catch-up spreads them: release ranks them in their time
         attempt=0,
         failures=0,
     )
@@ -245,6 +256,7 @@ def _ticket(
 
 def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_by: str) -> dict[str, int]:
     schemas = {tenant_id: tenancy.schema for tenant_id, tenancy in registry.by_id.items()}
+    replaced = _make_way(conn, plan) if plan.replacing else {}
     with conn.pipeline():
         if plan.moves:
             moved = entries.move(conn, plan.moves)
@@ -258,6 +270,8 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_b
             executions.began(conn, schemas[tenant_id], [entry.key for entry in rows])
             for tenant_id, rows in sorted(plan.begun.items())
         ]
+        for tenant_id, ended in sorted(replaced.items()):
+            executions.replace(conn, schemas[tenant_id], ended, now=now)
         for tenant_id, skips in sorted(plan.skipped.items()):
             executions.skip(conn, schemas[tenant_id], skips, now=now, fired_by=fired_by)
         for entry, reason in plan.poison:
@@ -275,7 +289,20 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_b
         "already_there": len(plan.new_tickets) - len(new),
         "skipped": sum(skip.occurrences for rows in plan.skipped.values() for skip in rows),
         "poison": len(plan.poison),
+        "replaced": sum(len(rows) for rows in replaced.values()),
     }
+
+
+def _make_way(conn: Conn, plan: Plan) -> dict[int, list[executions.Replaced]]:
+    """Takes the tickets of what waits; then, since one of these may just have started, asks what runs to stop."""
+    found: dict[int, list[executions.Replaced]] = defaultdict(list)
+    for one in tickets.replace_waiting(conn, plan.replacing):
+        found[one.tenant_id].append(
+            executions.Replaced(one.execution_id, one.attempt, one.first_queued_at, one.first_started_at)
+        )
+    if plan.cancelling:
+        tickets.cancel_running_of(conn, plan.cancelling)
+    return found
 
 
 def _alive(conn: Conn, found: Sequence[Entry]) -> dict[UUID, int]:

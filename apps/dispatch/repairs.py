@@ -108,7 +108,8 @@ def _of_tenant(tenancy: Tenancy, check: Check, conn: Conn, _: Registry, after: U
 
 
 _SCHEDULE_IDS = """
-SELECT id FROM {schema}.schedules_schedule WHERE status = 'active' AND deleted_at IS NULL AND id > %s
+SELECT id FROM {schema}.schedules_schedule
+WHERE (status = 'active' OR (status = 'paused' AND resume_at IS NOT NULL)) AND deleted_at IS NULL AND id > %s
 ORDER BY id LIMIT %s
 """
 
@@ -122,7 +123,8 @@ JOIN {schema}.schedules_jobversion jv ON jv.job_id = j.id AND jv.version = j.ver
 LEFT JOIN LATERAL (
     SELECT coalesce(until_at, nominal_at) AS at, schedule_version FROM {schema}.executions_execution
     WHERE schedule_id = s.id AND trigger IN ('schedule', 'catch_up') ORDER BY nominal_at DESC LIMIT 1) e ON true
-WHERE s.id = ANY(%s) AND s.status = 'active' AND s.deleted_at IS NULL AND j.paused_at IS NULL
+WHERE s.id = ANY(%s) AND (s.status = 'active' OR (s.status = 'paused' AND s.resume_at IS NOT NULL))
+  AND s.deleted_at IS NULL AND j.paused_at IS NULL
 """
 
 _LOCK_SCHEDULES = "SELECT 1 FROM {schema}.schedules_schedule WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
@@ -130,7 +132,7 @@ _LOCK_SCHEDULES = "SELECT 1 FROM {schema}.schedules_schedule WHERE id = ANY(%s) 
 _COMPLETE = """
 UPDATE {schema}.schedules_schedule
 SET status = 'completed', revision = revision + 1, updated_at = clock_timestamp()
-WHERE id = %s AND status = 'active'
+WHERE id = %s AND (status = 'active' OR (status = 'paused' AND resume_at IS NOT NULL))
 """
 
 
@@ -202,7 +204,8 @@ def _entry_of(suspect: _Suspect, tenancy: Tenancy) -> Entry:
 _WRONG_ENTRIES = """
 SELECT d.key FROM due_dueentry d LEFT JOIN {schema}.schedules_schedule s ON s.id = d.key
 WHERE d.key = ANY(%s)
-  AND (s.id IS NULL OR s.version <> d.version OR s.status <> 'active' OR s.deleted_at IS NOT NULL)
+  AND (s.id IS NULL OR s.version <> d.version OR s.deleted_at IS NOT NULL
+       OR NOT (s.status = 'active' OR (s.status = 'paused' AND s.resume_at IS NOT NULL)))
 """
 
 

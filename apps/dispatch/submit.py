@@ -9,13 +9,15 @@ from uuid import UUID
 import orjson
 
 from apps.audit.services import Actor, record
+from apps.executions import store as executions
 from apps.executions.models import Execution
 from apps.schedules.defined import version_of
 from apps.schedules.input_fields import Fields
-from apps.schedules.policy import OVERLAP_ROOM
+from apps.schedules.policy import overlap as overlap_of
 from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, payload_of, run_delay, run_start, share_job
 from apps.schedules.services_schedules import lock_schedule
 from apps.schedules.timing import spec_from_json
+from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
 from apps.tickets import store as tickets
 from kernel.errors import Conflict, Faults, FieldError, InvalidInput, NotFound
@@ -65,34 +67,65 @@ def execution_submit(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], n
     return in_tenant(tenant, work)
 
 
-def schedule_trigger(*, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime) -> UUID:
-    """Runs a schedule's job once, now; returns the execution's id.
+def schedule_trigger(
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, overlap: str | None = None
+) -> UUID:
+    """Runs a schedule's job once, now; returns the execution's id. `overlap` takes the place of the schedule's policy.
 
-    Where its overlap policy leaves no room, the execution is made as skipped. Paused and completed schedules run too.
+    Where the policy leaves no room, the execution is made as skipped. Paused and completed schedules run too.
+    InvalidInput for a policy that its runs, which do not wait for one another, can't follow.
     """
 
     def work() -> UUID:
-        _, schedule = lock_schedule(schedule_id)  # fire and other triggers take turns: overlap is decided by one
+        _, schedule = lock_schedule(schedule_id, now=now)  # fire and other triggers take turns
         definition = version_of(schedule)
         job = share_job(tenant, schedule.job_id)
-        overlap = spec_from_json(definition.spec).overlap
+        spec = spec_from_json(definition.spec)
+        chosen = _overlap(spec.overlap, overlap)
         run = Run(
             trigger="manual", fired_by=actor.name, schedule_id=schedule_id, schedule_version=definition.version,
-            payload_from="schedule" if definition.own_payload else "job", guarded=overlap != "allow",
+            payload_from="schedule" if definition.own_payload else "job",
+            guarded=spec.overlap != "allow" and chosen != "allow",
         )  # fmt: skip
-        room = OVERLAP_ROOM[overlap]
-        alive = tickets.alive_of_schedules(door.raw(), [schedule_id]).get(schedule_id, 0) if room is not None else 0
-        if room is not None and alive >= room:
+        conn = door.raw()
+        if chosen == "allow":
+            alive = 0
+        elif spec.overlap == "allow":
+            alive = tickets.alive_of_schedule(conn, schedule_id)
+        else:
+            alive = tickets.alive_of_schedules(conn, [schedule_id]).get(schedule_id, 0)
+        decided = overlap_of(chosen, new=1, live=alive, buffer=spec.overlap_max)
+        if decided.replaces:
+            waiting = tickets.replace_waiting(conn, [schedule_id], unguarded=spec.overlap == "allow")
+            ended = [executions.Replaced(*one[1:]) for one in waiting]
+            executions.replace(conn, tenant.schema_name, ended, now=now)
+        if decided.cancels:
+            tickets.cancel_running_of(conn, [schedule_id])
+        if not decided.starts:
             execution_id = _skip(job, run, now)
         else:
             execution_id = run_start(tenant, job, run, now=now)
         record(
             actor=actor, action="schedule.trigger", object_type="schedule", object_id=schedule_id, now=now,
-            tenant_id=tenant.pk, after={"execution": str(execution_id)},
+            tenant_id=tenant.pk, after={"execution": str(execution_id), **({"overlap": overlap} if overlap else {})},
         )  # fmt: skip
         return execution_id
 
     return in_tenant(tenant, work)
+
+
+def _overlap(own: str, asked: str | None) -> str:
+    if asked is None:
+        return own
+    if asked not in CHOICES["overlap"]:
+        raise InvalidInput([FieldError("/overlap", "choice", f"must be one of {', '.join(CHOICES['overlap'])}.")])
+    if own == "allow" and asked not in ("allow", "skip", "replace_pending"):
+        detail = (
+            f"{asked!r} lets the new run wait for the others, but this schedule's overlap is 'allow': its runs wait "
+            "for nothing. Use 'allow', 'skip' or 'replace_pending', or change the schedule."
+        )
+        raise InvalidInput([FieldError("/overlap", "contradiction", detail)])
+    return asked
 
 
 def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> UUID:

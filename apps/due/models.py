@@ -102,3 +102,17 @@ class BeatSlot(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} at {self.slot_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class ZoneData(models.Model):
+    """The version of the time zone data that the due entries were computed with. One row at most."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    version = models.CharField(max_length=40)
+    applied_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="zonedata_is_one_row")]
+
+    def __str__(self) -> str:
+        return self.version

@@ -45,6 +45,15 @@ class Skipped(NamedTuple):
     reason: str
 
 
+class Replaced(NamedTuple):
+    """A waiting execution that a newer one replaces."""
+
+    id: UUID
+    attempt: int
+    queued_at: datetime | None
+    started_at: datetime | None
+
+
 class Ended(NamedTuple):
     """How an execution ended."""
 
@@ -153,6 +162,16 @@ WHERE id = %s AND finished_at IS NULL RETURNING id
 """
 
 
+# A run that has been tried was not skipped: it is cancelled.
+_REPLACE = """
+UPDATE {schema}.executions_execution e
+SET state = CASE WHEN m.attempt > 0 THEN 'cancelled' ELSE 'skipped' END, reason = 'replaced', finished_at = $2,
+    attempt_count = m.attempt, queued_at = m.queued_at, started_at = m.started_at
+FROM json_to_recordset($1::json) AS m(id uuid, attempt int, queued_at timestamptz, started_at timestamptz)
+WHERE e.id = m.id AND e.finished_at IS NULL
+"""
+
+
 def fire(
     conn: Conn, schema: str, rows: Sequence[Fired], *, now: datetime, fired_by: str
 ) -> psycopg.Cursor[tuple[UUID]]:
@@ -163,6 +182,11 @@ def fire(
 def skip(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime, fired_by: str) -> None:
     """Records occurrences that do not run."""
     _raw(conn, _in(_SKIP, schema), [json_rows(rows), now, fired_by])
+
+
+def replace(conn: Conn, schema: str, rows: Sequence[Replaced], *, now: datetime) -> None:
+    """Ends executions that waited: a newer run of their schedule takes their place."""
+    _raw(conn, _in(_REPLACE, schema), [json_rows(rows), now])
 
 
 def submit(

@@ -68,7 +68,8 @@ class _Writes:
     ended: list[executions.Ended] = field(default_factory=list)
     attempts: list[executions.Attempted] = field(default_factory=list)
     letters: list[deadletters.Letter] = field(default_factory=list)
-    pauses: list[tuple[UUID, str]] = field(default_factory=list)
+    pauses: list[tuple[UUID, str, datetime]] = field(default_factory=list)
+    died: dict[UUID, datetime] = field(default_factory=dict)  # schedules of which a run has died, and when
 
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -169,9 +170,15 @@ def _write(
                 deadletters.add(conn, tenancy.schema, write.letters)
     for tenant_id, write in writes.items():
         tenancy = tenancies[tenant_id]
-        for schedule_id, reason in write.pauses if tenancy else ():
-            assert tenancy is not None
-            pausing.pause_by_system(conn, tenancy.schema, tenant_id=tenancy.id, schedule_id=schedule_id, reason=reason)
+        if tenancy is None:
+            continue
+        for schedule_id, reason, at in write.pauses:
+            pausing.pause_by_system(
+                conn, tenancy.schema, tenant_id=tenancy.id, schedule_id=schedule_id, reason=reason, now=at
+            )
+        if write.died:
+            for one in pausing.failing(conn, tenancy.schema, write.died):
+                pausing.pause_failing(conn, tenancy.schema, one, tenant_id=tenancy.id, now=write.died[one.schedule_id])
 
 
 def _in_order(item: Settlement, now: datetime) -> Settlement:
@@ -211,6 +218,8 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
             )
         )  # fmt: skip
     if verdict.state == "dead":
+        if started.schedule_id is not None:
+            write.died[started.schedule_id] = report.finished_at
         host = _host(item.definition)
         write.letters.append(
             deadletters.Letter(
@@ -219,7 +228,7 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
             )
         )  # fmt: skip
     if report.pause_schedule and started.schedule_id is not None:
-        write.pauses.append((started.schedule_id, "The receiver answered 410 Gone."))
+        write.pauses.append((started.schedule_id, "The receiver answered 410 Gone.", report.finished_at))
 
 
 def _host(definition: Definition | None) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.schedules.models import Job, JobVersion, Schedule, ScheduleVersion
-from apps.schedules.schedule_input import timing_of
+from apps.schedules.schedule_input import health_of, timing_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ def schedule_as_given(defined: DefinedSchedule) -> dict[str, Any]:
         "name": schedule.name,
         "job": str(schedule.job_id),
         **timing_of(definition.definition),
+        **health_of(definition.definition),
         "payload": definition.payload,
         "labels": schedule.labels,
         "external_id": schedule.external_id,

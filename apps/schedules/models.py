@@ -79,6 +79,11 @@ class Schedule(models.Model):
     revision = models.IntegerField(default=1, help_text="Grows with every change; the ETag.")
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.ACTIVE)
     paused_reason = models.CharField(max_length=500, blank=True)
+    paused_at = models.DateTimeField(null=True)
+    resume_at = models.DateTimeField(
+        null=True, help_text="It goes on by itself; its due entry waits for later instants."
+    )
+    failures_from = models.IntegerField(default=1, help_text="Failures of earlier versions do not count for pausing.")
     labels = models.JSONField(default=dict)
     external_id = models.CharField(max_length=200, null=True)  # noqa: DJ001  null keeps several without one unique
     created_at = models.DateTimeField()
@@ -117,3 +122,24 @@ class ScheduleVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.schedule_id} v{self.version}"
+
+
+class Calendar(models.Model):
+    """Days that schedules leave out. Each schedule that uses it carries a copy of its days in its spec."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=200)
+    revision = models.IntegerField(default=1, help_text="Grows with every change; the ETag.")
+    days = models.JSONField(help_text="As the API shows it: dates, ranges, rrules, weekdays, weekend.")
+    exclusion = models.TextField(help_text="JSON of apps.schedules.exclusion.Exclusion, which specs carry.")
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+    deleted_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(Lower("name"), condition=Q(deleted_at=None), name="calendar_name_is_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,6 +1,12 @@
-"""Pausing a schedule without the ORM: the platform itself does it when a receiver says that it is gone."""
+"""Pausing a schedule without the ORM: the platform does it when a receiver is gone, or after failures in a row.
 
-from typing import Any
+Failures are not counted anywhere: the newest finished runs of the schedule are looked at when one of them has died. So
+a paused schedule that is tried again (half open) and dies again is paused again at once, and one success ends the row.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -8,13 +14,30 @@ from psycopg import sql
 
 from apps.due import entries
 from apps.schedules.passed import pass_over
+from apps.schedules.policy import first_due
+from apps.schedules.timing import TimingInvalid, spec_from_json
 
 Conn = psycopg.Connection[Any]
+SYSTEM = "system"
 
-_PAUSE = """
-UPDATE {schema}.schedules_schedule
-SET status = 'paused', paused_reason = %s, revision = revision + 1, updated_at = clock_timestamp()
-WHERE id = %s AND status = 'active' AND deleted_at IS NULL RETURNING updated_at
+_ACTIVE = "deleted_at IS NULL AND (status = 'active' OR (status = 'paused' AND resume_at <= %(now)s))"
+
+_PAUSE = f"""
+UPDATE {{schema}}.schedules_schedule
+SET status = 'paused', paused_reason = %(reason)s, paused_at = %(now)s, resume_at = %(resume_at)s,
+    revision = revision + 1, updated_at = clock_timestamp()
+WHERE id = %(id)s AND {_ACTIVE} RETURNING version
+"""
+
+# Its occurrences are accounted for from the time on at which it goes on.
+_NEXT_VERSION = """
+WITH made AS (
+    INSERT INTO {schema}.schedules_scheduleversion
+        (schedule_id, version, definition, spec, payload, own_payload, created_at)
+    SELECT schedule_id, version + 1, definition, spec, payload, own_payload, %(resume_at)s
+    FROM {schema}.schedules_scheduleversion WHERE schedule_id = %(id)s AND version = %(version)s
+    RETURNING schedule_id, version)
+UPDATE {schema}.schedules_schedule s SET version = made.version FROM made WHERE s.id = made.schedule_id
 """
 
 _AUDIT = """
@@ -22,18 +45,68 @@ INSERT INTO audit_auditevent (at, tenant_id, actor, action, object_type, object_
 VALUES (clock_timestamp(), %s, 'system', 'schedule.pause', 'schedule', %s, true, %s, '')
 """
 
+_FAILING = f"""
+SELECT s.id, f.most, f.probe_s FROM {{schema}}.schedules_schedule s
+JOIN {{schema}}.schedules_scheduleversion v ON v.schedule_id = s.id AND v.version = s.version
+CROSS JOIN LATERAL (SELECT (v.definition ->> 'pause_after_failures')::int AS most,
+                           (v.definition ->> 'probe_after_s')::int AS probe_s) f
+WHERE s.id = ANY(%(ids)s) AND {_ACTIVE} AND f.most IS NOT NULL AND f.most = (
+    SELECT count(*) FILTER (WHERE n.state = 'dead') FROM (
+        SELECT e.state FROM {{schema}}.executions_execution e
+        WHERE e.schedule_id = s.id AND e.trigger IN ('schedule', 'catch_up')
+          AND e.schedule_version >= s.failures_from AND e.state IN ('succeeded', 'dead')
+        ORDER BY e.nominal_at DESC LIMIT f.most) n)
+"""
 
-def pause_by_system(conn: Conn, schema: str, *, tenant_id: int, schedule_id: UUID, reason: str) -> bool:
-    """active -> paused, in the caller's transaction; the due entry goes first: fire and pause meet on that row.
 
-    What was due and not yet fired has a row that says why it did not run, as with any pause.
-    """
+class Failing(NamedTuple):
+    """A schedule whose newest runs have all died: how many, and after how many seconds it is tried again."""
+
+    schedule_id: UUID
+    failures: int
+    probe_after_s: int | None
+
+
+def failing(conn: Conn, schema: str, died: Mapping[UUID, datetime]) -> list[Failing]:
+    """Those of these schedules, each with the time at which a run of it died, that are to be paused for it."""
+    query = sql.SQL(_FAILING).format(schema=sql.Identifier(schema))
+    rows = conn.execute(query, {"ids": sorted(died), "now": max(died.values())})
+    return [Failing._make(row) for row in rows]
+
+
+def pause_failing(conn: Conn, schema: str, one: Failing, *, tenant_id: int, now: datetime) -> bool:
+    """Pauses it, half open: with a probe it goes on by itself."""
+    probe = None if one.probe_after_s is None else now + timedelta(seconds=one.probe_after_s)
+    reason = f"{one.failures} runs in a row have died." if one.failures > 1 else "A run has died."
+    return pause_by_system(
+        conn, schema, tenant_id=tenant_id, schedule_id=one.schedule_id, reason=reason, now=now, resume_at=probe
+    )
+
+
+def pause_by_system(
+    conn: Conn, schema: str, *, tenant_id: int, schedule_id: UUID, reason: str, now: datetime,
+    resume_at: datetime | None = None,
+) -> bool:  # fmt: skip
+    """active -> paused, in the caller's transaction; the due entry goes first: fire and pause meet on that row."""
     found = entries.lock(conn, [schedule_id])
-    query = sql.SQL(_PAUSE).format(schema=sql.Identifier(schema))
-    row = conn.execute(query, [reason, schedule_id]).fetchone()
+    given = {"reason": reason, "id": schedule_id, "now": now, "resume_at": resume_at}
+    row = conn.execute(sql.SQL(_PAUSE).format(schema=sql.Identifier(schema)), given).fetchone()
     if row is None:
         return False
-    pass_over(conn, schema, found, now=row[0], reason="schedule_paused", by="system")
+    pass_over(conn, schema, found, now=now, reason="schedule_paused", by=SYSTEM)
     entries.remove(conn, [schedule_id])
+    if resume_at is not None and found:
+        conn.execute(sql.SQL(_NEXT_VERSION).format(schema=sql.Identifier(schema)), {**given, "version": row[0]})
+        _wait(conn, found[0], row[0] + 1, resume_at, now)
     conn.execute(_AUDIT, [tenant_id, str(schedule_id), reason])
     return True
+
+
+def _wait(conn: Conn, entry: entries.Entry, version: int, resume_at: datetime, now: datetime) -> None:
+    """Its entry waits for the first instant after the pause."""
+    try:
+        first = first_due(spec_from_json(entry.spec), key=str(entry.key), after=resume_at)
+    except TimingInvalid:  # it was put aside for that, and comes back when its owner mends it
+        return
+    if first is not None:
+        entries.put(conn, entry._replace(version=version, nominal_at=first[0], due_at=first[1]), now=now)

@@ -2,8 +2,9 @@
 
 A due entry stands for `nominal_at` and for all later occurrences that are due as well. Those whose actual instant is at
 most `grace_s` old are on time and fire as `schedule`. The rest was missed; the misfire policy says which of them are
-made up for (`catch_up`, with `now` as their actual instant) and which become a skip row. Then the overlap policy drops
-what would start beside runs that are still alive. So every occurrence ends as exactly one fire or in exactly one skip.
+made up for (`catch_up`, with `now` as their actual instant, or later ones where a rate spreads them) and which become a
+skip row. Then the overlap policy drops what would start beside runs that are still alive, or says that these make way.
+So every occurrence ends as exactly one fire or in exactly one skip.
 """
 
 from dataclasses import dataclass
@@ -25,8 +26,8 @@ from apps.schedules.timing_spec import MISFIRE_MAX_HARD
 IMPLAUSIBLE_DEBT = timedelta(days=3653)
 CURSOR_AHEAD = timedelta(minutes=5)
 CREATED_LATE = timedelta(seconds=PAST_TOLERANCE_S)
-# How many runs of a schedule may be alive at once, waiting ones included; None is no bound.
-OVERLAP_ROOM: dict[str, int | None] = {"allow": None, "skip": 1, "buffer_one": 2}
+# Policies under which a new run takes the place of what waits; the second one stops what runs as well.
+REPLACING = ("replace_pending", "cancel_running")
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -43,7 +44,8 @@ class Fire:
 class Skip:
     """A run of `count` occurrences from `nominal_at` to `until` (both nominal, inclusive) that do not run, and why.
 
-    Reasons: "misfire_skipped" (the policy), "misfire_capped" (older than the newest `misfire_max`), "overlap_skipped".
+    Reasons: "misfire_skipped" (the policy), "misfire_capped" (older than the newest `misfire_max`), "misfire_too_old"
+    (above `misfire_max_age_s`), "overlap_skipped", "replaced" (a newer one took its place before it could start).
     """
 
     nominal_at: datetime
@@ -54,9 +56,10 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Fires are oldest first. `next_nominal` None means that the schedule is completed.
+    """Fires are in the order in which they are to run. `next_nominal` None means that the schedule is completed.
 
-    With an `alert` nothing may be written: the entry stays as it is and is put aside until the clock makes sense.
+    With `replaces` the fire takes the place of the schedule's runs that wait; with `cancels` what runs is to stop.
+    With an `alert` nothing may be written: the entry stays as it is until the clock makes sense.
     """
 
     fires: tuple[Fire, ...]
@@ -64,6 +67,32 @@ class Decision:
     next_nominal: datetime | None
     next_due: datetime | None
     alert: str | None = None
+    replaces: bool = False
+    cancels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How many of some new runs start, and what becomes of those that are alive."""
+
+    starts: int
+    replaces: bool = False
+    cancels: bool = False
+
+
+def overlap(policy: str, *, new: int, live: int, buffer: int) -> Overlap:
+    """What an overlap policy says to `new` runs beside `live` ones; under a replacing policy the newest one starts.
+
+    `buffer` is how many may wait under buffer_all.
+    """
+    if policy == "allow":
+        return Overlap(new)
+    if policy in REPLACING:
+        return Overlap(
+            min(new, 1), replaces=live > 0 and new > 0, cancels=live > 0 < new and policy == "cancel_running"
+        )
+    room = {"skip": 1, "buffer_one": 2, "buffer_all": buffer + 1}[policy]
+    return Overlap(max(0, min(new, room - live)))
 
 
 def decide(spec: Spec, *, key: str, nominal_at: datetime, due_at: datetime, now: datetime, live: int = 0) -> Decision:
@@ -118,10 +147,12 @@ def _decide_debt(spec: Spec, key: str, nominal_at: datetime, due_at: datetime, n
     on_time, more = _on_time(spec, key, debt, now)
     missed_until = on_time[0].nominal_at - _MICROSECOND if on_time else debt.newest
     caught_up, skips = _misfire(spec, debt, missed_until, len(on_time), now)
-    fires, dropped = _overlap(spec, caught_up + on_time, live)
-    if more is not None:
-        return Decision(fires, skips + dropped, *more)
-    return Decision(fires, skips + dropped, debt.next_nominal, debt.next_due)
+    chosen = overlap(spec.overlap, new=len(caught_up) + len(on_time), live=live, buffer=spec.overlap_max)
+    fires, dropped = _chosen(spec, caught_up + on_time, chosen.starts)
+    following = more if more is not None else (debt.next_nominal, debt.next_due)
+    return Decision(
+        _ordered(spec, fires, now), skips + dropped, *following, replaces=chosen.replaces, cancels=chosen.cancels
+    )
 
 
 def _debt(spec: Spec, key: str, nominal_at: datetime, due_at: datetime, now: datetime) -> _Debt:
@@ -153,38 +184,68 @@ def _on_time(spec: Spec, key: str, debt: _Debt, now: datetime) -> tuple[list[Fir
 def _misfire(
     spec: Spec, debt: _Debt, until: datetime, on_time: int, now: datetime
 ) -> tuple[list[Fire], tuple[Skip, ...]]:
-    """Splits the missed occurrences (first to `until`) into those that are made up for and one skip row."""
+    """Splits the missed occurrences (first to `until`) into those that are made up for and at most two skip rows."""
     if debt.first > until:
         return [], ()
+    first, too_old = _too_old(spec, debt, until, now)
+    if first is None:
+        return [], too_old
     keep = {
         "skip": 0,
         "fire_once": 0 if on_time else 1,
         "fire_latest_n": spec.misfire_max,
         "fire_all": max(0, spec.misfire_max - on_time),
     }[spec.misfire]
-    kept, later = latest_between(spec, after=debt.first, until=until, limit=keep) if keep else ([], 0)
+    kept, later = latest_between(spec, after=first, until=until, limit=keep) if keep else ([], 0)
     if not keep:
-        later = count_between(spec, after=debt.first, until=until)
+        later = count_between(spec, after=first, until=until)
     total = later + 1
     if len(kept) < keep:
-        kept.insert(0, debt.first)
+        kept.insert(0, first)
     fires = [Fire(nominal, now, "catch_up") for nominal in kept]
     if len(kept) == total:
-        return fires, ()
+        return fires, too_old
     before = kept[0] - _MICROSECOND if kept else until
-    last, _ = latest_between(spec, after=debt.first, until=before, limit=1)
+    last, _ = latest_between(spec, after=first, until=before, limit=1)
     reason = "misfire_capped" if spec.misfire == "fire_all" else "misfire_skipped"
-    return fires, (Skip(debt.first, last[0] if last else debt.first, total - len(kept), reason),)
+    return fires, (*too_old, Skip(first, last[0] if last else first, total - len(kept), reason))
 
 
-def _overlap(spec: Spec, fires: list[Fire], live: int) -> tuple[tuple[Fire, ...], tuple[Skip, ...]]:
-    """The oldest fires that still find room; one skip row for the rest."""
-    room = OVERLAP_ROOM[spec.overlap]
-    if room is None:
-        return tuple(fires), ()
-    free = max(0, room - live)
-    dropped = fires[free:]
-    if not dropped:
-        return tuple(fires), ()
-    skip = Skip(dropped[0].nominal_at, dropped[-1].nominal_at, len(dropped), "overlap_skipped")
-    return tuple(fires[:free]), (skip,)
+def _too_old(spec: Spec, debt: _Debt, until: datetime, now: datetime) -> tuple[datetime | None, tuple[Skip, ...]]:
+    """The first missed occurrence that is young enough to be made up for, if any, and the row for those before it."""
+    if spec.misfire_max_age_s is None or spec.misfire == "skip":
+        return debt.first, ()
+    oldest = now - timedelta(seconds=spec.misfire_max_age_s)
+    if debt.first >= oldest:
+        return debt.first, ()
+    before = min(until, oldest - _MICROSECOND)
+    last, later = latest_between(spec, after=debt.first, until=before, limit=1)
+    skip = Skip(debt.first, last[0] if last else debt.first, later + 1, "misfire_too_old")
+    first = next_after(spec, before)
+    return first if first is not None and first <= until else None, (skip,)
+
+
+def _chosen(spec: Spec, fires: list[Fire], starts: int) -> tuple[list[Fire], tuple[Skip, ...]]:
+    """The oldest fires that find room, or the newest where it replaces the others; one skip row for the rest."""
+    if starts >= len(fires):
+        return fires, ()
+    if spec.overlap in REPLACING:
+        kept, dropped, reason = fires[-1:], fires[:-1], "replaced"
+    else:
+        kept, dropped, reason = fires[:starts], fires[starts:], "overlap_skipped"
+    return kept, (Skip(dropped[0].nominal_at, dropped[-1].nominal_at, len(dropped), reason),)
+
+
+def _ordered(spec: Spec, fires: list[Fire], now: datetime) -> tuple[Fire, ...]:
+    """What is on time after what is made up for; this in its order, spread by its rate."""
+    late = [fire for fire in fires if fire.trigger == "catch_up"]
+    on_time = [fire for fire in fires if fire.trigger != "catch_up"]
+    if spec.misfire_order == "newest":
+        late.reverse()
+    if spec.catch_up_per_s is not None:
+        gap_s = 1 / spec.catch_up_per_s
+        late = [
+            Fire(fire.nominal_at, now + timedelta(seconds=number * gap_s), fire.trigger)
+            for number, fire in enumerate(late)
+        ]
+    return (*late, *on_time)

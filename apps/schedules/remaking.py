@@ -2,12 +2,15 @@
 
 from datetime import datetime
 
+from django.db.models import Q
+
 from apps.due import entries
 from apps.due.entries import Entry
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.policy import first_due
 from apps.schedules.running import JobNow
-from apps.schedules.timing import TimingInvalid, spec_from_json
+from apps.schedules.timing import TimingInvalid, spec_from_json, spec_to_json
+from apps.schedules.timing_runs import rebased
 from tenants import door
 from tenants.models import Tenant
 
@@ -34,31 +37,46 @@ def entry_at(tenant: Tenant, job: JobNow, version: ScheduleVersion, *, nominal_a
     )  # fmt: skip
 
 
-def version_copy(version: ScheduleVersion, *, now: datetime) -> ScheduleVersion:
+def version_copy(version: ScheduleVersion, *, now: datetime, spec: str | None = None) -> ScheduleVersion:
     """The next version with the same definition, not saved: from its time on each occurrence is accounted for."""
     return ScheduleVersion(
         schedule_id=version.schedule_id, version=version.version + 1, definition=version.definition,
-        spec=version.spec, payload=version.payload, own_payload=version.own_payload, created_at=now,
+        spec=version.spec if spec is None else spec, payload=version.payload, own_payload=version.own_payload,
+        created_at=now,
     )  # fmt: skip
 
 
-def remake_all(tenant: Tenant, job: JobNow, *, now: datetime) -> None:
+def rebased_text(version: ScheduleVersion, *, stopped_at: datetime | None, now: datetime) -> str:
+    """The spec of a version that goes on after it stood still: what is left of max_runs it has from now on."""
+    if stopped_at is None or '"max_runs"' not in version.spec:
+        return version.spec
+    try:
+        return spec_to_json(rebased(spec_from_json(version.spec), stopped_at=stopped_at, now=now))
+    except TimingInvalid:
+        return version.spec
+
+
+def remake_all(tenant: Tenant, job: JobNow, *, now: datetime, stopped_at: datetime | None = None) -> None:
     """The active schedules of a job go on from now, each with a new version; those that are over are completed.
 
-    The caller holds the locks of their rows.
+    Those that are paused until a time go on from then. The caller holds the locks of their rows.
     """
-    schedules = list(Schedule.objects.filter(job_id=job.id, deleted_at=None, status=Schedule.Status.ACTIVE))
+    goes_on = Q(status=Schedule.Status.ACTIVE) | Q(status=Schedule.Status.PAUSED, resume_at__isnull=False)
+    schedules = list(Schedule.objects.filter(goes_on, job_id=job.id, deleted_at=None))
+    begins = {one.pk: max(now, one.resume_at) if one.resume_at is not None else now for one in schedules}
     numbers = {schedule.pk: schedule.version for schedule in schedules}
     found = ScheduleVersion.objects.filter(schedule_id__in=numbers)
     copies = [
-        version_copy(version, now=now)
+        version_copy(
+            version, now=begins[version.schedule_id], spec=rebased_text(version, stopped_at=stopped_at, now=now)
+        )
         for version in found.order_by("schedule_id")
         if version.version == numbers[version.schedule_id]
     ]
     made = {}
     for copy in copies:
         try:
-            made[copy.schedule_id] = entry_for(tenant, job, copy, now=now)
+            made[copy.schedule_id] = entry_for(tenant, job, copy, now=begins[copy.schedule_id])
         except TimingInvalid:  # reconcile reports what can't be read; the others go on
             made[copy.schedule_id] = None
     for schedule in schedules:

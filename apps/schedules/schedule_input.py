@@ -8,9 +8,12 @@ from uuid import UUID
 
 from apps.schedules.input_fields import Fields
 from apps.schedules.job_input import MAX_EXTERNAL_ID_CHARS
-from apps.schedules.timing import Interval, Spec, TimingInvalid, spec_from_api
+from apps.schedules.timing import Every, Interval, Recurrence, Spec, TimingInvalid, spec_from_api
+from apps.schedules.timing_api import ExclusionOf
+from apps.schedules.timing_runs import runs_used
 from kernel.errors import Faults
 
+ANCHORED = (Interval, Every, Recurrence)  # triggers with a stored phase
 TIMING_DEFAULTS: dict[str, Any] = {
     "trigger": None,
     "timezone": None,  # UTC, or the zone that the expression names
@@ -20,12 +23,28 @@ TIMING_DEFAULTS: dict[str, Any] = {
     "misfire": "fire_once",
     "grace_s": 60,
     "misfire_max": 100,
+    "misfire_max_age_s": None,
+    "misfire_order": "oldest",
+    "catch_up_per_s": None,
     "overlap": "allow",
+    "overlap_max": 10,
     "dst_gap": "run_after",
     "dst_fold": "first",
+    "max_runs": None,
+    "windows": None,
+    "outside": "skip",
+    "calendar": None,
+    "on_excluded": "skip",
 }
-FIELDS = ("name", "job", *TIMING_DEFAULTS, "payload", "labels", "external_id")
-READ_ONLY = ("id", "version", "status", "paused_reason", "next_at", "problem", "last_at", "created_at", "updated_at")
+# What a schedule's own failures do to it. Not part of the spec: firing does not ask for it.
+HEALTH_DEFAULTS: dict[str, Any] = {"pause_after_failures": None, "probe_after_s": None}
+FAILURES_MAX = 100
+PROBE_MIN_S, PROBE_MAX_S = 1, 30 * 86_400
+FIELDS = ("name", "job", *TIMING_DEFAULTS, *HEALTH_DEFAULTS, "payload", "labels", "external_id")
+READ_ONLY = (
+    "id", "version", "status", "paused_reason", "paused_at", "resume_at", "next_at", "problem", "last_at",
+    "created_at", "updated_at",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +58,25 @@ class ScheduleForm:
     payload: Any
     timing: dict[str, Any]
     spec: Spec
+    health: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a schedule says now. Its timing is not judged again while it stays as it was given."""
+    """What a schedule says now. Its timing is not judged again while it stays as it was given.
+
+    `stopped_at` is when it was paused: until then its runs count for max_runs.
+    """
 
     timing: Mapping[str, Any]
     spec: Spec
+    stopped_at: datetime | None = None
 
 
 def read_schedule(
-    data: object, *, key: str, now: datetime, min_interval_s: int, max_payload_bytes: int, known: Known | None = None
-) -> ScheduleForm:
+    data: object, *, key: str, now: datetime, min_interval_s: int, max_payload_bytes: int, known: Known | None = None,
+    exclusion_of: ExclusionOf | None = None,
+) -> ScheduleForm:  # fmt: skip
     """Reads a complete schedule; missing members take their defaults. Raises InvalidInput with all faults."""
     faults = Faults()
     fields = Fields(data, faults)
@@ -60,13 +85,20 @@ def read_schedule(
     labels, external_id = fields.labels(), fields.text("external_id", most=MAX_EXTERNAL_ID_CHARS)
     payload = fields.json("payload", max_bytes=max_payload_bytes)
     timing = timing_of(fields.data)
-    spec = read_timing(timing, fields.data, key=key, now=now, min_interval_s=min_interval_s, faults=faults, known=known)
+    spec = read_timing(
+        timing, fields.data, key=key, now=now, min_interval_s=min_interval_s, faults=faults, known=known,
+        exclusion_of=exclusion_of,
+    )  # fmt: skip
+    health = _health(fields)
     faults.raise_if_any()
     assert spec is not None and job_id is not None
     if timing["timezone"] is None and spec.zone != "UTC":
         # CRON_TZ= in an expression: from here on the zone has one place, so that an answer can be sent back.
         timing |= {"timezone": spec.zone, "trigger": spec.trigger.as_json()}
-    return ScheduleForm(name, job_id, labels, external_id, payload, timing, spec)
+    if timing["calendar"] is not None and exclusion_of is not None:
+        calendar = exclusion_of(timing["calendar"])
+        timing |= {"calendar": calendar[0] if calendar is not None else timing["calendar"]}  # names change, ids stay
+    return ScheduleForm(name, job_id, labels, external_id, payload, timing, spec, health)
 
 
 def timing_of(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,9 +106,14 @@ def timing_of(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: default if data.get(name) is None else data[name] for name, default in TIMING_DEFAULTS.items()}
 
 
+def health_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that say what failures do, with defaults."""
+    return {name: data.get(name) for name in HEALTH_DEFAULTS}
+
+
 def read_timing(
     timing: Mapping[str, Any], given: Mapping[str, Any], *, key: str, now: datetime, min_interval_s: int,
-    faults: Faults, known: Known | None = None,
+    faults: Faults, known: Known | None = None, exclusion_of: ExclusionOf | None = None,
 ) -> Spec | None:  # fmt: skip
     """The spec of a timing; None when it has faults, which are noted.
 
@@ -85,10 +122,13 @@ def read_timing(
     if known is not None and timing == dict(known.timing):
         return known.spec
     asked = {name: given[name] for name in TIMING_DEFAULTS if given.get(name) is not None}
-    if known is not None and isinstance(known.spec.trigger, Interval) and _same_phase(timing, known.timing):
+    if known is not None and isinstance(known.spec.trigger, ANCHORED) and _same_phase(timing, known.timing):
         asked["trigger"] = known.spec.trigger.as_json()
+    used = runs_used(known.spec, until=min(now, known.stopped_at or now)) if known is not None else 0
     try:
-        return spec_from_api(asked, now=now, min_interval_s=min_interval_s, key=key)
+        return spec_from_api(
+            asked, now=now, min_interval_s=min_interval_s, key=key, runs_used=used, exclusion_of=exclusion_of
+        )
     except TimingInvalid as error:
         faults.errors += error.errors
         return None
@@ -96,3 +136,14 @@ def read_timing(
 
 def _same_phase(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     return all(new[name] == old.get(name) for name in ("trigger", "start_at"))
+
+
+def _health(fields: Fields) -> dict[str, Any]:
+    found = {
+        "pause_after_failures": fields.whole("pause_after_failures", 1, FAILURES_MAX, None),
+        "probe_after_s": fields.whole("probe_after_s", PROBE_MIN_S, PROBE_MAX_S, None),
+    }
+    if found["probe_after_s"] is not None and found["pause_after_failures"] is None:
+        detail = "says when a schedule that was paused for its failures is tried again; give pause_after_failures."
+        fields.faults.add("/probe_after_s", "contradiction", detail)
+    return found

@@ -1,6 +1,7 @@
 """Everything that can be done to jobs and schedules, in one place to import from."""
 
 from apps.schedules.defined import DefinedJob, DefinedSchedule, job_as_given, schedule_as_given
+from apps.schedules.services_calendars import calendar_create, calendar_delete, calendar_replace, calendar_update
 from apps.schedules.services_jobs import (
     job_create,
     job_delete,
@@ -21,6 +22,10 @@ from apps.schedules.services_schedules import (
 __all__ = [
     "DefinedJob",
     "DefinedSchedule",
+    "calendar_create",
+    "calendar_delete",
+    "calendar_replace",
+    "calendar_update",
     "job_as_given",
     "job_create",
     "job_delete",

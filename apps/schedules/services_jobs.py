@@ -118,10 +118,10 @@ def job_resume(*, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime) -> 
         job, _ = _lock(tenant, job_id, None)
         definition = definition_of(job)
         if job.paused_at is not None:
-            job.paused_at, job.paused_reason = None, ""
+            stopped_at, job.paused_at, job.paused_reason = job.paused_at, None, ""
             _save(job, now, "paused_at", "paused_reason")
             _set_limit(tenant, job_id, definition.max_concurrency)
-            remake_all(tenant, job_now(tenant, job, definition), now=now)
+            remake_all(tenant, job_now(tenant, job, definition), now=now, stopped_at=stopped_at)
             _record(actor, "job.resume", job, now, tenant)
         return DefinedJob(job, definition)
 

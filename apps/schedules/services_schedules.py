@@ -20,10 +20,12 @@ from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
 from apps.schedules.passed import pass_over
 from apps.schedules.policy import first_due
-from apps.schedules.remaking import entry_at, entry_for, version_copy
+from apps.schedules.remaking import entry_at, entry_for, rebased_text, version_copy
 from apps.schedules.running import JobNow, share_job
-from apps.schedules.schedule_input import Known, ScheduleForm, read_schedule, timing_of
+from apps.schedules.schedule_input import Known, ScheduleForm, health_of, read_schedule, timing_of
+from apps.schedules.services_calendars import exclusion_shared
 from apps.schedules.timing import TimingInvalid, spec_from_json, spec_to_json
+from apps.schedules.timing_triggers import instant_text
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound, Stale
 from kernel.ids import uuid7
 from kernel.jsonrules import merge_patch
@@ -42,7 +44,7 @@ def schedule_create(*, tenant: Tenant, actor: Actor, data: Any, now: datetime) -
         schedule_id = uuid7()
         form = read_schedule(
             data, key=str(schedule_id), now=now, min_interval_s=plan.min_interval_s,
-            max_payload_bytes=plan.max_payload_bytes,
+            max_payload_bytes=plan.max_payload_bytes, exclusion_of=exclusion_shared,
         )  # fmt: skip
         alive = Schedule.objects.filter(deleted_at=None)
         check_count(alive, plan.max_schedules, quota="max_schedules", what="schedules")
@@ -97,7 +99,7 @@ def schedule_delete(
     """Deletes a schedule; its history stays and runs that are alive go on."""
 
     def work() -> None:
-        entry, schedule = lock_schedule(schedule_id, expect)
+        entry, schedule = lock_schedule(schedule_id, expect, now=now)
         _entry_drop(tenant, entry, now, "schedule_deleted", actor)
         schedule.deleted_at = now
         _save(schedule, now, "deleted_at")
@@ -107,46 +109,79 @@ def schedule_delete(
 
 
 def schedule_pause(
-    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, reason: str = ""
+    *,
+    tenant: Tenant,
+    actor: Actor,
+    schedule_id: UUID,
+    now: datetime,
+    reason: str = "",
+    resume_at: datetime | None = None,
 ) -> DefinedSchedule:
-    """Stops a schedule; no debt builds up. Conflict when it is completed; nothing happens when it is paused already."""
+    """Stops a schedule; no debt builds up. Conflict when it is completed; nothing happens when it is paused already.
+
+    With `resume_at` it goes on by itself: its due entry waits for the first instant after that time. For a schedule
+    that is paused already this sets the time anew.
+    """
 
     def work() -> DefinedSchedule:
-        entry, schedule = lock_schedule(schedule_id)
+        entry, schedule = lock_schedule(schedule_id, now=now)
         definition = version_of(schedule)
         if schedule.status == Status.COMPLETED or (entry is None and _is_over(schedule, definition, now)):
             raise Conflict("The schedule is completed: there is nothing to pause.", code="schedule_completed")
-        if schedule.status == Status.ACTIVE:
+        if schedule.status == Status.ACTIVE or resume_at is not None:
             _entry_drop(tenant, entry, now, "schedule_paused", actor)
-            schedule.status, schedule.paused_reason = Status.PAUSED, reason
-            _save(schedule, now, "status", "paused_reason")
-            _record(actor, "schedule.pause", schedule, now, tenant, reason=reason)
+            if schedule.status == Status.ACTIVE:
+                schedule.paused_at = now
+            schedule.status, schedule.paused_reason, schedule.resume_at = Status.PAUSED, reason, resume_at
+            if resume_at is not None:
+                job = share_job(tenant, schedule.job_id)
+                text = rebased_text(definition, stopped_at=schedule.paused_at, now=resume_at)
+                definition = version_copy(definition, now=resume_at, spec=text)
+                definition.save(force_insert=True)
+                schedule.version = definition.version
+                _entry_make(tenant, job, definition, resume_at)
+            _save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version")
+            until = {"resume_at": instant_text(resume_at)} if resume_at is not None else None
+            _record(actor, "schedule.pause", schedule, now, tenant, reason=reason, after=until)
         return DefinedSchedule(schedule, definition)
 
     return in_tenant(tenant, work)
 
 
-def schedule_resume(*, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime) -> DefinedSchedule:
-    """Lets a paused schedule go on strictly from now, under a new version; completed when nothing is left of it."""
+def schedule_resume(
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, catch_up: bool = False
+) -> DefinedSchedule:
+    """Lets a paused schedule go on strictly from now, under a new version; completed when nothing is left of it.
+
+    With `catch_up` what it missed while it was paused is due now, and its misfire policy decides about it.
+    """
 
     def work() -> DefinedSchedule:
-        _, schedule = lock_schedule(schedule_id)
+        _, schedule = lock_schedule(schedule_id, now=now)
         definition = version_of(schedule)
         if schedule.status == Status.PAUSED:
             job = share_job(tenant, schedule.job_id)
-            definition = version_copy(definition, now=now)
+            stopped_at = schedule.paused_at
+            debt = catch_up and stopped_at is not None
+            text = definition.spec if debt else rebased_text(definition, stopped_at=stopped_at, now=now)
+            definition = version_copy(definition, now=now, spec=text)
             definition.save(force_insert=True)
             schedule.version, schedule.paused_reason = definition.version, ""
-            schedule.status = _entry_make(tenant, job, definition, now)
-            _save(schedule, now, "status", "paused_reason", "version")
-            _record(actor, "schedule.resume", schedule, now, tenant)
+            schedule.failures_from, schedule.paused_at, schedule.resume_at = definition.version, None, None
+            schedule.status = _entry_make(tenant, job, definition, stopped_at if debt and stopped_at else now)
+            _save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version", "failures_from")
+            _record(
+                actor, "schedule.resume", schedule, now, tenant, after={"catch_up": True} if catch_up else None
+            )  # fmt: skip
         return DefinedSchedule(schedule, definition)
 
     return in_tenant(tenant, work)
 
 
-def lock_schedule(schedule_id: UUID, expect: Collection[int] | None = None) -> tuple[Entry | None, Schedule]:
-    """Locks the due entry, then the row. NotFound, Stale."""
+def lock_schedule(
+    schedule_id: UUID, expect: Collection[int] | None = None, *, now: datetime
+) -> tuple[Entry | None, Schedule]:
+    """Locks the due entry, then the row. NotFound, Stale. One whose pause is over is active from here on."""
     conn = door.raw()
     found = entries.lock(conn, [schedule_id])
     schedule = Schedule.objects.select_for_update(of=("self",)).filter(pk=schedule_id, deleted_at=None).first()
@@ -156,7 +191,16 @@ def lock_schedule(schedule_id: UUID, expect: Collection[int] | None = None) -> t
         found = entries.lock(conn, [schedule_id])
     if expect is not None and schedule.revision not in expect:
         raise Stale("The schedule has changed since; read it again.")
+    wake(schedule, now)
     return (found[0] if found else None), schedule
+
+
+def wake(schedule: Schedule, now: datetime) -> None:
+    """A pause whose time is over left no trace but in the row: its due entry has gone on by itself."""
+    if schedule.status == Status.PAUSED and schedule.resume_at is not None and schedule.resume_at <= now:
+        schedule.status, schedule.paused_reason = Status.ACTIVE, ""
+        schedule.paused_at = schedule.resume_at = None
+        schedule.save(update_fields=["status", "paused_reason", "paused_at", "resume_at"])
 
 
 def _change(
@@ -164,12 +208,12 @@ def _change(
     mend: bool, make: Callable[[dict[str, Any]], Any],
 ) -> DefinedSchedule:  # fmt: skip
     def work() -> DefinedSchedule:
-        entry, schedule = lock_schedule(schedule_id, expect)
+        entry, schedule = lock_schedule(schedule_id, expect, now=now)
         old = version_of(schedule)
         given = schedule_as_given(DefinedSchedule(schedule, old))
         form = read_schedule(
             make(given), key=str(schedule_id), now=now, min_interval_s=tenant.plan.min_interval_s,
-            max_payload_bytes=tenant.plan.max_payload_bytes, known=_known(old),
+            max_payload_bytes=tenant.plan.max_payload_bytes, known=_known(old, schedule), exclusion_of=exclusion_shared,
         )  # fmt: skip
         problem = _problem(entry) if mend else ""
         new = _redefine(tenant, actor, entry, schedule, old, form, now, anew=bool(problem))
@@ -178,7 +222,7 @@ def _change(
         if problem:
             before, after = {**before, "problem": problem}, {**after, "problem": None}
         if after:
-            _save(schedule, now, "name", "labels", "external_id", "version", "job", "status")
+            _save(schedule, now, "name", "labels", "external_id", "version", "job", "status", "failures_from")
             _record(actor, "schedule.update", schedule, now, tenant, before=before, after=after)
         return DefinedSchedule(schedule, new)
 
@@ -206,15 +250,24 @@ def _redefine(
     """
     when_differs = anew or spec_to_json(form.spec) != old.spec
     if not when_differs and form.payload == old.payload and form.job_id == schedule.job_id:
-        if form.timing != timing_of(old.definition):  # only written differently: the cursor stays where it is
+        if _definition(form) != {
+            **timing_of(old.definition),
+            **health_of(old.definition),
+            "job": str(form.job_id),
+        }:  # only written differently: the cursor stays where it is
             old.definition = _definition(form)
             old.save(update_fields=["definition"])
         return old
     job = _job(tenant, form.job_id)
     schedule.version, schedule.job_id = schedule.version + 1, job.id
-    new = _version(schedule, form, now)
+    schedule.failures_from = schedule.version
+    waits = schedule.resume_at if schedule.status == Status.PAUSED else None
+    new = _version(schedule, form, waits or now)
     new.save(force_insert=True)
     if schedule.status == Status.PAUSED:
+        if waits is not None:
+            entries.remove(door.raw(), [schedule.pk])
+            _entry_make(tenant, job, new, waits)
         return new
     if when_differs or entry is None or job.paused:
         _entry_drop(tenant, entry, now, "schedule_changed" if when_differs else "job_paused", actor)
@@ -243,9 +296,9 @@ def _is_over(schedule: Schedule, definition: ScheduleVersion, now: datetime) -> 
         return False
 
 
-def _known(version: ScheduleVersion) -> Known | None:
+def _known(version: ScheduleVersion, schedule: Schedule) -> Known | None:
     try:
-        return Known(timing_of(version.definition), spec_from_json(version.spec))
+        return Known(timing_of(version.definition), spec_from_json(version.spec), schedule.paused_at)
     except TimingInvalid:  # whatever made it unreadable, its owner can mend it
         return None
 
@@ -258,7 +311,7 @@ def _job(tenant: Tenant, job_id: UUID) -> JobNow:
 
 
 def _definition(form: ScheduleForm) -> dict[str, Any]:
-    return {**form.timing, "job": str(form.job_id)}
+    return {**form.timing, **form.health, "job": str(form.job_id)}
 
 
 def _version(schedule: Schedule, form: ScheduleForm, now: datetime) -> ScheduleVersion:

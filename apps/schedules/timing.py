@@ -6,23 +6,23 @@ nominal instants. `timing_calendar` tells what clock changes do; docs/time.md te
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from apps.schedules.timing_api import spec_from_api
-from apps.schedules.timing_calendar import CronCalendar, fold_flags
 from apps.schedules.timing_errors import FieldError, TimingInvalid
-from apps.schedules.timing_spec import At, Calendar, Cron, Interval, Spec, spec_from_json, spec_to_json
+from apps.schedules.timing_spec import Spec, spec_from_json, spec_to_json
+from apps.schedules.timing_triggers import At, Calendar, Cron, Every, Interval, Recurrence
 from apps.schedules.timing_words import describe, notes
-from apps.schedules.timing_zones import EPOCH, load_zone, zone_names, zone_offsets
+from apps.schedules.timing_zones import EPOCH, load_zone, zone_names
 
 __all__ = [
     "At",
     "Cron",
+    "Every",
     "FieldError",
     "Interval",
-    "Occurrence",
+    "Recurrence",
     "Spec",
     "TimingInvalid",
     "actual_at",
@@ -33,7 +33,6 @@ __all__ = [
     "next_after",
     "notes",
     "occurrences",
-    "preview",
     "previous_before",
     "spec_from_api",
     "spec_from_json",
@@ -44,24 +43,16 @@ __all__ = [
 MEMO_SIZE = 50_000
 _MICROSECOND = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """One line of a preview. `nominal_local` is ISO 8601 with the zone's offset, `at` the actual instant in UTC."""
-
-    nominal_local: str
-    at: datetime
-    flags: list[str]
+_CHEAP = (Interval, At)  # arithmetic costs less than the memo
 
 
 def next_after(spec: Spec, after: datetime) -> datetime | None:
     """The earliest nominal instant strictly later than `after`, inside the window; None when there is none left."""
-    start, end = spec.start_at, spec.end_at
+    start, end = spec.start_at, spec.end_at if spec.max_runs is None else spec.last_at()
     if start is not None and after < start:
         after = start - _MICROSECOND
     calendar = spec._calendar or spec.calendar()
-    found = _remembered(calendar, after) if type(calendar) is CronCalendar else calendar.next_after(after)
+    found = calendar.next_after(after) if type(calendar) in _CHEAP else _remembered(calendar, after)
     if end is not None and found is not None and found > end:
         return None
     return found
@@ -69,8 +60,9 @@ def next_after(spec: Spec, after: datetime) -> datetime | None:
 
 def previous_before(spec: Spec, before: datetime) -> datetime | None:
     """The latest nominal instant strictly earlier than `before`, inside the window. Costs the same over years."""
-    if spec.end_at is not None and before > spec.end_at:
-        before = spec.end_at + _MICROSECOND
+    end = spec.last_at()
+    if end is not None and before > end:
+        before = end + _MICROSECOND
     found = spec.calendar().previous_before(before)
     if spec.start_at is not None and found is not None and found < spec.start_at:
         return None
@@ -82,7 +74,7 @@ def occurrences(spec: Spec, *, after: datetime, until: datetime | None = None, l
     calendar = spec.calendar()
     if spec.start_at is not None and after < spec.start_at:
         after = spec.start_at - _MICROSECOND
-    ends = [end for end in (spec.end_at, until) if end is not None]
+    ends = [end for end in (spec.last_at(), until) if end is not None]
     last = min(ends) if ends else None
     for _ in range(limit):
         found = calendar.next_after(after)
@@ -96,8 +88,9 @@ def count_between(spec: Spec, *, after: datetime, until: datetime) -> int:
     """How many nominal instants lie in (after, until]; exact, also over centuries of seconds."""
     if spec.start_at is not None:
         after = max(after, spec.start_at - _MICROSECOND)
-    if spec.end_at is not None:
-        until = min(until, spec.end_at)
+    end = spec.last_at()
+    if end is not None:
+        until = min(until, end)
     return spec.calendar().count(after, until) if after < until else 0
 
 
@@ -135,32 +128,13 @@ def actual_at(spec: Spec, key: str, nominal: datetime) -> datetime:
     return nominal + int.from_bytes(blake2b(seed, digest_size=8).digest(), "big") % bound * _SECOND
 
 
-def preview(spec: Spec, *, after: datetime, count: int, key: str = "") -> list[Occurrence]:
-    """The next `count` occurrences with what is special about each: a move out of a gap, a repeated hour, jitter."""
-    zone, calendar = load_zone(spec.zone), spec.calendar()
-    shown = []
-    for nominal in occurrences(spec, after=after, limit=count):
-        at = actual_at(spec, key, nominal)
-        flags = _flags(calendar, spec.zone, nominal)
-        if at != nominal:
-            flags.append("jittered")
-        shown.append(Occurrence(nominal.astimezone(zone).isoformat(), at, flags))
-    return shown
-
-
-def _flags(calendar: Calendar, zone: str, nominal: datetime) -> list[str]:
-    if isinstance(calendar, CronCalendar):
-        return calendar.flags(nominal)
-    return fold_flags(zone_offsets(zone), int((nominal - EPOCH).total_seconds()))
-
-
 # Memo of next_after in two generations: when the young one is full it becomes the old one, so that what is still in use
 # survives and the size stays bounded without a lock.
-_young: dict[tuple[CronCalendar, datetime], datetime | None] = {}
-_old: dict[tuple[CronCalendar, datetime], datetime | None] = {}
+_young: dict[tuple[Calendar, datetime], datetime | None] = {}
+_old: dict[tuple[Calendar, datetime], datetime | None] = {}
 
 
-def _remembered(calendar: CronCalendar, after: datetime) -> datetime | None:
+def _remembered(calendar: Calendar, after: datetime) -> datetime | None:
     global _young, _old
     key = (calendar, after)
     try:

@@ -1,15 +1,19 @@
 """The API form of a schedule's timing to a `Spec`: every fault at once, each with a pointer and a way out."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any
 
 from apps.schedules.cron_parse import compile_cron
+from apps.schedules.exclusion import Exclusion
 from apps.schedules.timing_errors import TimingInvalid
-from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS, At, Calendar, Cron, Interval, Spec, instant_text
+from apps.schedules.timing_moved import RUNS_A_DAY_MAX
+from apps.schedules.timing_spec import CHOICES, LEAST_NUMBERS, MAX_NUMBERS, Spec
 from apps.schedules.timing_trigger import TriggerForm, read_instant, read_trigger
+from apps.schedules.timing_triggers import At, Calendar, Cron, Every, Interval, instant_text
+from apps.schedules.timing_windows_api import read_windows
 from apps.schedules.timing_zones import load_zone
 from kernel.errors import Faults
 
@@ -19,33 +23,91 @@ _GAPS_LOOKED_AT = 2_000
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def spec_from_api(data: Mapping[str, Any], *, now: datetime, min_interval_s: int = 1, key: str = "") -> Spec:
-    """Reads trigger, timezone, start_at, end_at, jitter_s, misfire, grace_s, misfire_max, overlap, dst_gap, dst_fold.
+ExclusionOf = Callable[[str], tuple[str, Exclusion] | None]  # by id or name: the id, and the days
+# How many runs an overlap policy lets be alive at once, waiting ones included; buffer_all has its own number.
+ROOM = {"skip": 1, "buffer_one": 2, "cancel_running": 1, "replace_pending": 1}
 
-    Other members are not looked at. `key` seeds H, `min_interval_s` is the plan's bound. Raises TimingInvalid with all
-    faults that were found. Without an anchor an interval is anchored to `start_at`, or else to `now`.
+
+def spec_from_api(
+    data: Mapping[str, Any], *, now: datetime, min_interval_s: int = 1, key: str = "", runs_used: int = 0,
+    exclusion_of: ExclusionOf | None = None,
+) -> Spec:  # fmt: skip
+    """Reads the members that decide when. Other members are not looked at.
+
+    `key` seeds H, `min_interval_s` is the plan's bound, `runs_used` what former definitions used up of `max_runs`,
+    `exclusion_of` finds a tenant's calendar. Raises TimingInvalid with all faults that were found. Without an anchor an
+    interval is anchored to `start_at`, or else to `now`.
     """
     faults = Faults()
     form = read_trigger(data.get("trigger"), faults, key=key)
     zone = _zone(data, form, faults)
     window = [_instant(data, name, zone, faults) for name in ("start_at", "end_at")]
     trigger = form.build(zone=zone, start_at=window[0], now=now, faults=faults)
+    numbers = {name: _number(data, name, faults) for name in MAX_NUMBERS}
     spec = Spec(
         trigger=trigger or At(now),
         zone=zone,
         start_at=window[0],
         end_at=window[1],
-        **{name: _number(data, name, faults) for name in MAX_NUMBERS},
+        runs_used=0 if numbers["max_runs"] is None else runs_used,
+        runs_from=None if numbers["max_runs"] is None else _counts_from(trigger, window[0], now),
+        windows=read_windows(data.get("windows"), faults),
+        exclusion=_exclusion(data.get("calendar"), exclusion_of, faults),
+        **numbers,
         **{name: _choice(data, name, faults) for name in CHOICES},
     )
     _check_policies(spec, faults)
     in_order = _check_window(spec, now, faults)
     if trigger is not None and in_order and not faults.errors:
+        _check_trigger(spec, faults)
+    if trigger is not None and in_order and not faults.errors:
         _check_runs(spec, now, faults)
         _check_interval(spec, now, min_interval_s, form.pointer, faults)
+        _check_moves(spec, now, faults)
     if faults.errors:
         raise TimingInvalid(faults.errors, "The schedule is not valid.")
     return spec
+
+
+def _counts_from(trigger: Any, start_at: datetime | None, now: datetime) -> datetime:
+    """Runs after this instant count for max_runs; one that is just starting is among them, as in policy.first_due."""
+    wanted = trigger.instant if isinstance(trigger, At) else start_at
+    if wanted is not None and wanted <= now <= wanted + timedelta(seconds=PAST_TOLERANCE_S):
+        return wanted - _MICROSECOND
+    return now
+
+
+def _exclusion(name: Any, exclusion_of: ExclusionOf | None, faults: Faults) -> Exclusion | None:
+    if name is None:
+        return None
+    if not isinstance(name, str) or not 1 <= len(name) <= 200:
+        faults.add("/calendar", "type", "must be the id or the name of a calendar.")
+        return None
+    found = exclusion_of(name) if exclusion_of is not None else None
+    if found is None:
+        faults.add("/calendar", "not_found", "There is no such calendar.")
+    return None if found is None else found[1]
+
+
+def _check_trigger(spec: Spec, faults: Faults) -> None:
+    """What only shows when the calendar is made."""
+    try:
+        spec.calendar()
+    except ValueError as error:
+        faults.add(f"/trigger/{spec.trigger.kind}", "invalid", f"{error}.")
+
+
+def _check_moves(spec: Spec, now: datetime, faults: Faults) -> None:
+    if spec.exclusion is None or spec.on_excluded == "skip":
+        return
+    bare = replace(spec, windows=(), exclusion=None).calendar()
+    start = max(now, spec.start_at) if spec.start_at else now
+    at = bare.next_after(start)
+    if at is not None and bare.count(at, at + timedelta(days=1)) > RUNS_A_DAY_MAX:
+        detail = (
+            f"moves runs to other days, which is for schedules with at most {RUNS_A_DAY_MAX} runs a day; use 'skip'."
+        )
+        faults.add("/on_excluded", "contradiction", detail)
 
 
 def _zone(data: Mapping[str, Any], form: TriggerForm, faults: Faults) -> str:
@@ -77,11 +139,12 @@ def _instant(data: Mapping[str, Any], name: str, zone: str, faults: Faults) -> d
 
 
 def _number(data: Mapping[str, Any], name: str, faults: Faults) -> Any:
-    value, low, high = data.get(name), int(name == "misfire_max"), MAX_NUMBERS[name]
+    value, low, high = data.get(name), LEAST_NUMBERS.get(name, 0), MAX_NUMBERS[name]
     if value is None:
         return DEFAULTS[name]
-    if isinstance(value, bool) or not isinstance(value, int):
-        faults.add(f"/{name}", "type", "must be a whole number.")
+    fraction = isinstance(value, float) and name == "catch_up_per_s"
+    if isinstance(value, bool) or not (isinstance(value, int) or fraction):
+        faults.add(f"/{name}", "type", "must be a whole number." if name != "catch_up_per_s" else "must be a number.")
     elif not low <= value <= high:
         faults.add(f"/{name}", "range", f"must be from {low} to {high}.")
     else:
@@ -100,13 +163,34 @@ def _choice(data: Mapping[str, Any], name: str, faults: Faults) -> Any:
 
 
 def _check_policies(spec: Spec, faults: Faults) -> None:
-    many = spec.misfire == "fire_all" or (spec.misfire == "fire_latest_n" and spec.misfire_max > 1)
-    if spec.overlap == "skip" and many:
+    many = {"fire_all": spec.misfire_max, "fire_latest_n": spec.misfire_max}.get(spec.misfire, 1)
+    room = spec.overlap_max + 1 if spec.overlap == "buffer_all" else ROOM.get(spec.overlap)
+    if room is not None and many > room:
+        keeps = "only the newest" if spec.overlap in ("cancel_running", "replace_pending") else f"all but {room}"
+        verb = "leaves" if keeps.startswith("only") else "drops"
         detail = (
-            f"misfire {spec.misfire!r} makes up for several runs at once, but overlap 'skip' drops all but the first "
-            "of them; use misfire 'fire_once', or overlap 'allow'."
+            f"misfire {spec.misfire!r} makes up for up to {many} runs at once, but overlap {spec.overlap!r} {verb} "
+            f"{keeps} of them; use misfire 'fire_once', a misfire_max of at most {room}, or overlap 'allow'."
         )
         faults.add("/overlap", "contradiction", detail)
+    if spec.catch_up_per_s is not None and spec.misfire == "skip":
+        faults.add(
+            "/catch_up_per_s", "contradiction", "misfire 'skip' makes up for nothing; use 'fire_all' or leave it out."
+        )
+    age, grace = spec.misfire_max_age_s, spec.grace_s
+    if age is not None and age <= grace:
+        detail = f"is not above grace_s ({grace}): what is that young is on time, so nothing would be made up for."
+        faults.add("/misfire_max_age_s", "contradiction", detail)
+    if spec.outside != "skip" and not spec.windows:
+        faults.add(
+            "/outside", "contradiction", "says what happens outside of windows, and there are none; give windows."
+        )
+    if (
+        spec.on_excluded != "skip"
+        and spec.exclusion is None
+        and not any(e.pointer == "/calendar" for e in faults.errors)
+    ):
+        faults.add("/on_excluded", "contradiction", "says what happens on excluded days; give a calendar.")
 
 
 def _check_window(spec: Spec, now: datetime, faults: Faults) -> bool:
@@ -134,10 +218,19 @@ def _check_runs(spec: Spec, now: datetime, faults: Faults) -> None:
         earliest = instant - _MICROSECOND
     if spec.start_at is not None:
         earliest = max(earliest, spec.start_at - _MICROSECOND)
-    found = spec.calendar().next_after(earliest)
-    if found is None:
+    try:
+        found = spec.calendar().next_after(earliest)
+    except ValueError as error:
+        faults.add("/on_excluded", "contradiction", f"{error}.")
+        return
+    if spec.max_runs is not None and spec.runs_used >= spec.max_runs:
+        detail = f"{spec.runs_used} runs are used up already; give a larger number."
+        faults.add("/max_runs", "used_up", detail)
+    elif found is None:
         since = instant_text(earliest)
-        faults.add(f"/trigger/{spec.trigger.kind}", "never", f"never runs after {since}; look at the year field.")
+        inside = " inside of its windows and calendar" if spec.windows or spec.exclusion else ""
+        hint = "look at the year field" if isinstance(spec.trigger, Cron) and not inside else "look at its bounds"
+        faults.add(f"/trigger/{spec.trigger.kind}", "never", f"never runs{inside} after {since}; {hint}.")
     elif spec.end_at is not None and found > spec.end_at:
         faults.add("/end_at", "never", f"ends before the first run, which would be at {instant_text(found)}.")
 
@@ -149,14 +242,15 @@ def _check_interval(spec: Spec, now: datetime, min_interval_s: int, pointer: str
     if isinstance(spec.trigger, Interval) and spec.trigger.every_s < min_interval_s:
         detail = f"every {spec.trigger.every_s} s is more often than the plan allows: at least {min_interval_s} s."
         faults.add(pointer, "below_minimum", detail)
-    if isinstance(spec.trigger, Cron) and (pair := _too_close(spec, now, min_interval_s)):
+    if not isinstance(spec.trigger, Interval | At | Every) and (pair := _too_close(spec, now, min_interval_s)):
         earlier, later = map(instant_text, pair)
         detail = f"runs at {earlier} and again at {later}; the plan allows runs at least {min_interval_s} s apart."
         faults.add(pointer, "below_minimum", detail)
 
 
 def _too_close(spec: Spec, now: datetime, min_interval_s: int) -> tuple[datetime, datetime] | None:
-    if min_interval_s <= 60 and all(compile_cron(text).whole_minutes() for text in spec.trigger.as_json()["cron"]):
+    exprs = spec.trigger.exprs if isinstance(spec.trigger, Cron) else ()
+    if exprs and min_interval_s <= 60 and all(compile_cron(text).whole_minutes() for text in exprs):
         return None
     least = timedelta(seconds=min_interval_s)
     for earlier, later in islice(pairwise(_walk(spec.calendar(), now)), _GAPS_LOOKED_AT):

@@ -1,103 +1,40 @@
 """`Spec`: everything that decides when a schedule runs, as one hashable value and as canonical JSON text.
 
-The due entry carries the text, so that firing reads no other table. A trigger kind is a frozen value with `as_json`
-and a calendar; a new kind is added in `_TRIGGERS` and `_calendar`.
+The due entry carries the text, so that firing reads no other table.
 """
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
-from apps.schedules.timing_calendar import CronCalendar
+from apps.schedules.exclusion import Exclusion, exclusion_from_json
+from apps.schedules.timing_build import calendar_of, limited
 from apps.schedules.timing_errors import TimingInvalid
+from apps.schedules.timing_open import Window
+from apps.schedules.timing_sets import nth_after
+from apps.schedules.timing_triggers import LAST, Calendar, Trigger, instant_of, instant_text, trigger_from_json
 from apps.schedules.timing_zones import load_zone
 
 MISFIRE_MAX_HARD = 1000
+BUFFER_MAX_HARD = 1000
 CHOICES = {
     "misfire": ("skip", "fire_once", "fire_latest_n", "fire_all"),
-    "overlap": ("allow", "skip", "buffer_one"),
+    "misfire_order": ("oldest", "newest"),
+    "overlap": ("allow", "skip", "buffer_one", "buffer_all", "cancel_running", "replace_pending"),
     "dst_gap": ("run_after", "skip"),
     "dst_fold": ("first", "last", "both"),
+    "outside": ("skip", "next_opening"),
+    "on_excluded": ("skip", "previous_business_day", "next_business_day"),
 }
-MAX_NUMBERS = {"jitter_s": 86_400, "grace_s": 7 * 86_400, "misfire_max": MISFIRE_MAX_HARD}
-SPECS_CACHED, CALENDARS_CACHED = 16_384, 8192
+MAX_NUMBERS = {
+    "jitter_s": 86_400, "grace_s": 7 * 86_400, "misfire_max": MISFIRE_MAX_HARD, "misfire_max_age_s": 10 * 366 * 86_400,
+    "overlap_max": BUFFER_MAX_HARD, "catch_up_per_s": 1_000, "max_runs": 1_000_000,
+}  # fmt: skip
+LEAST_NUMBERS = {"misfire_max": 1, "misfire_max_age_s": 1, "overlap_max": 1, "max_runs": 1, "catch_up_per_s": 0.001}
+SPECS_CACHED = 16_384
 _MICROSECOND = timedelta(microseconds=1)
-_LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
-_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
-
-
-class Calendar(Protocol):
-    """Nominal instants of a trigger, without a window."""
-
-    def next_after(self, after: datetime) -> datetime | None: ...
-
-    def previous_before(self, before: datetime) -> datetime | None: ...
-
-    def count(self, after: datetime, until: datetime) -> int:
-        """How many instants lie in (after, until]."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cron:
-    """Normalised expressions, united."""
-
-    exprs: tuple[str, ...]
-    kind: ClassVar[str] = "cron"
-
-    def as_json(self) -> dict[str, Any]:
-        return {"cron": list(self.exprs)}
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Every `every_s` seconds of elapsed time, before and after `anchor`: the stored anchor is the phase."""
-
-    every_s: int
-    anchor: datetime
-    kind: ClassVar[str] = "every_s"
-
-    def as_json(self) -> dict[str, Any]:
-        return {"every_s": self.every_s, "anchor": instant_text(self.anchor)}
-
-    def next_after(self, after: datetime) -> datetime | None:
-        every = timedelta(seconds=self.every_s)
-        steps = (after - self.anchor) // every + 1
-        return self.anchor + steps * every if after < _LAST - every else None
-
-    def previous_before(self, before: datetime) -> datetime | None:
-        every = timedelta(seconds=self.every_s)
-        steps = -((self.anchor - before) // every) - 1
-        return self.anchor + steps * every if before > _FIRST + every else None
-
-    def count(self, after: datetime, until: datetime) -> int:
-        every = timedelta(seconds=self.every_s)
-        return max(0, (until - self.anchor) // every - (after - self.anchor) // every)
-
-
-@dataclass(frozen=True, slots=True)
-class At:
-    """One instant."""
-
-    instant: datetime
-    kind: ClassVar[str] = "at"
-
-    def as_json(self) -> dict[str, Any]:
-        return {"at": instant_text(self.instant)}
-
-    def next_after(self, after: datetime) -> datetime | None:
-        return self.instant if self.instant > after else None
-
-    def previous_before(self, before: datetime) -> datetime | None:
-        return self.instant if self.instant < before else None
-
-    def count(self, after: datetime, until: datetime) -> int:
-        return int(after < self.instant <= until)
-
-
-Trigger = Cron | Interval | At
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,36 +52,65 @@ class Spec:
     dst_gap: str = "run_after"
     dst_fold: str = "first"
     misfire_max: int = 100
+    misfire_max_age_s: int | None = None
+    misfire_order: str = "oldest"
+    catch_up_per_s: float | None = None
+    overlap_max: int = 10
+    max_runs: int | None = None
+    runs_used: int = 0  # of max_runs, by definitions before this one
+    runs_from: datetime | None = None  # runs later than this count
+    windows: tuple[Window, ...] = ()
+    outside: str = "skip"
+    exclusion: Exclusion | None = None
+    on_excluded: str = "skip"
     _calendar: Any = field(default=None, init=False, repr=False, compare=False)
+    _last: Any = field(default=None, init=False, repr=False, compare=False)
 
     def calendar(self) -> Calendar:
         """The trigger's calendar; shared by all specs with the same trigger, zone and clock-change rules."""
         found: Calendar | None = self._calendar
         if found is None:
-            found = _calendar(self.trigger, self.zone, self.dst_gap, self.dst_fold)
+            found = calendar_of(self.trigger, self.zone, self.dst_gap, self.dst_fold)
+            if self.windows or self.exclusion is not None:
+                found = limited(found, self.zone, self.windows, self.outside, self.exclusion, self.on_excluded)
             object.__setattr__(self, "_calendar", found)
         return found
 
+    def last_at(self) -> datetime | None:
+        """The last nominal instant that may be: the window's end, or the one that uses max_runs up."""
+        if self.max_runs is None or self.runs_from is None:
+            return self.end_at
+        if self._last is None:
+            after = self.runs_from if self.start_at is None else max(self.runs_from, self.start_at - _MICROSECOND)
+            nth = nth_after(self.calendar(), after, self.max_runs - self.runs_used)
+            object.__setattr__(self, "_last", nth or LAST)
+        last: datetime = self._last
+        return last if self.end_at is None else min(last, self.end_at)
+
 
 def spec_to_json(spec: Spec) -> str:
-    """Canonical text: sorted keys, no blanks. Equal specs give equal texts."""
-    return json.dumps(
-        {
-            "trigger": spec.trigger.as_json(),
-            "zone": spec.zone,
-            "start_at": spec.start_at and instant_text(spec.start_at),
-            "end_at": spec.end_at and instant_text(spec.end_at),
-            "jitter_s": spec.jitter_s,
-            "misfire": spec.misfire,
-            "grace_s": spec.grace_s,
-            "overlap": spec.overlap,
-            "dst_gap": spec.dst_gap,
-            "dst_fold": spec.dst_fold,
-            "misfire_max": spec.misfire_max,
-        },
-        sort_keys=True,
-        separators=(",", ":"),
-    )
+    """Canonical text: sorted keys, no blanks. Equal specs give equal texts. New members only stand there when set."""
+    data: dict[str, Any] = {
+        "trigger": spec.trigger.as_json(),
+        "zone": spec.zone,
+        "start_at": spec.start_at and instant_text(spec.start_at),
+        "end_at": spec.end_at and instant_text(spec.end_at),
+        "jitter_s": spec.jitter_s,
+        "misfire": spec.misfire,
+        "grace_s": spec.grace_s,
+        "overlap": spec.overlap,
+        "dst_gap": spec.dst_gap,
+        "dst_fold": spec.dst_fold,
+        "misfire_max": spec.misfire_max,
+    }
+    data |= {name: getattr(spec, name) for name, default in _PLAIN.items() if getattr(spec, name) != default}
+    if spec.runs_from is not None:
+        data["runs_from"] = instant_text(spec.runs_from)
+    if spec.windows:
+        data["windows"] = [window.as_json() for window in spec.windows]
+    if spec.exclusion is not None:
+        data["exclusion"] = spec.exclusion.as_json()
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
 @lru_cache(maxsize=SPECS_CACHED)
@@ -153,9 +119,15 @@ def spec_from_json(text: str) -> Spec:
     try:
         data = json.loads(text)
         trigger = data.pop("trigger")
-        kind = next(kind for kind in _TRIGGERS if kind in trigger)
         start_at, end_at = (_instant_or_none(data.pop(name)) for name in ("start_at", "end_at"))
-        spec = Spec(trigger=_TRIGGERS[kind](**trigger), start_at=start_at, end_at=end_at, **data)
+        exclusion = data.pop("exclusion", None)
+        spec = Spec(
+            trigger=trigger_from_json(trigger), start_at=start_at, end_at=end_at,
+            runs_from=_instant_or_none(data.pop("runs_from", None)),
+            windows=tuple(_window(*each) for each in data.pop("windows", ())),
+            exclusion=None if exclusion is None else exclusion_from_json(exclusion),
+            **data,
+        )  # fmt: skip
         _check(spec)
         load_zone(spec.zone)
         spec.calendar()
@@ -167,57 +139,34 @@ def spec_from_json(text: str) -> Spec:
     return spec
 
 
-def instant_text(at: datetime) -> str:
-    """RFC 3339 in UTC, with a fraction only where there is one."""
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def _check(spec: Spec) -> None:
-    for name in ("jitter_s", "grace_s", "misfire_max"):
+    for name, most in MAX_NUMBERS.items():
         number = getattr(spec, name)
-        if type(number) is not int or not 0 <= number <= MAX_NUMBERS[name]:
+        if number is None and name in _PLAIN:
+            continue
+        kinds = (int, float) if name == "catch_up_per_s" else (int,)
+        least = LEAST_NUMBERS[name] if name == "catch_up_per_s" else 0
+        if type(number) not in kinds or not least <= number <= most:
             raise ValueError(f"{name} is {number!r}")
+    if type(spec.runs_used) is not int or spec.runs_used < 0:
+        raise ValueError(f"runs_used is {spec.runs_used!r}")
     for name, known in CHOICES.items():
         if getattr(spec, name) not in known:
             raise ValueError(f"{name} is {getattr(spec, name)!r}")
 
 
-def _instant(text: str) -> datetime:
-    at = datetime.fromisoformat(text)
-    if at.tzinfo is None:
-        raise ValueError(f"{text!r} has no offset")
-    return at.astimezone(UTC)
-
-
 def _instant_or_none(text: str | None) -> datetime | None:
-    return None if text is None else _instant(text)
+    return None if text is None else instant_of(text)
 
 
-def _cron_of(cron: list[str]) -> Cron:
-    if not cron or not all(type(text) is str for text in cron):
-        raise ValueError("no expression")
-    return Cron(tuple(cron))
+def _window(from_s: int, until_s: int, days: list[int]) -> Window:
+    if not all(type(each) is int for each in (from_s, until_s, *days)) or not 0 <= from_s < 86_400 >= until_s >= 0:
+        raise ValueError("a window is wrong")
+    return Window(from_s, until_s, tuple(days))
 
 
-def _interval_of(every_s: int, anchor: str) -> Interval:
-    if type(every_s) is not int or every_s < 1:
-        raise ValueError(f"every_s is {every_s!r}")
-    return Interval(every_s, _instant(anchor))
-
-
-def _at_of(at: str) -> At:
-    return At(_instant(at))
-
-
-_TRIGGERS: Mapping[str, Callable[..., Trigger]] = {"cron": _cron_of, "every_s": _interval_of, "at": _at_of}
-
-
-def _calendar(trigger: Trigger, zone: str, dst_gap: str, dst_fold: str) -> Calendar:
-    if isinstance(trigger, Cron):
-        return _cron_calendar(trigger.exprs, zone, dst_gap, dst_fold)
-    return trigger
-
-
-@lru_cache(maxsize=CALENDARS_CACHED)
-def _cron_calendar(exprs: tuple[str, ...], zone: str, dst_gap: str, dst_fold: str) -> CronCalendar:
-    return CronCalendar(exprs, zone, dst_gap, dst_fold)
+# Members with a default that stand in the text as they are.
+_PLAIN = {
+    "misfire_max_age_s": None, "misfire_order": "oldest", "catch_up_per_s": None, "overlap_max": 10, "max_runs": None,
+    "runs_used": 0, "outside": "skip", "on_excluded": "skip",
+}  # fmt: skip

@@ -1,4 +1,7 @@
-"""The `trigger` member of a schedule: `{"cron": "..." or [...]}`, `{"every_s", "anchor"}` or `{"at"}`."""
+"""The `trigger` member of a schedule: `{"cron": "..." or [...]}`, `{"every_s", "anchor"}` or `{"at"}`.
+
+Calendar intervals and recurrence rules are read in `timing_trigger_rules`.
+"""
 
 import re
 from collections.abc import Mapping
@@ -7,14 +10,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from apps.schedules.cron_parse import described, parse_cron
-from apps.schedules.timing_spec import At, Cron, Interval, Trigger
+from apps.schedules.timing_trigger_rules import RuleForm, read_every, read_rrule
+from apps.schedules.timing_triggers import At, Cron, Interval, Trigger
 from apps.schedules.timing_zones import load_zone
 from kernel.errors import Faults
 
-KINDS = ("cron", "every_s", "at")
+KINDS = ("cron", "every_s", "at", "every", "rrule")
 MAX_EXPRESSIONS = 20
 MAX_EVERY_S = 10 * 366 * 86_400
-_MEMBERS = {"cron": {"cron"}, "every_s": {"every_s", "anchor"}, "at": {"at"}}
+_MEMBERS = {
+    "cron": {"cron"}, "every_s": {"every_s", "anchor"}, "at": {"at"}, "every": {"every", "anchor"},
+    "rrule": {"rrule", "dtstart", "rdate", "exdate"},
+}  # fmt: skip
 _EVERY = re.compile(r"@every[ \t]+(?=\d)(?:(\d{1,6})h)?(?:(\d{1,7})m)?(?:(\d{1,9})s)?[ \t]*", re.I)
 _HAS_HOUR = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _MAX_INSTANT_LENGTH = 64
@@ -31,6 +38,7 @@ class TriggerForm:
     anchor: Any = None
     at: Any = None
     zone: str | None = None
+    rule: RuleForm | None = None
 
     def build(self, *, zone: str, start_at: datetime | None, now: datetime, faults: Faults) -> Trigger | None:
         """The trigger in its zone; None when it has faults."""
@@ -42,6 +50,8 @@ class TriggerForm:
                 given = read_instant(self.anchor, "/trigger/anchor", zone, faults)
                 return Interval(self.every_s, given) if given else None
             return Interval(self.every_s, anchor)
+        if self.rule is not None:
+            return self.rule.build(zone=zone, start_at=start_at, now=now, faults=faults, read=read_instant)
         if self.at is not None:
             instant = read_instant(self.at, "/trigger/at", zone, faults)
             return At(instant) if instant else None
@@ -58,8 +68,7 @@ def read_trigger(given: Any, faults: Faults, *, key: str) -> TriggerForm:
     kinds = [kind for kind in KINDS if given.get(kind) is not None]
     if len(kinds) != 1:
         found = f"has {' and '.join(kinds)}" if kinds else "has none of them"
-        hint = "; rrule is not offered yet" if "rrule" in given else ""
-        faults.add("/trigger", "kind", f"must have exactly one of {', '.join(KINDS)}, but {found}{hint}.")
+        faults.add("/trigger", "kind", f"must have exactly one of {', '.join(KINDS)}, but {found}.")
         return form
     kind = kinds[0]
     for name in list(given)[:20]:
@@ -71,6 +80,15 @@ def read_trigger(given: Any, faults: Faults, *, key: str) -> TriggerForm:
         _read_cron(given["cron"], form, faults, key)
     elif kind == "every_s":
         form.every_s, form.anchor = _read_every(given["every_s"], faults), given.get("anchor")
+    elif kind == "every":
+        read = read_every(given, faults)
+        if isinstance(read, int):  # a text or hours: elapsed time
+            form.every_s, form.anchor = read, given.get("anchor")
+        else:
+            form.rule = read
+    elif kind == "rrule":
+        form.rule = read_rrule(given, faults)
+        form.zone = form.rule.zone if form.rule else None
     else:
         form.at = given["at"]
     return form

@@ -4,7 +4,9 @@ from datetime import datetime
 
 from apps.schedules.cron_kinds import MONTH_NAMES, WEEKDAY_NAMES
 from apps.schedules.cron_parse import parse_cron
-from apps.schedules.timing_spec import Cron, Interval, Spec
+from apps.schedules.timing_spec import Spec
+from apps.schedules.timing_triggers import Cron, Every, Interval, Recurrence
+from apps.schedules.timing_words_rules import every_words, limits_words, recurrence_words
 from apps.schedules.timing_zones import MAX_S, load_zone, zone_offsets
 
 _RECENT_S = 1_735_689_600  # 2025-01-01: a zone whose clock last changed before is not worth a note
@@ -20,6 +22,9 @@ _OVERLAPS = {
     "allow": "",
     "skip": "no run starts while an earlier one is alive",
     "buffer_one": "at most one run waits for the one before it",
+    "buffer_all": "runs wait for one another, at most {max}",
+    "cancel_running": "a new run stops the one before it",
+    "replace_pending": "a new run takes the place of one that waits",
 }
 
 
@@ -34,14 +39,21 @@ def describe(spec: Spec) -> str:
         )
     if spec.jitter_s:
         parts.append(f"spread over up to {spec.jitter_s} s")
+    parts += limits_words(spec)
     parts.append(_MISFIRES[spec.misfire].format(max=spec.misfire_max))
-    parts.append(_OVERLAPS[spec.overlap])
+    if spec.misfire_max_age_s is not None and spec.misfire != "skip":
+        parts.append(f"none older than {_duration(spec.misfire_max_age_s)}")
+    if spec.catch_up_per_s is not None:
+        parts.append(f"{spec.catch_up_per_s:g} a second")
+    parts.append(_OVERLAPS[spec.overlap].format(max=spec.overlap_max))
     sentence = "; ".join(part for part in parts if part)
     return sentence[0].upper() + sentence[1:] + "."
 
 
 def notes(spec: Spec) -> list[str]:
     """What may surprise: steps that do not divide their field, day fields that are united, runs at clock changes."""
+    if isinstance(spec.trigger, Every | Recurrence):
+        return [_clock_note(spec)] if _changes_clocks(spec) else []
     if not isinstance(spec.trigger, Cron):
         changes = isinstance(spec.trigger, Interval) and spec.trigger.every_s % 3600 == 0 and _changes_clocks(spec)
         return ["an interval keeps elapsed time: its wall time moves when the clock changes"] if changes else []
@@ -79,6 +91,10 @@ def _trigger(spec: Spec) -> str:
         return f"{'; and '.join(_expression(text) for text in trigger.exprs)}, {spec.zone}"
     if isinstance(trigger, Interval):
         return f"every {_duration(trigger.every_s)}, counted from {_local(spec, trigger.anchor)} ({spec.zone})"
+    if isinstance(trigger, Every):
+        return every_words(trigger, spec.zone)
+    if isinstance(trigger, Recurrence):
+        return recurrence_words(trigger, spec.zone)
     return f"once at {_local(spec, trigger.instant)} ({spec.zone})"
 
 

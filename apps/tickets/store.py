@@ -10,12 +10,14 @@ from uuid import UUID
 
 import psycopg
 
-from apps.tickets.values import NO_GATE, Candidate, Flow, Started, Ticket
+from apps.tickets.values import NO_GATE, Candidate, Flow, Replaced, Started, Ticket
 
 Conn = psycopg.Connection[Any]
 READY_CHANNEL = "shardbeat_ready"
 NOTHING = UUID(int=0)
 AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiting: nothing starves
+# What is made up for comes after live work of its tenant that became due up to an hour later, whatever the priorities.
+CATCH_UP_YIELDS = timedelta(hours=1)
 DEADLINE_GRACE_S = 30  # the executor ends the work at its time-out; the deadline is for when it could not
 
 
@@ -32,6 +34,7 @@ WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL AND available_at <= %(now)s
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
+       + CASE WHEN trigger = 'catch_up' THEN %(yields)s ELSE interval '0' END
 FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool
 """
 
@@ -133,6 +136,25 @@ UPDATE tickets_ticket SET cancel_requested = true WHERE execution_id = %s AND te
 RETURNING fence
 """
 
+# A newer run of the same schedule takes their place.
+REPLACE_WAITING = """
+WITH waiting AS (
+    SELECT execution_id FROM tickets_ticket
+    WHERE schedule_id = ANY(%(schedules)s) AND state IN ('blocked', 'ready', 'queued') AND (guarded OR %(unguarded)s)
+    ORDER BY execution_id FOR UPDATE)
+DELETE FROM tickets_ticket t USING waiting w
+WHERE t.execution_id = w.execution_id AND t.state IN ('blocked', 'ready', 'queued')
+RETURNING t.tenant_id, t.execution_id, t.attempt, t.first_queued_at, t.first_started_at
+"""
+
+CANCEL_RUNNING_OF = """
+WITH running AS (
+    SELECT execution_id FROM tickets_ticket WHERE guarded AND schedule_id = ANY(%s) AND state = 'running'
+    ORDER BY execution_id FOR UPDATE)
+UPDATE tickets_ticket t SET cancel_requested = true FROM running r
+WHERE t.execution_id = r.execution_id AND t.state = 'running' AND NOT t.cancel_requested
+"""
+
 LOST = f"""
 SELECT {", ".join("t." + name for name in Started._fields)}, t.worker_id, t.deadline < clock_timestamp()
 FROM tickets_ticket t
@@ -159,9 +181,9 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 """
 
 
-def new_rank(available_at: datetime, priority: int) -> datetime:
-    """The order of release: earlier comes first, and a step of priority is worth AGING."""
-    return available_at - priority * AGING
+def new_rank(available_at: datetime, priority: int, *, catch_up: bool = False) -> datetime:
+    """The order of release: earlier comes first, and a step of priority is worth AGING. Catch-up runs yield."""
+    return available_at - priority * AGING + (CATCH_UP_YIELDS if catch_up else timedelta())
 
 
 def gate_of(job_id: UUID, limit: int | None) -> UUID:
@@ -189,7 +211,9 @@ def notify_ready(conn: Conn) -> None:
 
 def promote(conn: Conn, *, now: datetime, limit: int) -> int:
     """Ranks tickets whose time has come; returns how many."""
-    return len(conn.execute(PROMOTE, {"now": now, "aging": AGING, "limit": limit}).fetchall())
+    return len(
+        conn.execute(PROMOTE, {"now": now, "aging": AGING, "yields": CATCH_UP_YIELDS, "limit": limit}).fetchall()
+    )
 
 
 def any_ready(conn: Conn, pool: str) -> bool:
@@ -326,6 +350,27 @@ def alive_of_schedules(conn: Conn, schedule_ids: Sequence[UUID]) -> dict[UUID, i
         [list(schedule_ids)],
     )
     return {row[0]: row[1] for row in rows}
+
+
+def alive_of_schedule(conn: Conn, schedule_id: UUID) -> int:
+    """How many executions of a schedule are alive, whatever its policy. Reads all tickets: for people's requests."""
+    row = conn.execute("SELECT count(*) FROM tickets_ticket WHERE schedule_id = %s", [schedule_id]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def replace_waiting(conn: Conn, schedule_ids: Sequence[UUID], *, unguarded: bool = False) -> list[Replaced]:
+    """Deletes the tickets of these schedules that wait; their executions are the caller's to end.
+
+    `unguarded` includes runs that no overlap policy counts, and reads all tickets.
+    """
+    rows = conn.execute(REPLACE_WAITING, {"schedules": list(schedule_ids), "unguarded": unguarded})
+    return [Replaced._make(row) for row in rows]
+
+
+def cancel_running_of(conn: Conn, schedule_ids: Sequence[UUID]) -> int:
+    """Asks the workers to stop the guarded runs of these schedules; returns how many."""
+    return conn.execute(CANCEL_RUNNING_OF, [list(schedule_ids)]).rowcount
 
 
 def extend(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:

@@ -80,6 +80,16 @@ class Candidate(NamedTuple):
     serial: UUID | None  # its schedule, when that runs one at a time
 
 
+class Replaced(NamedTuple):
+    """A ticket that was taken away because a newer run of its schedule takes its place."""
+
+    tenant_id: int
+    execution_id: UUID
+    attempt: int
+    first_queued_at: datetime | None
+    first_started_at: datetime | None
+
+
 class LiveWorker(NamedTuple):
     """A worker whose lease is valid: the slots it has in a pool and the queues it listens to."""
 

@@ -35,6 +35,7 @@ TRANSITIONS = (
     Transition("dead_letter", ("running",), "dead", "fence", ("finished_at", "error")),
     Transition("cancel_waiting", ("scheduled", "blocked", "ready", "queued"), "cancelled", "", ("finished_at",)),
     Transition("cancel_running", ("running",), "cancelled", "fence", ("finished_at",)),
+    Transition("replace", ("blocked", "ready", "queued"), "skipped", "", ("finished_at",)),
     Transition("expire", ("ready", "queued"), "expired", "", ("finished_at",)),
     Transition("reopen", ("dead",), "ready", "", ("available_at",)),
 )

@@ -269,7 +269,9 @@ def test_a_burst_of_late_passes_gives_each_occurrence_one_disposition(
     """Irregular looks over a day, all policies side by side: nothing twice, nothing without a row."""
     job = make_job(acme)
     made = {
-        (misfire, overlap): make_schedule(acme, job, trigger={"every_s": 600}, misfire=misfire, overlap=overlap)
+        (misfire, overlap): make_schedule(
+            acme, job, trigger={"every_s": 600}, misfire=misfire, misfire_max=2, overlap=overlap
+        )
         for misfire in ("skip", "fire_once", "fire_latest_n", "fire_all")
         for overlap in ("allow", "buffer_one")
     }

@@ -178,6 +178,23 @@ def do_reopen(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -
     return True
 
 
+def do_replace(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+    """By a newer run of a schedule; nothing was tried yet."""
+    if ticket_of(conn, execution) is None:
+        if execution_of(conn, tenant, execution)["finished_at"] is not None:
+            executions.replace(conn, tenant.schema_name, [executions.Replaced(execution, 0, None, None)], now=NOW)
+        return False
+    schedule = uuid.uuid4()
+    with conn.transaction() as here:
+        conn.execute("UPDATE tickets_ticket SET schedule_id = %s WHERE execution_id = %s", [schedule, execution])
+        gone = store.replace_waiting(conn, [schedule], unguarded=True)
+        if not gone:
+            raise psycopg.Rollback(here)
+        rows = [executions.Replaced(one.execution_id, 0, None, None) for one in gone]
+        executions.replace(conn, tenant.schema_name, rows, now=NOW)
+    return bool(gone)
+
+
 DOES: dict[str, Do] = {
     "fire": do_fire,
     "release": do_release,
@@ -189,6 +206,7 @@ DOES: dict[str, Do] = {
     "dead_letter": settle_with("failed", retryable=False),
     "cancel_waiting": do_cancel_waiting,
     "cancel_running": do_cancel_running,
+    "replace": do_replace,
     "reopen": do_reopen,
 }
 ALSO = {"release_again": [do_put_back]}  # a worker that had no slot

@@ -78,7 +78,7 @@ def test_other_members_are_not_looked_at() -> None:
         ("0 3 * * *", {}, {"/trigger"}),
         ([], {}, {"/trigger"}),
         ({"x": 1}, {}, {"/trigger"}),
-        ({"rrule": "FREQ=DAILY"}, {}, {"/trigger"}),
+        ({"rrule": "FREQ=HOURLY;BYMINUTE=1,2"}, {}, {"/trigger/rrule"}),
         ({"cron": "0 3 * * *", "every_s": 60}, {}, {"/trigger"}),
         ({"cron": "0 3 * * *", "tz/~": 1, "jitter": 1}, {}, {"/trigger/tz~1~0", "/trigger/jitter"}),
         ({"cron": "0 3 * * *", "anchor": "2026-01-01T00:00:00Z"}, {}, {"/trigger/anchor"}),

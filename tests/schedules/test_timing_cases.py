@@ -15,10 +15,10 @@ from apps.schedules.timing import (
     load_zone,
     next_after,
     occurrences,
-    preview,
     previous_before,
     spec_from_api,
 )
+from apps.schedules.timing_preview import preview
 from tests.schedules.cases import read_cases, text, utc
 
 CASES = read_cases("cron.jsonl")

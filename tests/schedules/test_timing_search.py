@@ -23,9 +23,9 @@ from apps.schedules.timing import (
     next_after,
     notes,
     occurrences,
-    preview,
     previous_before,
 )
+from apps.schedules.timing_preview import preview
 from tests.schedules.cases import text, utc
 
 START = utc("2026-01-05T10:00:00Z")

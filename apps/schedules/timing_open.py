@@ -1,0 +1,118 @@
+"""When a schedule may run: daily windows on days that no calendar excludes, as stretches of real time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from apps.schedules.exclusion import Exclusion
+from apps.schedules.recurrence import weekday_of
+from apps.schedules.timing_walls import floor_s, local_s, spans_of
+from apps.schedules.timing_zones import DAY_S, EPOCH, zone_offsets
+
+SEARCH_DAYS_MAX = 800  # no opening is looked for farther away
+REMEMBERED = 1_024
+_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """From one second of the day to another, both inclusive; past midnight when `until_s` is smaller. Monday is 0."""
+
+    from_s: int
+    until_s: int
+    days: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
+
+    def as_json(self) -> list[Any]:
+        return [self.from_s, self.until_s, list(self.days)]
+
+
+WHOLE_DAY = (Window(0, DAY_S),)
+
+
+class OpenTimes:
+    """The stretches of time that are open. Instants are in whole microseconds since the epoch inside."""
+
+    __slots__ = ("_exclusion", "_offsets", "_remembered", "_windows")
+
+    def __init__(self, windows: tuple[Window, ...], exclusion: Exclusion | None, zone: str) -> None:
+        self._windows, self._exclusion, self._offsets = windows, exclusion, zone_offsets(zone)
+        self._remembered: dict[int, list[tuple[int, int]]] = {}
+
+    def is_open(self, at: datetime) -> bool:
+        us = _us(at)
+        day = self._day(at)
+        return any(start <= us < end for each in (day - 1, day) for start, end in self._spans(each))
+
+    def opening(self, at: datetime) -> datetime | None:
+        """The earliest open instant from this one on."""
+        us, day = _us(at), self._day(at)
+        for each in range(day - 1, day + SEARCH_DAYS_MAX):
+            found = [max(start, us) for start, end in self._spans(each) if end > us]
+            if found:
+                return _at(min(found))
+        return None
+
+    def last_open(self, at: datetime) -> datetime | None:
+        """The latest open instant up to this one."""
+        us, day = _us(at), self._day(at)
+        for each in range(day + 1, day - SEARCH_DAYS_MAX, -1):
+            found = [min(end - 1, us) for start, end in self._spans(each) if start <= us]
+            if found:
+                return _at(max(found))
+        return None
+
+    def stretches(self, after: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """What is open of (after, until], as inclusive stretches, oldest first; none overlap."""
+        low, high = _us(after) + 1, _us(until)
+        done = low - 1
+        for day in range(self._day(after) - 2, self._day(until) + 2):
+            for start, end in self._spans(day):
+                begins, ends = max(start, low, done + 1), min(end - 1, high)
+                if begins <= ends:
+                    done = ends
+                    yield _at(begins), _at(ends)
+
+    def _day(self, at: datetime) -> int:
+        return local_s(self._offsets, floor_s(at)) // DAY_S
+
+    def _spans(self, day: int) -> list[tuple[int, int]]:
+        found = self._remembered.get(day)
+        if found is None:
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[day] = self._compute(day)
+        return found
+
+    def _compute(self, day: int) -> list[tuple[int, int]]:
+        """What opens on this day; a window past midnight belongs to the day on which it begins."""
+        if self._exclusion is not None and self._exclusion.excludes(day):
+            return []
+        spans: list[tuple[int, int]] = []
+        for window in self._windows:
+            if weekday_of(day) not in window.days:
+                continue
+            until_s = window.until_s + (DAY_S if window.until_s < window.from_s else 0)
+            # Inclusive to the second, except at the end of the day, which is the next one's beginning.
+            last = 0 if window.until_s == DAY_S else 1
+            for start, end in spans_of(self._offsets, day * DAY_S + window.from_s, day * DAY_S + until_s + last):
+                inclusive = (
+                    last and end + self._offsets.offsets[self._offsets.index(end - 1)] == day * DAY_S + until_s + 1
+                )
+                spans.append((start * _US, (end - 1) * _US + 1 if inclusive else end * _US))
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted(spans):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        return merged
+
+
+def _us(at: datetime) -> int:
+    since = at - EPOCH
+    return (since.days * DAY_S + since.seconds) * _US + since.microseconds
+
+
+def _at(us: int) -> datetime:
+    return EPOCH + timedelta(microseconds=us)

@@ -1,0 +1,133 @@
+"""What would run when, with what is special about each occurrence; bounded for whatever spec it is given."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from apps.schedules.recurrence import DAY_S
+from apps.schedules.timing import actual_at, next_after, occurrences, previous_before
+from apps.schedules.timing_calendar import fold_flags
+from apps.schedules.timing_moved import flags_of
+from apps.schedules.timing_spec import Spec
+from apps.schedules.timing_triggers import At, Interval
+from apps.schedules.timing_walls import floor_s, local_s
+from apps.schedules.timing_zones import load_zone, zone_offsets
+
+LEFT_OUT_MAX = 100
+SCANNED_MAX = 2_000  # instants of the bare trigger that are looked at for what is left out
+_MICROSECOND = timedelta(microseconds=1)
+WORDS = {
+    "dst_gap_moved": "the clock skips its time; it runs right after",
+    "dst_gap_skipped": "the clock skips its time; it does not run",
+    "dst_fold_first": "its time comes twice; this is the first",
+    "dst_fold_second": "its time comes twice; this is the second",
+    "jittered": "spread by jitter",
+    "excluded": "its day is excluded by the calendar",
+    "moved_from_excluded": "moved here from a day that the calendar excludes",
+    "outside_window": "outside of the daily windows",
+    "moved_to_opening": "moved to the opening of a daily window",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One line. `nominal_local` has the zone's offset, `nominal_at` is the same in UTC, `at` the actual instant."""
+
+    nominal_local: str
+    at: datetime
+    flags: list[str]
+    nominal_at: datetime
+
+    @property
+    def words(self) -> list[str]:
+        return [WORDS[flag] for flag in self.flags]
+
+
+def preview(
+    spec: Spec, *, after: datetime, count: int, until: datetime | None = None, key: str = ""
+) -> list[Occurrence]:
+    """The next `count` occurrences in (after, until], oldest first."""
+    return [_shown(spec, at, key) for at in occurrences(spec, after=after, until=until, limit=count)]
+
+
+def preview_previous(spec: Spec, *, before: datetime, count: int, key: str = "") -> list[Occurrence]:
+    """The newest `count` occurrences before an instant, oldest first: what the trigger says, whether it ran or not."""
+    found: list[datetime] = []
+    at: datetime | None = before
+    while len(found) < count and at is not None and (at := previous_before(spec, at)) is not None:
+        found.append(at)
+    return [_shown(spec, each, key) for each in reversed(found)]
+
+
+def left_out(spec: Spec, *, after: datetime, until: datetime, limit: int = LEFT_OUT_MAX) -> list[Occurrence]:
+    """What the bare trigger says in (after, until] and does not run: excluded, outside of windows, skipped.
+
+    What is moved is not here: it runs. At most SCANNED_MAX instants are looked at.
+    """
+    if not spec.windows and spec.exclusion is None and spec.dst_gap == "run_after":
+        return []
+    bare = replace(spec, windows=(), exclusion=None, dst_gap="run_after", max_runs=None, runs_from=None)
+    found: list[Occurrence] = []
+    for at in occurrences(bare, after=after, until=until, limit=SCANNED_MAX):
+        reason = _why_not(spec, bare, at)
+        if reason:
+            found.append(Occurrence(_local(spec, at), at, [reason], at))
+            if len(found) == limit:
+                break
+    return found
+
+
+def _why_not(spec: Spec, bare: Spec, at: datetime) -> str:
+    if next_after(spec, at - _MICROSECOND) == at:
+        return ""
+    exclusion = spec.exclusion
+    if exclusion is not None and exclusion.excludes(local_s(zone_offsets(spec.zone), floor_s(at)) // DAY_S):
+        return "excluded" if spec.on_excluded == "skip" else ""
+    if "dst_gap_moved" in flags_of(bare.calendar(), at) and spec.dst_gap == "skip":
+        return "dst_gap_skipped"
+    return "outside_window" if spec.windows and spec.outside == "skip" else ""
+
+
+def _shown(spec: Spec, nominal: datetime, key: str) -> Occurrence:
+    at = actual_at(spec, key, nominal)
+    calendar = spec.calendar()
+    if isinstance(calendar, Interval | At):
+        flags = fold_flags(zone_offsets(spec.zone), floor_s(nominal))
+    else:
+        flags = flags_of(calendar, nominal)
+    if at != nominal:
+        flags = [*flags, "jittered"]
+    return Occurrence(_local(spec, nominal), at, flags, nominal)
+
+
+def _local(spec: Spec, at: datetime) -> str:
+    return at.astimezone(load_zone(spec.zone)).isoformat()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a change adds and takes away, by nominal instant; `until` is how far both were looked at."""
+
+    added: list[Occurrence]
+    removed: list[Occurrence]
+    kept: int
+    until: datetime | None
+
+
+def compare(
+    old: Spec, new: Spec, *, after: datetime, count: int, until: datetime | None = None, key: str = ""
+) -> Difference:
+    """Both over the same stretch: up to `until`, or as far as the one goes that reaches `count` first."""
+    before = preview(old, after=after, count=count, until=until, key=key)
+    then = preview(new, after=after, count=count, until=until, key=key)
+    ends = [found[-1].nominal_at for found in (before, then) if len(found) == count]
+    last = min([*ends, *([until] if until is not None else [])], default=None)
+    if last is not None:
+        before = [one for one in before if one.nominal_at <= last]
+        then = [one for one in then if one.nominal_at <= last]
+    had, has = {one.nominal_at for one in before}, {one.nominal_at for one in then}
+    return Difference(
+        [one for one in then if one.nominal_at not in had],
+        [one for one in before if one.nominal_at not in has],
+        len(had & has),
+        last,
+    )

@@ -1,0 +1,25 @@
+"""`max_runs` over a schedule's life: what former definitions used up, and where counting goes on.
+
+Every occurrence counts, whether it ran or a row says why not. Occurrences that a pause passes over do not count, except
+when a resume asks to make up for them.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from apps.schedules.timing import count_between
+from apps.schedules.timing_spec import Spec
+
+
+def runs_used(spec: Spec, *, until: datetime) -> int:
+    """How many of its runs a schedule has used up by an instant, former definitions included."""
+    if spec.max_runs is None or spec.runs_from is None:
+        return 0
+    return min(spec.max_runs, spec.runs_used + count_between(spec, after=spec.runs_from, until=until))
+
+
+def rebased(spec: Spec, *, stopped_at: datetime, now: datetime) -> Spec:
+    """The spec of a schedule that stood still from `stopped_at` to `now`: what it has left, it has from now on."""
+    if spec.max_runs is None or spec.runs_from is None:
+        return spec
+    return replace(spec, runs_used=runs_used(spec, until=min(stopped_at, now)), runs_from=now)

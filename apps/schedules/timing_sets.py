@@ -1,0 +1,146 @@
+"""A recurrence rule with its bounds, extra instants (RDATE) and left-out ones (EXDATE), as one calendar."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from apps.schedules.timing_walls import local_s
+from apps.schedules.timing_zones import DAY_S, EPOCH, zone_offsets
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class RecurrenceSet:
+    """`base` from `first` to `last` (inclusive), less what is left out, with what is added.
+
+    COUNT counts instants of the rule from its start, left-out ones included, as RFC 5545 has it.
+    """
+
+    __slots__ = ("_added", "_base", "_first", "_last", "_left_days", "_left_out", "_zone")
+
+    def __init__(
+        self, base: Any, *, zone: str, first: datetime, last: datetime | None, count: int | None,
+        added: Sequence[datetime] = (), left_out: Sequence[datetime] = (), left_days: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        self._base, self._zone, self._first, self._last = base, zone, first, last
+        self._left_out, self._left_days = frozenset(left_out), frozenset(left_days)
+        if count is not None:
+            counted = nth_after(base, first - _MICROSECOND, count)
+            if counted is not None:
+                self._last = counted if last is None else min(counted, last)
+        self._added = sorted(at for at in set(added) if at not in self._left_out and not self._of_rule(at))
+
+    def next_after(self, after: datetime) -> datetime | None:
+        index = bisect_right(self._added, after)
+        extra = self._added[index] if index < len(self._added) else None
+        found = self._rule_next(after)
+        return found if extra is None or (found is not None and found < extra) else extra
+
+    def previous_before(self, before: datetime) -> datetime | None:
+        index = bisect_left(self._added, before)
+        extra = self._added[index - 1] if index else None
+        found = self._rule_previous(before)
+        return found if extra is None or (found is not None and found > extra) else extra
+
+    def count(self, after: datetime, until: datetime) -> int:
+        extra = bisect_right(self._added, until) - bisect_right(self._added, after)
+        low = max(after, self._first - _MICROSECOND)
+        high = until if self._last is None else min(until, self._last)
+        if low >= high:
+            return max(extra, 0)
+        total: int = self._base.count(low, high)
+        total -= sum(low < at <= high and self._is_base(at) and not self._on_left_day(at) for at in self._left_out)
+        for day in self._left_days:
+            total -= sum(low < at <= high for at in self._base_on(day))
+        return total + extra
+
+    def flags(self, at: datetime) -> list[str]:
+        found: list[str] = self._base.flags(at) if self._is_base(at) and hasattr(self._base, "flags") else []
+        return found
+
+    def _rule_next(self, after: datetime) -> datetime | None:
+        at: datetime | None = max(after, self._first - _MICROSECOND)
+        while at is not None:
+            at = self._base.next_after(at)
+            if at is None or (self._last is not None and at > self._last):
+                return None
+            if not self._is_left_out(at):
+                return at
+        return None
+
+    def _rule_previous(self, before: datetime) -> datetime | None:
+        at: datetime | None = before if self._last is None else min(before, self._last + _MICROSECOND)
+        while at is not None:
+            at = self._base.previous_before(at)
+            if at is None or at < self._first:
+                return None
+            if not self._is_left_out(at):
+                return at
+        return None
+
+    def _of_rule(self, at: datetime) -> bool:
+        return self._first <= at and (self._last is None or at <= self._last) and self._is_base(at) and (
+            not self._is_left_out(at)
+        )  # fmt: skip
+
+    def _is_base(self, at: datetime) -> bool:
+        return bool(self._base.next_after(at - _MICROSECOND) == at)
+
+    def _is_left_out(self, at: datetime) -> bool:
+        return at in self._left_out or self._on_left_day(at)
+
+    def _on_left_day(self, at: datetime) -> bool:
+        return bool(self._left_days) and self._day(at) in self._left_days
+
+    def _day(self, at: datetime) -> int:
+        return local_s(zone_offsets(self._zone), int((at - EPOCH).total_seconds())) // DAY_S
+
+    def _base_on(self, day: int) -> list[datetime]:
+        """The rule's instants on a local day; a day has at most 25 hours, and a rule few instants on it."""
+        at = EPOCH + timedelta(days=day, hours=-27)
+        until = EPOCH + timedelta(days=day, hours=54)
+        found = []
+        while (at := self._base.next_after(at)) is not None and at <= until:
+            if self._day(at) == day:
+                found.append(at)
+        return found
+
+
+def nth_after(calendar: Any, after: datetime, number: int) -> datetime | None:
+    """The `number`-th instant strictly after this one; None when there are not so many. By counting, not by walking."""
+    if number <= 0:
+        return after
+    at: datetime | None = after
+    if number <= 64:
+        for _ in range(number):
+            at = None if at is None else calendar.next_after(at)
+        return at
+    first = calendar.next_after(after)
+    if first is None:
+        return None
+    low, span = after, timedelta(hours=1)
+    while True:
+        try:
+            high = after + span
+        except OverflowError:
+            return None
+        if calendar.count(after, high) >= number:
+            break
+        if high.year > 2499:
+            return None
+        low, span = high, span * 2
+    done: int = calendar.count(after, low)
+    while high - low > timedelta(seconds=1):
+        middle = low + (high - low) / 2
+        between: int = calendar.count(low, middle)
+        if done + between >= number:
+            high = middle
+        else:
+            low, done = middle, done + between
+        if number - done <= 64 and calendar.count(low, high) <= 256:
+            break
+    at = low
+    for _ in range(number - done):
+        at = None if at is None else calendar.next_after(at)
+    return at

@@ -1,0 +1,282 @@
+"""Daily windows and excluded days: brute force over every minute, moves, what is left out, iCalendar import."""
+
+import random
+import time
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apps.schedules.calendar_input import exclusion_of, read_calendar
+from apps.schedules.exclusion import Exclusion
+from apps.schedules.recurrence import day_of, weekday_of
+from apps.schedules.timing import (
+    Spec,
+    TimingInvalid,
+    count_between,
+    latest_between,
+    load_zone,
+    next_after,
+    occurrences,
+    previous_before,
+    spec_from_api,
+    spec_from_json,
+    spec_to_json,
+)
+from apps.schedules.timing_preview import left_out, preview
+from kernel.errors import InvalidInput
+from tests.schedules.cases import text, utc
+
+NOW = utc("2026-03-01T00:00:00Z")
+END = utc("2026-04-20T00:00:00Z")
+ZONES = ["Europe/Berlin", "Australia/Lord_Howe", "America/Santiago"]
+HOLIDAYS = Exclusion(
+    dates=tuple(day_of(date.fromisoformat(day)) for day in ("2026-03-06", "2026-03-09", "2026-04-03", "2026-04-06"))
+)
+WEEKDAYS_ONLY = Exclusion(dates=HOLIDAYS.dates, weekdays=(5, 6))
+OFFICE = [{"from": "08:00", "to": "18:00", "days": ["mon", "tue", "wed", "thu", "fri"]}]
+NIGHT = [{"from": "22:00", "to": "02:30"}, {"from": "12:00", "to": "12:30", "days": ["sun"]}]
+TRIGGERS = [{"cron": "17 * * * *"}, {"cron": "30 2,9 * * *"}, {"every_s": 3600}, {"rrule": "FREQ=DAILY;BYHOUR=2,16"}]
+
+
+def made(trigger: Any, exclusion: Exclusion | None = None, **more: Any) -> Spec:
+    calendar = {} if exclusion is None else {"calendar": "holidays"}
+    return spec_from_api(
+        {"trigger": trigger, **calendar, **more},
+        now=NOW,
+        exclusion_of=lambda _: None if exclusion is None else ("1", exclusion),
+    )
+
+
+def is_open(windows: list[dict[str, Any]], wall: datetime) -> bool:
+    """Written anew from the docs: the minute is inside of a window, which may begin on the day before."""
+    for window in windows:
+        days = [
+            ("mon", "tue", "wed", "thu", "fri", "sat", "sun").index(day) for day in window.get("days", ())
+        ] or range(7)
+        clock = f"{wall:%H:%M}"
+        low, high = window["from"], window["to"]
+        if low <= high:
+            if low <= clock <= high and wall.weekday() in days:
+                return True
+        elif (clock >= low and wall.weekday() in days) or (clock <= high and (wall.weekday() - 1) % 7 in days):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("trigger", TRIGGERS, ids=str)
+@pytest.mark.parametrize("windows", [OFFICE, NIGHT], ids=["office", "night"])
+@pytest.mark.parametrize("outside", ["skip", "next_opening"])
+def test_windows_are_what_brute_force_finds(zone: str, trigger: Any, windows: Any, outside: str) -> None:
+    start, end = utc("2026-03-26T00:00:00Z"), utc("2026-04-08T00:00:00Z")
+    spec = made(trigger, timezone=zone, windows=windows, outside=outside)
+    bare = replace(spec, windows=(), outside="skip")
+    expected = set()
+    for at in occurrences(bare, after=start, until=end + timedelta(days=8), limit=10_000):
+        moved = at
+        while not is_open(windows, moved.astimezone(load_zone(zone))):
+            if outside == "skip":
+                break
+            moved = (moved + timedelta(minutes=1)).replace(second=0)
+        else:
+            expected.add(moved)
+    wanted = sorted(at for at in expected if at <= end)
+    # What was closed before the start runs at the first opening after it.
+    found = list(occurrences(spec, after=start, until=end, limit=10_000))
+    carried = [at for at in found if at not in expected]
+    assert len(carried) <= 1 and (not carried or carried == found[:1])
+    assert [at for at in found if at not in carried] == wanted
+    agree(spec, found, start, end)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("trigger", [*TRIGGERS, {"cron": "0 9 5-10 * *"}], ids=str)
+@pytest.mark.parametrize("exclusion", [HOLIDAYS, WEEKDAYS_ONLY], ids=["holidays", "weekdays"])
+@pytest.mark.parametrize("moves", ["skip", "next_business_day", "previous_business_day"])
+def test_excluded_days_are_what_brute_force_finds(zone: str, trigger: Any, exclusion: Exclusion, moves: str) -> None:
+    spec = made(trigger, exclusion, timezone=zone, on_excluded=moves)
+    bare = replace(spec, exclusion=None, on_excluded="skip")
+    expected = set()
+    for at in occurrences(bare, after=NOW - timedelta(days=9), until=END + timedelta(days=9), limit=20_000):
+        wall = at.astimezone(load_zone(zone))
+        day = day_of(wall.date())
+        if not exclusion.excludes(day):
+            expected.add(at)
+        elif moves != "skip":
+            step = 1 if moves == "next_business_day" else -1
+            while exclusion.excludes(day) or weekday_of(day) in (5, 6):
+                day += step
+            kept = datetime.combine(date(1970, 1, 1) + timedelta(days=day), wall.time())
+            local = kept.replace(tzinfo=load_zone(zone))
+            expected.add(datetime.fromtimestamp(local.timestamp(), NOW.tzinfo))
+    found = list(occurrences(spec, after=NOW, until=END, limit=20_000))
+    assert found == sorted(at for at in expected if NOW < at <= END)
+    agree(spec, found, NOW, END)
+
+
+def agree(spec: Spec, found: list[datetime], start: datetime, end: datetime) -> None:
+    """Next, previous, latest and count say the same of a spec; its text brings it back."""
+    assert found == sorted(set(found))
+    pick = random.Random(len(found))
+    for index in sorted(pick.sample(range(1, len(found)), min(25, len(found) - 1))):
+        before, at = found[index - 1], found[index]
+        for inside in (before, before + (at - before) / 2, at - timedelta(microseconds=1)):
+            assert next_after(spec, inside) == at
+        for inside in (at, before + (at - before) / 2, before + timedelta(microseconds=1)):
+            assert previous_before(spec, inside) == before
+    assert count_between(spec, after=start, until=end) == len(found)
+    middle = found[len(found) // 2]
+    assert count_between(spec, after=middle, until=end) == len(found) - len(found) // 2 - 1
+    assert latest_between(spec, after=start, until=end, limit=3) == (found[-3:], len(found))
+    assert spec_from_json(spec_to_json(spec)) == spec
+
+
+def test_the_end_of_a_window_is_inclusive_and_2400_is_the_next_day() -> None:
+    spec = made({"every_s": 1}, windows=[{"from": "09:00", "to": "09:00:02"}, {"from": "23:59:58", "to": "24:00"}])
+    assert [text(at)[11:19] for at in occurrences(spec, after=NOW, limit=6)] == [
+        "09:00:00", "09:00:01", "09:00:02", "23:59:58", "23:59:59", "09:00:00",
+    ]  # fmt: skip
+
+
+def test_windows_and_calendar_together_open_on_business_days_only() -> None:
+    spec = made({"cron": "0 20 * * *"}, WEEKDAYS_ONLY, windows=OFFICE, outside="next_opening")
+    shown = preview(spec, after=utc("2026-03-04T00:00:00Z"), count=3)
+    # Thursday evening; Friday and Monday are excluded.
+    assert [text(one.at) for one in shown] == ["2026-03-04T08:00:00Z", "2026-03-05T08:00:00Z", "2026-03-10T08:00:00Z"]
+    assert {flag for one in shown for flag in one.flags} == {"moved_to_opening"}
+
+
+def test_preview_says_what_was_moved_and_what_is_left_out() -> None:
+    moved = made({"cron": "0 9 6 * *"}, HOLIDAYS, on_excluded="next_business_day")
+    [one] = preview(moved, after=NOW, count=1)
+    assert (text(one.at), one.flags) == ("2026-03-10T09:00:00Z", ["moved_from_excluded"])
+    assert one.words == ["moved here from a day that the calendar excludes"]
+    skipped = made({"cron": "0 9,23 * * *"}, HOLIDAYS, windows=OFFICE)
+    found = left_out(skipped, after=utc("2026-03-05T00:00:00Z"), until=utc("2026-03-07T00:00:00Z"))
+    assert [(text(one.nominal_at), one.flags) for one in found] == [
+        ("2026-03-05T23:00:00Z", ["outside_window"]), ("2026-03-06T09:00:00Z", ["excluded"]),
+        ("2026-03-06T23:00:00Z", ["excluded"]),
+    ]  # fmt: skip
+    gap = made({"cron": "30 2 * * *"}, timezone="Europe/Berlin", dst_gap="skip")
+    [none] = left_out(gap, after=utc("2026-03-28T12:00:00Z"), until=utc("2026-03-30T12:00:00Z"))
+    assert none.flags == ["dst_gap_skipped"]
+
+
+@pytest.mark.parametrize(
+    ("more", "pointers"),
+    [
+        ({"windows": []}, {"/windows"}),
+        ({"windows": [{"from": "8", "to": "18:00"}]}, {"/windows/0/from"}),
+        ({"windows": [{"from": "08:00", "to": "25:00"}]}, {"/windows/0/to"}),
+        ({"windows": [{"from": "08:00", "to": "08:00"}]}, {"/windows/0"}),
+        ({"windows": [{"from": "08:00", "to": "09:00", "days": ["someday"]}]}, {"/windows/0/days/0"}),
+        ({"windows": [{"from": "08:00", "to": "09:00", "zone": "UTC"}]}, {"/windows/0"}),
+        ({"windows": [{"from": "08:00", "to": "09:00"}]}, {"/trigger/cron"}),  # 03:00 never falls inside
+        ({"outside": "next_opening"}, {"/outside"}),
+        ({"on_excluded": "next_business_day"}, {"/on_excluded"}),
+        ({"calendar": "nowhere"}, {"/calendar"}),
+    ],
+)
+def test_refused(more: Any, pointers: set[str]) -> None:
+    with pytest.raises(TimingInvalid) as caught:
+        spec_from_api({"trigger": {"cron": "0 3 * * *"}, **more}, now=NOW)
+    assert {error.pointer for error in caught.value.errors} == pointers
+
+
+def test_moving_what_runs_all_the_time_is_refused() -> None:
+    with pytest.raises(TimingInvalid, match="at most 100 runs a day"):
+        made({"cron": "* * * * *"}, HOLIDAYS, on_excluded="next_business_day")
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        {"cron": "* * * * * *"},
+        {"every_s": 1},
+        {"cron": "0 3 29 2 *"},
+        {"every": {"months": 1}, "anchor": "2026-02-01T03:00"},
+    ],
+    ids=str,
+)
+def test_a_next_time_is_quick_whatever_is_combined(trigger: Any) -> None:
+    spec = made(
+        trigger,
+        WEEKDAYS_ONLY,
+        windows=[{"from": "02:00", "to": "04:00", "days": ["sun", "mon"]}],
+        timezone="Europe/Berlin",
+    )
+    begun = time.process_time()
+    found = next_after(spec, utc("2026-03-07T00:00:00Z"))
+    took = time.process_time() - begun
+    assert took < 0.05 and (found is None or next_after(spec, found - timedelta(microseconds=1)) == found)
+
+
+ICAL = """BEGIN:VCALENDAR
+VERSION:2.0
+BEGIN:VEVENT
+SUMMARY:Shutdown
+DTSTART;VALUE=DATE:20261224
+DTEND;VALUE=DATE:20270102
+END:VEVENT
+BEGIN:VEVENT
+SUMMARY:Labour Day
+DTSTART;VALUE=DATE:20200501
+RRULE:FREQ=YEARLY
+BEGIN:VALARM
+TRIGGER:-PT15M
+END:VALARM
+END:VEVENT
+BEGIN:VEVENT
+SUMMARY:Thanksgiving of
+  some years
+DTSTART;TZID=America/New_York:20261126T090000
+DTEND;TZID=America/New_York:20261126T170000
+RRULE:FREQ=YEARLY;BYMONTH=11;BYDAY=4TH;COUNT=2
+EXDATE;TZID=America/New_York:20271125T090000
+END:VEVENT
+BEGIN:VEVENT
+SUMMARY:Never mind
+STATUS:CANCELLED
+DTSTART;VALUE=DATE:20260310
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_an_icalendar_file_becomes_days() -> None:
+    form = read_calendar({"name": "holidays", "ical": ICAL.replace("\n", "\r\n"), "dates": ["2026-03-02"]})
+    found = exclusion_of(form.exclusion)
+    days = {name: found.excludes(day_of(date.fromisoformat(name))) for name in (
+        "2026-03-02", "2026-12-23", "2026-12-24", "2027-01-01", "2027-01-02", "2026-05-01", "2031-05-01", "2019-05-01",
+        "2026-11-26", "2027-11-25", "2028-11-23", "2026-03-10",
+    )}  # fmt: skip
+    assert [name for name, excluded in days.items() if excluded] == [
+        "2026-03-02", "2026-12-24", "2027-01-01", "2026-05-01", "2031-05-01", "2026-11-26",
+    ]  # fmt: skip
+    assert exclusion_of(read_calendar({"name": "again", **form.days}).exclusion) == found
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"ical": "hello"}, "/ical"),
+        ({"ical": "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART:20260101\n"}, "/ical"),
+        ({"ical": ICAL.replace("20200501\nRRULE:FREQ=YEARLY", "20200501\nDTEND:20200503\nRRULE:FREQ=YEARLY")}, "/ical"),
+        ({"ical": ICAL.replace("FREQ=YEARLY\nBEGIN", "FREQ=SECONDLY\nBEGIN")}, "/ical"),
+        ({"ical": "x" * 600_000}, "/ical"),
+        ({"dates": ["2026-02-30"]}, "/dates/0"),
+        ({"dates": "2026-02-20"}, "/dates"),
+        ({"ranges": [{"from": "2026-02-20", "to": "2026-02-19"}]}, "/ranges/0"),
+        ({"ranges": [{"from": "2026-02-20"}]}, "/ranges/0"),
+        ({"rrules": ["FREQ=HOURLY"]}, "/rrules/0"),
+        ({"rrules": [{"rrule": "FREQ=DAILY", "until": 1}]}, "/rrules/0"),
+        ({"weekdays": ["mon", "tue", "wed", "thu", "fri"]}, "/weekdays"),
+        ({"weekdays": ["holiday"]}, "/weekdays/0"),
+    ],
+)
+def test_a_calendar_that_can_not_be_is_refused(body: Any, pointer: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_calendar({"name": "x", **body})
+    assert pointer in {error.pointer for error in caught.value.errors}
