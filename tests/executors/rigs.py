@@ -152,8 +152,8 @@ class PythonRig:
         os.kill(held.pid, signal.SIGKILL)
 
     def hostile(self) -> list[Work]:
-        how = ["run_out_of_memory", "leave", "vanish", "print_much", "not_json", "nul", "fork_and_return"]
-        how += ["write_garbage", "missing", "is_prepared", "no.module", "not registered"]
+        how = ["run_out_of_memory", "leave", "vanish", "print_much", "not_json", "nul"]
+        how += ["missing", "is_prepared", "no.module", "not registered"]
         bad_payload = make_work("python", {"task": "echo"}, payload={"half": "\ud800"})
         return [self.work(name) for name in how] + [bad_payload, make_work("python", {})]
 

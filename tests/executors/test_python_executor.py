@@ -262,3 +262,17 @@ def test_stop_before_start_is_fine(rig: PythonRig, results: Results) -> None:
     executor.stop(0)
     executor.submit([work := rig.work("ok")], results)
     assert results.of(work).outcome == "returned"
+
+
+@pytest.mark.parametrize("how", ["write_garbage", "fork_and_return"])
+def test_a_work_that_corrupts_its_childs_pipe_costs_at_most_what_that_child_held(
+    rig: PythonRig, results: Results, how: str
+) -> None:
+    """After garbage nobody can say what the child has run: what it held is lost with it, and tried again."""
+    executor = rig.executor(parallel=2)
+    good = [rig.work("ok") for _ in range(6)]
+    executor.submit([rig.work("ok"), rig.work(how), *good], results)
+    assert {result.outcome for result in results.all_of(good)} <= {"succeeded", "lost"}
+    assert max(results.times.values()) == 1
+    executor.submit([last := rig.work("ok")], results)
+    assert results.of(last).outcome == "succeeded"

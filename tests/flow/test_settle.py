@@ -124,10 +124,10 @@ def test_what_can_not_be_retried_is_dead_at_once(conn: Conn, registry: Registry,
         ({"never_on": ["http_5xx"]}, {"class": "http", "status": 503}, False),
         ({"never_on": ["http_5xx"]}, {"class": "http", "status": 404}, True),
         ({"never_on": ["failed"]}, {"class": "http"}, False),
-        ({"retry_on": ["connection"]}, {"class": "connection"}, True),
-        ({"retry_on": ["connection"]}, {"class": "http", "status": 500}, False),
+        ({"retry_on": ["connect_failed"]}, {"class": "connect_failed"}, True),
+        ({"retry_on": ["connect_failed"]}, {"class": "http", "status": 500}, False),
         ({"retry_on": ["http_5xx"], "never_on": ["http_501"]}, {"class": "http", "status": 501}, False),
-        ({"max_attempts": 1}, {"class": "connection"}, False),
+        ({"max_attempts": 1}, {"class": "connect_failed"}, False),
     ],
 )
 def test_the_jobs_policy_says_what_is_tried_again(
