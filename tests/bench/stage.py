@@ -104,7 +104,9 @@ def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetim
                 )  # fmt: skip
     for tenant_id, part in parts.items():
         table = f'"{registry.by_id[tenant_id].schema}".schedules_schedule'
-        columns = "id, name, job_id, version, revision, status, failures_from, paused_reason, labels, created_at, updated_at"
+        columns = (
+            "id, name, job_id, version, revision, status, failures_from, paused_reason, labels, created_at, updated_at"
+        )
         with conn.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
             for key in part:
                 row = (key, key.hex, made[tenant_id][1], 1, 1, "active", 1, "", "{}", now, now)
