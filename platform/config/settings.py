@@ -85,7 +85,7 @@ LEASE_MARGIN_S = 1.0
 FIRE_BATCH = env.whole("FIRE_BATCH", 1000, least=1)
 LOOK_AHEAD_S = 5.0
 RELEASE_BATCH = env.whole("RELEASE_BATCH", 1000, least=1)
-PREFETCH_FACTOR = 2.0
+PREFETCH_FACTOR = env.whole("PREFETCH_FACTOR", 2, least=1)  # queued and running at once, as a multiple of slots
 QUEUED_BOUND_S = env.whole("QUEUED_BOUND_S", 10, least=1)  # queued but not started for so long: released again
 WORKER_TTL_S = 8.0
 WORKER_RENEW_S = 2.0

@@ -28,7 +28,7 @@ def shardbeat(made: stage.Tenants, *, count: int, own_queues: int, workers: int)
     running = [stage.worker() for _ in range(workers)]
     try:
         stage.until(lambda: stage.one(conn, "SELECT count(*) FROM tickets_worker") >= workers, timeout_s=60)
-        running.append(stage.dispatcher())
+        running.append(stage.dispatcher(PREFETCH_FACTOR="4"))  # short tasks: docs/configuration.md
         stage.until(
             lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") <= count * 0.95, timeout_s=60, step_s=0.2
         )
