@@ -6,8 +6,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,24 +18,6 @@ from tests.processes import QUIET, Processes, kill
 
 Conn = psycopg.Connection[Any]
 STOP_S = 10.0
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Any]:
-    """A Valkey of this test's own, which it may empty."""
-    from embedded.valkey import Valkey
-
-    own = Valkey(tmp_path / "valkey")
-    own.start()
-    yield own
-    own.stop()
-
-
-@pytest.fixture
-def processes(process_env: dict[str, str], tmp_path: Path, broker: Any) -> Iterator[Processes]:
-    running = Processes({**process_env, "BROKER_URL": broker.url}, tmp_path)
-    yield running
-    running.close()
 
 
 @pytest.fixture

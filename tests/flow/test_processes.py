@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -20,24 +18,6 @@ from tests.processes import Processes, kill
 
 SCHEDULES = 20
 TAKEOVER_S = 8.0
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Any]:
-    """A Valkey of this test's own, which it may stop and start."""
-    from embedded.valkey import Valkey
-
-    own = Valkey(tmp_path / "valkey")
-    own.start()
-    yield own
-    own.stop()
-
-
-@pytest.fixture
-def processes(process_env: dict[str, str], tmp_path: Path, broker: Any) -> Iterator[Processes]:
-    running = Processes({**process_env, "BROKER_URL": broker.url}, tmp_path)
-    yield running
-    running.close()
 
 
 @pytest.mark.timeout(240)
