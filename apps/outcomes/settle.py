@@ -228,7 +228,8 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
             )
         )  # fmt: skip
     if report.pause_schedule and started.schedule_id is not None:
-        write.pauses.append((started.schedule_id, "The receiver answered 410 Gone.", report.finished_at))
+        reason = f"The receiver answered 410 Gone to execution {started.execution_id}."
+        write.pauses.append((started.schedule_id, reason, report.finished_at))
 
 
 def _host(definition: Definition | None) -> str:

@@ -55,8 +55,11 @@ def judge(report: Report, *, policy: RetryPolicy, failures: int, cancel_requeste
     failed = failures + 1
     if not report.retryable:
         return Verdict("end", "dead", failed, reason="not_retryable")
-    if not policy.wants_retry(names_of(report)):
+    names = names_of(report)
+    if not policy.wants_retry(names):
         return Verdict("end", "dead", failed, reason="excluded_by_policy")
+    if (report.error or {}).get("outcome_unknown") is True and not policy.asks_for(names):
+        return Verdict("end", "dead", failed, reason="outcome_unknown")
     if failed >= policy.max_attempts:
         return Verdict("end", "dead", failed, reason="attempts_used_up")
     wait = policy.wait_s(failed, retry_after_s=report.retry_after_s)

@@ -19,7 +19,7 @@ from apps.schedules.definitions import Definitions
 from apps.tickets import store
 from kernel.clock import utc_now
 from tenants.models import Tenant
-from tenants.registry import Registry
+from tenants.registry import Registry, reach_of
 from tests.conftest import wait_until
 from tests.fixtures_flow import (
     MINUTE,
@@ -128,7 +128,7 @@ def test_a_taken_run_reaches_the_executor_and_its_end_the_database(
     assert (work.fence, work.attempt, work.deadline) == (ticket["fence"], 1, ticket["deadline"])
     assert (work.tenant_id, work.tenant_slug, work.job_id) == (acme.pk, "acme", job)
     assert (work.kind, dict(work.target), work.payload) == ("python", {"task": "shardbeat.noop"}, {"from": "job"})
-    assert (work.timeout_s, work.run_key, work.network) == (33, ids[0].hex, tuple(acme.network))
+    assert (work.timeout_s, work.run_key, work.network) == (33, ids[0].hex, reach_of(acme.network))
     assert runtime.holds() == {(ids[0], work.fence)}
     hands.end((ids[0], work.fence), result={"rows": 3})
     wait_until(lambda: settled(conn, acme, ids[0]), "the settlement")
