@@ -40,6 +40,7 @@ class Work:
     signing_secret: str | None
     traceparent: str | None
     execution_kind: str  # what triggered the execution
+    tenant_schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Result:
 
 
 Done = Callable[[Work, Result], None]
+Progress = Callable[[Key, Any], None]  # what a running work says of itself, as small JSON
 
 
 class Executor(Protocol):
@@ -170,6 +172,10 @@ class Ledger:
     def wait_empty(self, timeout_s: float) -> bool:
         with self._lock:
             return self._empty.wait_for(lambda: not self._held, timeout_s)
+
+
+def no_progress(key: Key, value: Any) -> None:
+    """For executors that nobody asks."""
 
 
 def returned(now: datetime, started_at: datetime | None = None, why: str = "the worker is stopping") -> Result:
