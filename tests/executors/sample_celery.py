@@ -5,14 +5,14 @@ from typing import Any
 from celery import Task, shared_task, signals
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
 
-from tests.executors.sample_tasks import hold
+from tests.executors.sample_tasks import hold, spin
 
 seen: list[str] = []
 REGISTRY = {
     name: f"{__name__}:{name}"
     for name in (
         *("add", "whoami", "again", "again_with", "flaky", "used_up", "reject", "requeue", "ignore", "hooked"),
-        *("journal", "calls_another", "waits", "schema", "own_call"),
+        *("journal", "calls_another", "waits", "spins", "schema", "own_call"),
     )
 }
 
@@ -86,12 +86,12 @@ class Hooked(Task):
         seen.append(f"after_return {state}")
 
 
-@shared_task(base=Hooked, bind=True, max_retries=None)
+@shared_task(base=Hooked, bind=True, max_retries=None, default_retry_delay=1)
 def hooked(self: Any, how: str = "") -> None:
     if how == "fail":
         raise ValueError
     if how == "retry":
-        raise self.retry(countdown=1)
+        raise self.retry()
 
 
 @signals.task_prerun.connect
@@ -122,6 +122,15 @@ def waits(self: Any, path: str) -> str:
         return hold({"path": path}, self.request.shardbeat)
     except SoftTimeLimitExceeded:
         return "cleaned up"
+
+
+@shared_task(bind=True)
+def spins(self: Any, path: str) -> str:
+    try:
+        spin({"path": path}, self.request.shardbeat)
+    except SoftTimeLimitExceeded:
+        return "cleaned up"
+    return "never"
 
 
 class OwnCall(Task):
