@@ -282,6 +282,7 @@ def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) 
         target=definition.target, payload=payload, timeout_s=definition.timeout_s, nominal_at=one.nominal_at,
         deadline=one.deadline, network=tenancy.network, signing_secrets=(),
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
+        tenant_schema=tenancy.schema,
     )  # fmt: skip
 
 

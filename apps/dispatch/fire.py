@@ -7,7 +7,7 @@ inserted again), add a ticket for each that was inserted. A batch that fails is 
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -110,7 +110,8 @@ class FireService:
 
 
 def fire_batch(
-    conn: Conn, registry: Registry, shards: Sequence[int], *, now: datetime, limit: int, fired_by: Any,
+    conn: Conn, registry: Registry, shards: Sequence[int], *, now: datetime, limit: int,
+    fired_by: Callable[[Entry], str],
     not_tenants: Sequence[int] = (), only: Sequence[UUID] | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """One transaction: locks, decides, writes. Returns counts; `entries` is how many were locked."""
@@ -123,8 +124,8 @@ def fire_batch(
             return {"entries": 0}
         if {entry.tenant_id for entry in found} - registry.by_id.keys():
             registry.refresh(force=True)  # made since the last look; only what is really gone is put aside
-        plan = make_plan(found, now=now, registry=registry, alive=_alive(conn, found))
-        counts = _write(conn, registry, plan, now=now, fired_by=fired_by(found[0]))
+        plan = make_plan(found, now=now, registry=registry, alive=_alive(conn, found), fired_by=fired_by)
+        counts = _write(conn, registry, plan, now=now)
     if plan.held:
         log.error("%d due entries are held back (%s), such as %s", len(plan.held), plan.held[0][1], plan.held[0][0].key)
     counts["held"] = len(plan.held)
@@ -132,7 +133,7 @@ def fire_batch(
     return counts
 
 
-def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_by: str) -> dict[str, int]:
+def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime) -> dict[str, int]:
     schemas = {tenant_id: tenancy.schema for tenant_id, tenancy in registry.by_id.items()}
     replaced = _make_way(conn, plan) if plan.replacing else {}
     with conn.pipeline():
@@ -141,8 +142,7 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_b
         if plan.finished:
             gone = entries.finish(conn, plan.finished)
         inserted = [
-            executions.fire(conn, schemas[tenant_id], rows, now=now, fired_by=fired_by)
-            for tenant_id, rows in sorted(plan.fired.items())
+            executions.fire(conn, schemas[tenant_id], rows, now=now) for tenant_id, rows in sorted(plan.fired.items())
         ]
         inserted += [
             executions.began(conn, schemas[tenant_id], [entry.key for entry in rows])
@@ -151,7 +151,7 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_b
         for tenant_id, ended in sorted(replaced.items()):
             executions.replace(conn, schemas[tenant_id], ended, now=now)
         for tenant_id, skips in sorted(plan.skipped.items()):
-            executions.skip(conn, schemas[tenant_id], skips, now=now, fired_by=fired_by)
+            executions.skip(conn, schemas[tenant_id], skips, now=now)
         for entry, reason in plan.poison:
             entries.park(conn, entry.key, reason)
     written = (moved.rowcount if plan.moves else 0) + (gone.rowcount if plan.finished else 0)

@@ -5,7 +5,7 @@ Reads no table and no clock; `fire` locks before and writes after.
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -37,8 +37,14 @@ class Plan:
     cancelling: list[UUID] = field(default_factory=list)  # and those whose running ones do
 
 
-def make_plan(found: Sequence[Entry], *, now: datetime, registry: Registry, alive: dict[UUID, int]) -> Plan:
-    """Decides what becomes of each entry. An entry that can't be decided is set aside, alone."""
+def make_plan(
+    found: Sequence[Entry], *, now: datetime, registry: Registry, alive: dict[UUID, int],
+    fired_by: Callable[[Entry], str],
+) -> Plan:  # fmt: skip
+    """Decides what becomes of each entry. An entry that can't be decided is set aside, alone.
+
+    `fired_by` says who fires an entry: each shard's lease has a term of its own.
+    """
     plan = Plan()
     ids = iter(uuid7s(len(found)))
     for entry in found:
@@ -48,14 +54,14 @@ def make_plan(found: Sequence[Entry], *, now: datetime, registry: Registry, aliv
             if entry.kind == "execution":
                 _begin(entry, plan, now)
             else:
-                _decide(entry, plan, now, alive.get(entry.key, 0), next(ids))
+                _decide(entry, plan, now, alive.get(entry.key, 0), next(ids), fired_by(entry))
         except Exception as error:
             log.exception("due entry %s is put aside", entry.key)
             plan.poison.append((entry, f"{type(error).__name__}: {error}"))
     return plan
 
 
-def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID) -> None:
+def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID, fired_by: str) -> None:
     spec = timing.spec_from_json(entry.spec)
     decision = policy.decide(
         spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now, live=alive
@@ -74,7 +80,7 @@ def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID)
         plan.fired[entry.tenant_id].append(
             executions.Fired(
                 execution_id, run_key, entry.job_id, entry.job_version, entry.key, entry.version, fire.trigger,
-                entry.priority, fire.nominal_at, fire.actual_at,
+                entry.priority, fire.nominal_at, fire.actual_at, fired_by,
             )
         )  # fmt: skip
         plan.new_tickets[execution_id] = _ticket(
@@ -85,7 +91,7 @@ def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID)
         plan.skipped[entry.tenant_id].append(
             executions.Skipped(
                 uuid7(), occurrence_run_key(entry.key, skip.nominal_at), entry.job_id, entry.job_version, entry.key,
-                entry.version, entry.priority, skip.nominal_at, skip.until, skip.count, skip.reason,
+                entry.version, entry.priority, skip.nominal_at, skip.until, skip.count, skip.reason, fired_by,
             )
         )  # fmt: skip
     if decision.next_due is not None and decision.next_nominal is not None:
