@@ -117,7 +117,7 @@ def test_without_the_operators_key_runs_wait(
 def test_calls_are_signed_with_all_signing_secrets(hands: Hands, take: Take, acme: Tenant) -> None:
     job = make_job(acme, kind="http", target={"url": "https://hooks.example.com/"})
     take(job)
-    assert hands.works[-1].signing_secrets == ()
+    assert not hands.works[-1].signing_secrets
     rotated = [signing_rotate(tenant=acme, actor=actor(acme), now=utc_now()).text for _ in range(2)]
     take(job)
     assert hands.works[-1].signing_secrets == (rotated[1], rotated[0])
