@@ -12,6 +12,7 @@ from psycopg import sql
 
 from apps.schedules.retry import RetryPolicy, retry_from_json
 from kernel.httptemplates import names_in
+from kernel.secretrules import secret_names
 
 Conn = psycopg.Connection[Any]
 REMEMBERED = 20_000
@@ -29,6 +30,7 @@ class Definition:
     timeout_s: int
     retry: RetryPolicy
     uses: frozenset[str] = frozenset()  # what its templates name of a run
+    secrets: frozenset[str] = frozenset()  # the names that its target refers to
 
 
 class Definitions:
@@ -55,7 +57,7 @@ class Definitions:
                     target = orjson.loads(row[4])
                     found = Definition(
                         row[2], row[3], target, _parsed(row[5]), row[6], retry_from_json(orjson.loads(row[7])),
-                        names_in(target) if row[2] == "http" else frozenset(),
+                        names_in(target) if row[2] == "http" else frozenset(), frozenset(secret_names(target)),
                     )  # fmt: skip
                 except (ValueError, TypeError, KeyError):
                     continue
