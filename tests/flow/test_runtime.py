@@ -14,8 +14,10 @@ import psycopg
 import pytest
 
 from apps.dispatch.reconcile import end_lost
+from apps.dispatch.submit import schedule_trigger
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.definitions import Definitions
+from apps.schedules.services import job_update
 from apps.tickets import store
 from kernel.clock import utc_now
 from tenants.models import Tenant
@@ -115,6 +117,27 @@ def as_lost(conn: Conn, registry: Registry) -> None:
 
 
 # --- taking ---
+
+
+def test_templates_get_the_names_of_the_run_as_they_are_now(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
+) -> None:
+    """Only targets that ask for them cost a query; labels are the job's, the schedule's and the run's own."""
+    target = {"url": "http://127.0.0.1:9999/{{ job.name }}", "body": "{{ labels.a }} {{ schedule.name }}"}
+    labels = {"a": "job", "b": "job"}
+    job = make_job(acme, kind="http", target=target, name="before", labels=labels)
+    job_update(tenant=acme, actor=actor(acme), job_id=job, patch={"name": "after"}, now=NOW)
+    schedule = make_schedule(acme, job, name="nightly", labels={"a": "schedule"})
+    by_schedule = schedule_trigger(tenant=acme, actor=actor(acme), schedule_id=schedule, now=NOW)
+    by_hand = make_ticket(acme, job, labels={"a": "run"})
+    plain = make_ticket(acme, make_job(acme, kind="http", target={"url": "http://127.0.0.1:9999/"}))
+    ids = [by_schedule, by_hand, plain]
+    take(runtime, ids, release_now(conn, ids))
+    works = [hands.work_of(one) for one in ids]
+    assert [work.job_name for work in works] == ["after", "after", ""]
+    assert [work.schedule_name for work in works] == ["nightly", "", ""]
+    assert [work.labels for work in works] == [{"a": "schedule", "b": "job"}, {"a": "run", "b": "job"}, {}]
+    assert works[0].schedule_id == schedule
 
 
 def test_a_taken_run_reaches_the_executor_and_its_end_the_database(
