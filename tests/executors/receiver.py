@@ -171,7 +171,7 @@ class Receiver:
         while True:
             writer.write(b"x")
             await writer.drain()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # lint: allow no-sleep-in-tests: this server is slow on purpose
 
     async def _do_trickle_body(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
         """One byte of the body each tenth of a second, for ever."""
@@ -179,7 +179,7 @@ class Receiver:
         while True:
             writer.write(b"x")
             await writer.drain()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # lint: allow no-sleep-in-tests: this server is slow on purpose
 
     async def _do_hold(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
         hold = self._holds[rest]
