@@ -29,6 +29,7 @@ from apps.schedules import timing
 from apps.schedules.models import POOL_OF_KIND
 from apps.schedules.retry import MAX_ATTEMPTS
 from apps.tickets import store as tickets
+from apps.tickets.values import start_by
 from kernel.ids import attempt_id
 from tenants.registry import Registry, Tenancy
 
@@ -115,7 +116,8 @@ ORDER BY id LIMIT %s
 
 _SCHEDULES = """
 SELECT s.id, s.version, v.spec, v.own_payload, j.id, j.kind, jv.version, jv.priority, jv.timeout_s, jv.max_concurrency,
-       v.created_at, e.at, e.schedule_version
+       jv.max_queue_age_s, (v.definition->>'max_queue_age_s')::int, jv.total_timeout_s, v.created_at, e.at,
+       e.schedule_version
 FROM {schema}.schedules_schedule s
 JOIN {schema}.schedules_scheduleversion v ON v.schedule_id = s.id AND v.version = s.version
 JOIN {schema}.schedules_job j ON j.id = s.job_id
@@ -192,12 +194,14 @@ def _suspects(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID]) -> list[_Suspec
 
 def _entry_of(suspect: _Suspect, tenancy: Tenancy) -> Entry:
     key, version, spec_text, own_payload, job_id, kind, job_version, priority, timeout_s, limit = suspect.row[:10]
+    max_queue_age_s, own_max_queue_age_s, total_timeout_s = suspect.row[10:13]
     assert suspect.expected is not None
     due_at = timing.actual_at(timing.spec_from_json(spec_text), str(key), suspect.expected)
     pool = POOL_OF_KIND[kind]
     return Entry(
         key, entries.shard_for(key), "schedule", tenancy.id, due_at, suspect.expected, version, spec_text, job_id,
-        job_version, pool, tenancy.queue(pool), priority, timeout_s, limit, own_payload,
+        job_version, pool, tenancy.queue(pool), priority, timeout_s, limit, own_payload, max_queue_age_s,
+        own_max_queue_age_s, total_timeout_s,
     )  # fmt: skip
 
 
@@ -277,11 +281,11 @@ _ALIVE = """
 SELECT e.id, e.run_key, e.job_id, e.job_version, e.schedule_id, e.schedule_version, e.trigger, e.priority, e.nominal_at,
        e.actual_at, e.payload IS NOT NULL, j.kind, jv.timeout_s,
        CASE WHEN j.paused_at IS NULL THEN jv.max_concurrency ELSE 0 END,
-       (SELECT v.own_payload FROM {schema}.schedules_scheduleversion v
-        WHERE v.schedule_id = e.schedule_id AND v.version = e.schedule_version)
+       v.own_payload, coalesce((v.definition->>'max_queue_age_s')::int, jv.max_queue_age_s), jv.total_timeout_s
 FROM {schema}.executions_execution e
 JOIN {schema}.schedules_job j ON j.id = e.job_id
 JOIN {schema}.schedules_jobversion jv ON jv.job_id = e.job_id AND jv.version = e.job_version
+LEFT JOIN {schema}.schedules_scheduleversion v ON v.schedule_id = e.schedule_id AND v.version = e.schedule_version
 WHERE e.finished_at IS NULL AND e.id > %s AND (%s::uuid[] IS NULL OR e.id = ANY(%s))
   AND NOT EXISTS (SELECT 1 FROM tickets_ticket t WHERE t.execution_id = e.id)
   AND NOT EXISTS (SELECT 1 FROM due_dueentry d WHERE d.key = e.id)
@@ -311,7 +315,8 @@ def _tries(conn: Conn, tenancy: Tenancy, execution_id: UUID) -> tuple[int, int]:
 
 def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, tries: tuple[int, int]) -> tickets.Ticket:
     (execution_id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at,
-     actual_at, own_payload, kind, timeout_s, limit, schedule_payload) = row  # fmt: skip
+     actual_at, own_payload, kind, timeout_s, limit, schedule_payload, max_queue_age_s, total_timeout_s,
+    ) = row  # fmt: skip
     pool = POOL_OF_KIND[kind]
     available: datetime = actual_at
     return tickets.Ticket(
@@ -321,6 +326,7 @@ def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, tries: tuple[int, int]) -
         timeout_s=timeout_s, gate=tickets.gate_of(job_id, limit), gate_limit=limit, guarded=schedule_id is not None,
         payload_from="execution" if own_payload else "schedule" if schedule_payload else "job", state="ready",
         available_at=available, rank=None, attempt=tries[0], failures=tries[1],
+        start_by=start_by(available, max_queue_age_s, tried=tries[0] > 0), total_timeout_s=total_timeout_s,
     )  # fmt: skip
 
 
