@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 REASON = "max_queue_age"
 WAITED_FOR = {
-    "ready": "to be released: room, its job's limit or its schedule's turn",
+    "ready": "to be released (room on workers, a limit, the end of a pause, its schedule's turn)",
     "queued": "for a worker to take it",
 }
 
