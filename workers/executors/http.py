@@ -22,6 +22,7 @@ from kernel.clock import utc_now
 from workers.executors.address import Lookup, SystemLookup
 from workers.executors.base import Done, Held, Key, Ledger, Outcome, Result, Work, ended, returned
 from workers.executors.bounds import bounded_error
+from workers.executors.http_breaker import Breakers
 from workers.executors.http_call import Caller, timed_out_error
 from workers.executors.http_connector import Connector
 from workers.executors.http_request import PlanCache
@@ -41,13 +42,15 @@ class HttpExecutor:
         lookup: Lookup | None = None,
         ssl_context: SSLContext | None = None,
         clock: Callable[[], datetime] = utc_now,
+        breakers: Breakers | None = None,
     ) -> None:
         self.slots = slots
         self._ledger = Ledger(slots)
         self._clock = clock
         self._lookup: Lookup = lookup or SystemLookup()
         self._tls: SSLContext | bool = ssl_context or True
-        self._caller = Caller(self._session_for, clock, PlanCache())
+        self._breakers = breakers
+        self._caller = Caller(self._session_for, clock, PlanCache(), breakers)
         self._sessions: dict[tuple[str, ...], aiohttp.ClientSession] = {}
         self._waiting: deque[Held] = deque()
         self._running: dict[Held, asyncio.Task[Result]] = {}

@@ -15,6 +15,7 @@ from workers.executors.address import NOBODY, AddressBlocked, Calling, calling
 from workers.executors.base import Result, Work, ended
 from workers.executors.bounds import bounded_error
 from workers.executors.http_answer import Answer, excerpt_of, read_answer, unmet_condition
+from workers.executors.http_breaker import Breakers, Deferred, deferred_result
 from workers.executors.http_redirects import RedirectFailed, Request, next_request
 from workers.executors.http_request import Plan, PlanCache, make_request
 
@@ -37,6 +38,7 @@ class Caller:
     session_for: Callable[[tuple[str, ...]], aiohttp.ClientSession]
     clock: Callable[[], datetime]
     plans: PlanCache
+    breakers: Breakers | None = None
 
     async def call(self, work: Work, started_at: datetime) -> Result:
         """Send the request and read the answer. All failures of the target become results."""
@@ -50,7 +52,13 @@ class Caller:
         except SecretMissing as missing:
             error = bounded_error("secret_missing", str(missing))
             return ended("failed", self.clock(), started_at, error=error, retryable=False)
-        calling.set(Calling(work.tenant_id, may_repeat=plan.method not in NOT_REPEATED))
+        calling.set(current := Calling(work.tenant_id, may_repeat=plan.method not in NOT_REPEATED))
+        if self.breakers is not None:
+            try:
+                key = (work.tenant_id, plan.destination)
+                current.passage = await self.breakers.enter(key, timeout_s=work.timeout_s)
+            except Deferred as deferred:
+                return deferred_result(deferred, self.clock())
         try:
             response, hops, request = await self._send(plan, request, work.network)
             answer = await read_answer(response, for_condition=plan.success_if is not None)
