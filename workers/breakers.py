@@ -23,7 +23,7 @@ KEPT_REQUESTS = 10_000  # while the database is away
 
 
 class BreakerDesk:
-    """Reads the table once a second; writes only when a breaker changes. Nobody waits for it but a call that may try."""
+    """Reads the table once a second; writes when a breaker changes. Only a call that may try waits for it."""
 
     name = "breakers"
 
@@ -87,8 +87,13 @@ class BreakerDesk:
         conn = self._line.get()
         done = 0
         while self._requests:
-            self._requests[0](conn)
-            self._requests.popleft()  # after it: one that fails is asked again
+            try:
+                self._requests[0](conn)
+            except psycopg.OperationalError:
+                raise  # it is asked again
+            except psycopg.Error:
+                log.exception("a change of a breaker was refused")
+            self._requests.popleft()
             done += 1
         now_s = monotonic_s()
         self.breakers.shut = {

@@ -2,7 +2,19 @@
 
 from django.urls import URLPattern, path, re_path
 
-from apps.api import calendars, deadletters, executions, jobs, keys, pages, previews, schedules, secrets, signing
+from apps.api import (
+    breakers,
+    calendars,
+    deadletters,
+    executions,
+    jobs,
+    keys,
+    pages,
+    previews,
+    schedules,
+    secrets,
+    signing,
+)
 
 urlpatterns: list[URLPattern] = [
     path("jobs", jobs.JobList.as_view()),
@@ -22,6 +34,8 @@ urlpatterns: list[URLPattern] = [
     path("secrets/<uuid:secret_id>", secrets.SecretDetail.as_view()),
     path("signing-secrets", signing.SigningList.as_view()),
     path("signing-secrets/rotate", signing.SigningRotate.as_view()),
+    path("breakers", breakers.BreakerList.as_view()),
+    path("breakers/<uuid:breaker_id>/reset", breakers.BreakerReset.as_view()),
     path("executions", executions.ExecutionList.as_view()),
     path("executions/<uuid:execution_id>", executions.ExecutionDetail.as_view()),
     path("executions/<uuid:execution_id>/attempts", executions.ExecutionAttempts.as_view()),

@@ -129,7 +129,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     done = Settled()
     writes: dict[int, _Writes] = defaultdict(_Writes)
     ends: list[Pair] = []
-    agains: list[tuple[UUID, int, datetime, int]] = []
+    agains: list[tuple[UUID, int, datetime, int, str]] = []
     with conn.transaction():
         current, now = tickets.lock_current(conn, [item.pair for item in items])
         for item in (_in_order(item, now) for item in items):
@@ -145,14 +145,14 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 ends.append(item.pair)
             else:
                 assert verdict.at is not None
-                agains.append((*item.pair, verdict.at, verdict.failures))
+                agains.append((*item.pair, verdict.at, verdict.failures, verdict.reason))
         _write(conn, registry, writes, ends, agains)
     return done
 
 
 def _write(
     conn: Conn, registry: Registry, writes: dict[int, _Writes], ends: list[Pair],
-    agains: list[tuple[UUID, int, datetime, int]],
+    agains: list[tuple[UUID, int, datetime, int, str]],
 ) -> None:  # fmt: skip
     tenancies = {tenant_id: registry.get(tenant_id) for tenant_id in writes}
     with conn.pipeline():

@@ -19,7 +19,7 @@ import aiohttp
 import uvloop
 
 from kernel.clock import utc_now
-from workers.executors.address import Lookup, SystemLookup
+from workers.executors.address import NOBODY, Lookup, SystemLookup, calling
 from workers.executors.base import Done, Held, Key, Ledger, Outcome, Result, Work, ended, returned
 from workers.executors.bounds import bounded_error
 from workers.executors.http_breaker import Breakers
@@ -117,11 +117,16 @@ class HttpExecutor:
 
     async def _attempt(self, entry: Held) -> Result:
         entry.started_at = started_at = self._clock()
+        result: Result | None = None
         try:
             async with asyncio.timeout(entry.work.timeout_s):
-                return await self._caller.call(entry.work, started_at)
+                result = await self._caller.call(entry.work, started_at)
         except TimeoutError:
-            return ended("timed_out", self._clock(), started_at, error=timed_out_error(entry.work))
+            result = ended("timed_out", self._clock(), started_at, error=timed_out_error(entry.work))
+        finally:
+            if self._breakers is not None and (passage := calling.get(NOBODY).passage) is not None:
+                self._breakers.left(passage, result)
+        return result
 
     def _finish(self, entry: Held, task: asyncio.Task[Result]) -> None:
         del self._running[entry]
