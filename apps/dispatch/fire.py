@@ -172,8 +172,10 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime) -> dict
 
 
 def _make_way(conn: Conn, plan: Plan) -> dict[int, list[executions.Replaced]]:
-    """Takes the tickets of what waits; then, since one of these may just have started, asks what runs to stop."""
+    """Takes the tickets of what waits and asks what runs to stop."""
     found: dict[int, list[executions.Replaced]] = defaultdict(list)
+    if plan.cancelling:
+        tickets.lock_runs_of(conn, plan.replacing)  # in one order; and nothing starts between the two steps
     for one in tickets.replace_waiting(conn, plan.replacing):
         found[one.tenant_id].append(
             executions.Replaced(one.execution_id, one.attempt, one.first_queued_at, one.first_started_at)

@@ -95,6 +95,8 @@ def schedule_trigger(
         else:
             alive = tickets.alive_of_schedules(conn, [schedule_id]).get(schedule_id, 0)
         decided = overlap_of(chosen, new=1, live=alive, buffer=spec.overlap_max)
+        if decided.cancels:
+            tickets.lock_runs_of(conn, [schedule_id])
         if decided.replaces:
             waiting = tickets.replace_waiting(conn, [schedule_id], unguarded=spec.overlap == "allow")
             ended = [executions.Replaced(*one[1:]) for one in waiting]
