@@ -5,7 +5,7 @@ Reads no table and no clock; `fire` locks before and writes after.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -29,6 +29,7 @@ class Plan:
     finished: list[Entry] = field(default_factory=list)
     fired: dict[int, list[executions.Fired]] = field(default_factory=lambda: defaultdict(list))
     skipped: dict[int, list[executions.Skipped]] = field(default_factory=lambda: defaultdict(list))
+    standing: dict[int, list[executions.Skipped]] = field(default_factory=lambda: defaultdict(list))  # suspended
     begun: dict[int, list[Entry]] = field(default_factory=lambda: defaultdict(list))
     new_tickets: dict[UUID, tickets.Ticket] = field(default_factory=dict)
     poison: list[tuple[Entry, str]] = field(default_factory=list)
@@ -39,10 +40,11 @@ class Plan:
 
 def make_plan(
     found: Sequence[Entry], *, now: datetime, registry: Registry, alive: dict[UUID, int],
-    fired_by: Callable[[Entry], str],
+    suspended: Set[int], fired_by: Callable[[Entry], str],
 ) -> Plan:  # fmt: skip
     """Decides what becomes of each entry. An entry that can't be decided is set aside, alone.
 
+    Schedules of tenants that are `suspended` stand still; delayed runs of theirs get their tickets, which wait.
     `fired_by` says who fires an entry: each shard's lease has a term of its own.
     """
     plan = Plan()
@@ -53,6 +55,8 @@ def make_plan(
                 raise LookupError(f"tenant {entry.tenant_id} does not exist")
             if entry.kind == "execution":
                 _begin(entry, plan, now)
+            elif entry.tenant_id in suspended:
+                _stand_still(entry, plan, now, fired_by(entry))
             else:
                 _decide(entry, plan, now, alive.get(entry.key, 0), next(ids), fired_by(entry))
         except Exception as error:
@@ -87,13 +91,30 @@ def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID,
             entry, execution_id=execution_id, run_key=run_key, trigger=fire.trigger, guarded=guarded,
             nominal_at=fire.nominal_at, actual_at=fire.actual_at, now=now, place=number,
         )  # fmt: skip
-    for skip in decision.skips:
-        plan.skipped[entry.tenant_id].append(
-            executions.Skipped(
-                uuid7(), occurrence_run_key(entry.key, skip.nominal_at), entry.job_id, entry.job_version, entry.key,
-                entry.version, entry.priority, skip.nominal_at, skip.until, skip.count, skip.reason, fired_by,
-            )
-        )  # fmt: skip
+    plan.skipped[entry.tenant_id] += [_skipped(entry, skip, fired_by) for skip in decision.skips]
+    _go_on(entry, plan, decision)
+
+
+def _stand_still(entry: Entry, plan: Plan, now: datetime, fired_by: str) -> None:
+    spec = timing.spec_from_json(entry.spec)
+    decision = policy.stand_still(
+        spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now
+    )  # fmt: skip
+    if decision.alert is not None:
+        plan.held.append((entry, decision.alert))
+        return
+    plan.standing[entry.tenant_id] += [_skipped(entry, skip, fired_by) for skip in decision.skips]
+    _go_on(entry, plan, decision)
+
+
+def _skipped(entry: Entry, skip: policy.Skip, fired_by: str) -> executions.Skipped:
+    return executions.Skipped(
+        uuid7(), occurrence_run_key(entry.key, skip.nominal_at), entry.job_id, entry.job_version, entry.key,
+        entry.version, entry.priority, skip.nominal_at, skip.until, skip.count, skip.reason, fired_by,
+    )  # fmt: skip
+
+
+def _go_on(entry: Entry, plan: Plan, decision: policy.Decision) -> None:
     if decision.next_due is not None and decision.next_nominal is not None:
         plan.moves.append(Move(entry.key, entry.due_at, entry.version, decision.next_due, decision.next_nominal))
     else:
