@@ -13,9 +13,9 @@ from apps.executions import store as executions
 from apps.executions.models import Execution
 from apps.schedules.defined import version_of
 from apps.schedules.input_fields import Fields
+from apps.schedules.locked import lock_schedule
 from apps.schedules.policy import overlap as overlap_of
 from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, payload_of, run_delay, run_start, share_job
-from apps.schedules.services_schedules import lock_schedule
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
