@@ -15,6 +15,7 @@ from apps.schedules.running import JobNow
 from kernel.errors import NotFound, Stale
 from tenants import door
 from tenants.models import Tenant
+from tenants.work import Again
 
 Status = Schedule.Status
 
@@ -28,8 +29,8 @@ def lock_schedule(
     schedule = Schedule.objects.select_for_update(of=("self",)).filter(pk=schedule_id, deleted_at=None).first()
     if schedule is None:
         raise NotFound("There is no such schedule.")
-    if not found:  # a resume may have made one while we waited for the row
-        found = entries.lock(conn, [schedule_id])
+    if not found and entries.next_of(conn, [schedule_id]):
+        raise Again  # a resume made one while we waited for the row, and the row is not locked before the entry
     if expect is not None and schedule.revision not in expect:
         raise Stale("The schedule has changed since; read it again.")
     wake(schedule, now)

@@ -4,6 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from apps.audit.services import Actor
+from apps.schedules.catching_up import catch_up_behind_gate
 from apps.schedules.defined import DefinedSchedule, version_of
 from apps.schedules.locked import entry_drop, entry_make, lock_schedule, note, save
 from apps.schedules.models import Schedule, ScheduleVersion
@@ -64,7 +65,8 @@ def schedule_resume(
 ) -> DefinedSchedule:
     """Lets a paused schedule go on strictly from now, under a new version; completed when nothing is left of it.
 
-    With `catch_up` what it missed while it was paused is due now, and its misfire policy decides about it.
+    With `catch_up` what it missed while it was paused is due now, and its misfire policy decides about it; while its
+    job is paused, what is to run of it waits for the job.
     """
 
     def work() -> DefinedSchedule:
@@ -80,6 +82,8 @@ def schedule_resume(
             schedule.version, schedule.paused_reason = definition.version, ""
             schedule.failures_from, schedule.paused_at, schedule.resume_at = definition.version, None, None
             schedule.status = entry_make(tenant, job, definition, stopped_at if debt and stopped_at else now)
+            if debt and stopped_at and job.paused:
+                catch_up_behind_gate(tenant, job, definition, stopped_at=stopped_at, now=now, actor=actor)
             save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version", "failures_from")
             note(
                 actor, "schedule.resume", schedule, now, tenant, after={"catch_up": True} if catch_up else None
