@@ -46,22 +46,29 @@ def wake(schedule: Schedule, now: datetime) -> None:
 
 
 def entry_make(tenant: Tenant, job: JobNow, definition: ScheduleVersion, now: datetime) -> str:
-    """Puts the entry from now on; the schedule's status that follows. A paused job's schedules have none."""
-    if job.paused:
-        return Status.ACTIVE
-    entry = entry_for(tenant, job, definition, now=now)
+    """Puts the entry from now on in the place of any other; the status that follows.
+
+    A paused job's schedules have none. An entry that there is stays the same row: who waits for it finds it again.
+    """
+    entry = None if job.paused else entry_for(tenant, job, definition, now=now)
     if entry is None:
-        return Status.COMPLETED
+        entries.remove(door.raw(), [definition.schedule_id])
+        return Status.ACTIVE if job.paused else Status.COMPLETED
     entries.put(door.raw(), entry, now=now)
     return Status.ACTIVE
+
+
+def entry_pass(tenant: Tenant, entry: Entry | None, now: datetime, reason: str, actor: Actor) -> None:
+    """What the entry owes gets its row. The entry is the caller's to replace or remove."""
+    if entry is not None:
+        pass_over(door.raw(), tenant.schema_name, [entry], now=now, reason=reason, by=actor.name)
 
 
 def entry_drop(tenant: Tenant, entry: Entry | None, now: datetime, reason: str, actor: Actor) -> None:
     """Removes the entry; what it owes gets its row."""
     if entry is not None:
-        conn = door.raw()
-        pass_over(conn, tenant.schema_name, [entry], now=now, reason=reason, by=actor.name)
-        entries.remove(conn, [entry.key])
+        entry_pass(tenant, entry, now, reason, actor)
+        entries.remove(door.raw(), [entry.key])
 
 
 def save(schedule: Schedule, now: datetime, *names: str) -> None:

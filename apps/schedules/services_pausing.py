@@ -4,9 +4,10 @@ from datetime import datetime
 from uuid import UUID
 
 from apps.audit.services import Actor
+from apps.due import entries
 from apps.schedules.catching_up import catch_up_behind_gate
 from apps.schedules.defined import DefinedSchedule, version_of
-from apps.schedules.locked import entry_drop, entry_make, lock_schedule, note, save
+from apps.schedules.locked import entry_make, entry_pass, lock_schedule, note, save
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.policy import first_due
 from apps.schedules.remaking import rebased_text, version_copy
@@ -14,6 +15,7 @@ from apps.schedules.running import share_job
 from apps.schedules.timing import TimingInvalid, spec_from_json
 from apps.schedules.timing_triggers import instant_text
 from kernel.errors import Conflict
+from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
@@ -41,7 +43,7 @@ def schedule_pause(
         if schedule.status == Status.COMPLETED or (entry is None and _is_over(schedule, definition, now)):
             raise Conflict("The schedule is completed: there is nothing to pause.", code="schedule_completed")
         if schedule.status == Status.ACTIVE or resume_at is not None:
-            entry_drop(tenant, entry, now, "schedule_paused", actor)
+            entry_pass(tenant, entry, now, "schedule_paused", actor)
             if schedule.status == Status.ACTIVE:
                 schedule.paused_at = now
             schedule.status, schedule.paused_reason, schedule.resume_at = Status.PAUSED, reason, resume_at
@@ -52,6 +54,8 @@ def schedule_pause(
                 definition.save(force_insert=True)
                 schedule.version = definition.version
                 entry_make(tenant, job, definition, resume_at)
+            else:
+                entries.remove(door.raw(), [schedule_id])
             save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version")
             until = {"resume_at": instant_text(resume_at)} if resume_at is not None else None
             note(actor, "schedule.pause", schedule, now, tenant, reason=reason, after=until)

@@ -16,7 +16,7 @@ from apps.due.models import DueEntry
 from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedSchedule, schedule_as_given, version_of
 from apps.schedules.limits import check_count, plan_locked
-from apps.schedules.locked import entry_drop, entry_make, lock_schedule, note, save
+from apps.schedules.locked import entry_drop, entry_make, entry_pass, lock_schedule, note, save
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
 from apps.schedules.remaking import entry_at, entry_for
@@ -169,13 +169,14 @@ def _redefine(
     new.save(force_insert=True)
     if schedule.status == Status.PAUSED:
         if waits is not None:
-            entries.remove(door.raw(), [schedule.pk])
             entry_make(tenant, job, new, waits)
         return new
     if when_differs or entry is None or job.paused:
-        entry_drop(tenant, entry, now, "schedule_changed" if when_differs else "job_paused", actor)
+        entry_pass(tenant, entry, now, "schedule_changed" if when_differs else "job_paused", actor)
         if when_differs or schedule.status == Status.ACTIVE:
             schedule.status = entry_make(tenant, job, new, now)
+        else:
+            entries.remove(door.raw(), [schedule.pk])
     else:
         entries.put(
             door.raw(), entry_at(tenant, job, new, nominal_at=entry.nominal_at, due_at=entry.due_at), now=now
