@@ -257,6 +257,7 @@ def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) 
         deadline=one.deadline, network=tenancy.network,
         signing_secrets=(tenancy.signing_secret,) if tenancy.signing_secret else (),
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
+        tenant_schema=tenancy.schema,
     )  # fmt: skip
 
 
