@@ -38,9 +38,8 @@ class Migration(migrations.Migration):
             model_name="zonedata",
             name="newer",
             field=models.CharField(
-                blank=True, default="", help_text="Another version that dispatchers run with already.", max_length=40
+                help_text="Another version that dispatchers run with already.", max_length=40, null=True
             ),
-            preserve_default=False,
         ),
         migrations.AddField(
             model_name="zonedata",
