@@ -1,7 +1,7 @@
 """Schedules whose due entry is missing or has left instants out: put back from the last disposition, not from now."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from apps.due import entries
 from apps.due.entries import Entry
 from apps.schedules import timing
 from apps.schedules.models import POOL_OF_KIND
+from apps.schedules.timing_rezoned import ZONE_SHIFT_MAX, follows_wall
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -24,13 +25,16 @@ ORDER BY id LIMIT %s
 
 _SCHEDULES = """
 SELECT s.id, s.version, v.spec, v.own_payload, j.id, j.kind, jv.version, jv.priority, jv.timeout_s, jv.max_concurrency,
-       CASE WHEN s.status = 'paused' THEN v.created_at ELSE least(v.created_at, %(now)s) END, e.at, e.schedule_version
+       CASE WHEN s.status = 'paused' THEN v.created_at ELSE least(v.created_at, %(now)s) END,
+       e.at, e.told_at, e.schedule_version
 FROM {schema}.schedules_schedule s
 JOIN {schema}.schedules_scheduleversion v ON v.schedule_id = s.id AND v.version = s.version
 JOIN {schema}.schedules_job j ON j.id = s.job_id
 JOIN {schema}.schedules_jobversion jv ON jv.job_id = j.id AND jv.version = j.version
 LEFT JOIN LATERAL (
-    SELECT least(coalesce(until_at, nominal_at), %(now)s) AS at, schedule_version FROM {schema}.executions_execution
+    SELECT least(coalesce(until_at, nominal_at), %(now)s) AS at, schedule_version,
+           CASE WHEN until_at IS NULL THEN created_at ELSE finished_at END AS told_at
+    FROM {schema}.executions_execution
     WHERE schedule_id = s.id AND trigger IN ('schedule', 'catch_up') AND nominal_at <= %(now)s
     ORDER BY nominal_at DESC LIMIT 1) e ON true
 WHERE s.id = ANY(%(ids)s) AND (s.status = 'active' OR (s.status = 'paused' AND s.resume_at IS NOT NULL))
@@ -100,10 +104,11 @@ def _suspects(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID]) -> list[_Suspec
     now = _now(conn)
     rows = conn.execute(in_schema(_SCHEDULES, tenancy), {"ids": list(ids), "now": now}).fetchall()
     nominal = {key: at for key, (at, _) in entries.next_of(conn, ids).items()}
+    rezoned = _zone_data_since(conn)
     suspects = []
     for row in rows:
         key, version, spec_text = row[:3]
-        defined_at, last, last_version = row[-3:]
+        defined_at, last, told_at, last_version = row[-4:]
         try:
             spec = timing.spec_from_json(spec_text)
         except timing.TimingInvalid:
@@ -111,10 +116,24 @@ def _suspects(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID]) -> list[_Suspec
         known = last if last is not None and last_version == version else None
         expected = timing.next_after(spec, known if known is not None else defined_at)
         found = nominal.get(key)
+        if known is not None and told_at < rezoned and _is_zone_shift(spec, expected, found):
+            continue  # its zone's clock is another one than when it ran last: see zonedata
         ahead = found is not None and expected is not None and found > expected > now
         if found is None or ahead or (expected is not None and known is not None and found > expected):
             suspects.append(_Suspect(key, expected, found, ahead, row))
     return suspects
+
+
+def _is_zone_shift(spec: timing.Spec, expected: datetime | None, found: datetime | None) -> bool:
+    """Whether other zone data may be why an entry stands later."""
+    if expected is None or found is None or not follows_wall(spec):
+        return False
+    return timedelta() < found - expected <= ZONE_SHIFT_MAX
+
+
+def _zone_data_since(conn: Conn) -> datetime:
+    row = conn.execute("SELECT coalesce(newer_since, applied_at) FROM due_zonedata").fetchone()
+    return row[0] if row is not None else datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _entry_of(suspect: _Suspect, tenancy: Tenancy) -> Entry:

@@ -110,7 +110,7 @@ class ZoneData(models.Model):
     id = models.SmallIntegerField(primary_key=True, default=1)
     version = models.CharField(max_length=40)
     applied_at = models.DateTimeField()
-    rules = models.JSONField(null=True, help_text="Its UTC offsets by zone: [from (epoch s), offset (s)], ascending.")
+    rules = models.JSONField(null=True, help_text="Its files: {zones: {name: digest}, files: {digest: base64}}.")
     newer = models.CharField(  # noqa: DJ001  the installation's first row is made by a statement without it
         max_length=40, null=True, help_text="Another version that dispatchers run with already."
     )

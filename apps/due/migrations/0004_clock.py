@@ -30,9 +30,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="zonedata",
             name="rules",
-            field=models.JSONField(
-                help_text="Its UTC offsets by zone: [from (epoch s), offset (s)], ascending.", null=True
-            ),
+            field=models.JSONField(help_text="Its files: {zones: {name: digest}, files: {digest: base64}}.", null=True),
         ),
         migrations.AddField(
             model_name="zonedata",
