@@ -200,8 +200,8 @@ def _alive(conn: Conn, found: Sequence[Entry]) -> dict[UUID, int]:
 
 def _suspended(conn: Conn, registry: Registry, found: Sequence[Entry]) -> set[int]:
     """Tenants whose schedules stand still. What was read seconds ago is asked again: one may just have been let go."""
-    ids = {entry.tenant_id for entry in found}
-    known = sorted(one.id for one in registry.by_id.values() if one.suspended and one.id in ids)
+    tenancies = [registry.by_id.get(tenant_id) for tenant_id in {entry.tenant_id for entry in found}]
+    known = sorted(one.id for one in tenancies if one is not None and one.suspended)
     if not known:
         return set()
     rows = conn.execute("SELECT id FROM tenants_tenant WHERE id = ANY(%s) AND status <> 'active'", [known])
