@@ -70,9 +70,11 @@ def right_of(
 
     `last` is the newest occurrence that was disposed of, at `told_at`; without one that is the time of its definition.
     """
-    stands = timing.next_after(spec, nominal_at - _MICROSECOND) == nominal_at
-    if stands and (told_at >= change.since or not follows_wall(spec)):
-        return nominal_at
+    if _is_one(spec, nominal_at):
+        # What was promised by the old rules may have fired since, and its entry has moved on by the new ones.
+        went_on = told_at >= change.since and (last is None or _is_one(spec, last))
+        if went_on or not follows_wall(spec):
+            return nominal_at
     was = change.offset_s(spec.zone, nominal_at)
     was_last = None if last is None else change.offset_s(spec.zone, last)
     if last is not None and was_last is not None:
@@ -82,6 +84,11 @@ def right_of(
     if was is None:
         return timing.next_after(spec, change.now)
     return timing.next_after(spec, same_wall(spec, nominal_at, was_s=was) - _MICROSECOND)
+
+
+def _is_one(spec: timing.Spec, at: datetime) -> bool:
+    """Whether an instant is an occurrence by the rules of now."""
+    return timing.next_after(spec, at - _MICROSECOND) == at
 
 
 def rules_text() -> str:

@@ -199,6 +199,22 @@ def test_what_ran_by_the_new_data_before_the_report_is_not_converted(
     assert runs_of(conn, acme, schedule) == ["06 08:00", "06 09:00", "06 10:00"]
 
 
+def test_what_fired_as_promised_after_the_new_data_came_does_not_run_again(
+    conn: Conn, registry: Registry, acme: Tenant, data: Versions
+) -> None:
+    """The entry stood at 10:00 UTC, was 12:00, and moved on by the new data to 12:00 of the same day."""
+    data("old", "Europe/Helsinki")
+    zonedata.check(conn, now=NOW)
+    schedule = make_schedule(acme, cron="0 12 * * *", timezone=PLACE, now=at(6))
+    data("new", PLACE)
+    zonedata.check(conn, now=at(9))
+    played(conn, registry, until=at(10, 10))
+    assert entry_of(conn, schedule).nominal_at == at(11)
+    list(zonedata.report(conn, registry, now=at(10, 30), dry_run=False))
+    played(conn, registry, until=at(11, day=7))
+    assert runs_of(conn, acme, schedule) == ["06 10:00", "07 11:00"]
+
+
 @pytest.mark.parametrize(
     "trigger",
     [{"cron": "*/5 * * * *"}, {"cron": "0 * * * *"}, {"every_s": 300}, {"at": "2025-01-06T12:00:00Z"}],
