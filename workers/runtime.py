@@ -37,6 +37,7 @@ Conn = psycopg.Connection[Any]
 T = TypeVar("T")
 WAIT_FOR_SLOT_S = 2.0
 NOT_PREPARED_WAIT_S = 5.0
+TIMEOUT_LEAST_S = 0.01
 LOCK_TIMEOUT_MS = 500  # the other tenants' messages wait for this thread meanwhile
 
 
@@ -279,11 +280,18 @@ def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) 
     return Work(
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
-        target=definition.target, payload=payload, timeout_s=definition.timeout_s, nominal_at=one.nominal_at,
+        target=definition.target, payload=payload, timeout_s=_timeout_s(one, definition), nominal_at=one.nominal_at,
         deadline=one.deadline, network=tenancy.network, signing_secrets=(),
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
         tenant_schema=tenancy.schema,
     )  # fmt: skip
+
+
+def _timeout_s(one: Started, definition: Definition) -> float:
+    """The attempt's own, or what is left of the run's total time-out."""
+    if one.give_up_at is None:
+        return definition.timeout_s
+    return max(TIMEOUT_LEAST_S, min(definition.timeout_s, (one.give_up_at - one.started_at).total_seconds()))
 
 
 def _set_lock_timeout(conn: Conn) -> None:

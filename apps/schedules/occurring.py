@@ -8,6 +8,7 @@ from apps.due.entries import Entry
 from apps.executions import store as executions
 from apps.schedules.policy import Decision, Skip
 from apps.tickets import store as tickets
+from apps.tickets.values import start_by
 from kernel.ids import occurrence_run_key, uuid7
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -74,4 +75,6 @@ def ticket_of(
         rank=rank if actual_at <= now else None,  # a rate of catch-up spreads them: release ranks them in their time
         attempt=0,
         failures=0,
+        start_by=start_by(actual_at, entry.queue_age_s),
+        total_timeout_s=entry.total_timeout_s,
     )

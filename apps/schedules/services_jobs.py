@@ -190,6 +190,7 @@ def _retarget(tenant: Tenant, job: JobNow, found: list[Entry], *, was: JobVersio
     entries.retarget(
         door.raw(), [entry.key for entry in found], job_version=job.version, pool=job.pool, queue=job.queue,
         priority=job.priority, timeout_s=job.timeout_s, max_concurrency=job.max_concurrency,
+        max_queue_age_s=job.max_queue_age_s, total_timeout_s=job.total_timeout_s,
     )  # fmt: skip
     if job.max_concurrency != was.max_concurrency and not job.paused:
         _set_limit(tenant, job.id, job.max_concurrency)

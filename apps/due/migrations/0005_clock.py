@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("due", "0003_zonedata"),
+        ("due", "0004_waiting"),
     ]
 
     operations = [
