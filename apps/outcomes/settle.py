@@ -242,11 +242,14 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
             )
         )  # fmt: skip
     if report.pause_schedule and started.schedule_id is not None:
-        write.pauses.append((started.schedule_id, "The receiver answered 410 Gone.", report.finished_at))
+        reason = f"The receiver answered 410 Gone to execution {started.execution_id}."
+        write.pauses.append((started.schedule_id, reason, report.finished_at))
 
 
 def _host(definition: Definition | None) -> str:
     url = definition.target.get("url") if definition is not None else None
+    if isinstance(url, dict):  # it names a secret; what is around it may tell the host
+        url = url.get("prefix")
     try:
         return urlsplit(url).hostname or "" if isinstance(url, str) else ""
     except ValueError:

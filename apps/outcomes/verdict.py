@@ -82,8 +82,11 @@ def _by_policy(report: Report, policy: RetryPolicy, failures: int, cancel_reques
     failed = failures + 1
     if not report.retryable:
         return Verdict("end", "dead", failed, reason="not_retryable")
-    if not policy.wants_retry(names_of(report)):
+    names = names_of(report)
+    if not policy.wants_retry(names):
         return Verdict("end", "dead", failed, reason="excluded_by_policy")
+    if (report.error or {}).get("outcome_unknown") is True and not policy.asks_for(names):
+        return Verdict("end", "dead", failed, reason="outcome_unknown")
     if failed >= policy.max_attempts:
         return Verdict("end", "dead", failed, reason=USED_UP)
     wait = policy.wait_s(failed, retry_after_s=report.retry_after_s)
