@@ -161,7 +161,7 @@ def test_preview_says_what_was_moved_and_what_is_left_out() -> None:
         ("2026-03-05T23:00:00Z", ["outside_window"]), ("2026-03-06T09:00:00Z", ["excluded"]),
         ("2026-03-06T23:00:00Z", ["excluded"]),
     ]  # fmt: skip
-    both = made({"cron": "0 23 6 * *"}, HOLIDAYS, windows=OFFICE, on_excluded="next_business_day")
+    both = made({"cron": "0 9,23 6 * *"}, HOLIDAYS, windows=OFFICE, on_excluded="next_business_day")
     found = left_out(both, after=utc("2026-03-05T12:00:00Z"), until=utc("2026-03-10T23:30:00Z"))
     assert [(text(one.nominal_at)[:10], one.flags) for one in found if "moved_from_excluded" in one.flags] == [
         ("2026-03-10", ["moved_from_excluded", "outside_window"]),
