@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from django.conf import settings
 
+from apps.secrets.keyring import keyring
 from kernel.errors import Conflict
 from workers.executors.base import Executor
 from workers.executors.http import HttpExecutor
@@ -18,6 +19,7 @@ _runtime: Runtime | None = None
 def start(queues: Callable[[], list[str]]) -> Runtime:
     """Makes and starts the runtime of this process."""
     global _runtime
+    keyring()  # without keys no secret can be read: better not to start than to fail every run that needs one
     _runtime = Runtime(executors(), queues=queues)
     _runtime.start()
     return _runtime
