@@ -229,6 +229,8 @@ def schedules(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any] | None]:
     return data, days
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(schedules(), INSTANTS, st.integers(1, 12))
 def test_any_legal_schedule_is_cheap_and_its_views_agree(
