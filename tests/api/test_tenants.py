@@ -28,7 +28,18 @@ def things(make: Makers, conn: Conn, registry: Any, api: Api) -> dict[str, str]:
         "letter_id": api.get("dead-letters").body["items"][0]["id"],
         "calendar_id": api.post("calendars", {"name": "holidays", "dates": ["2026-12-25"]}).body["id"],
         "key_id": api.get("api-keys").body["items"][0]["id"],
+        "breaker_id": opened_breaker(api, conn),
     }
+
+
+def opened_breaker(api: Api, conn: Conn) -> str:
+    from apps.tickets import breakers
+
+    ((tenant_id,),) = conn.execute("SELECT id FROM tenants_tenant WHERE slug = 'acme'").fetchall()
+    breakers.open_(
+        conn, tenant_id=tenant_id, destination="a.example:443", failures=1, reason="down", open_s=60, max_s=60
+    )
+    return str(api.get("breakers").body["items"][0]["id"])
 
 
 def operations() -> list[tuple[str, str]]:
