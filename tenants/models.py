@@ -70,6 +70,7 @@ class Domain(DomainMixin):
 
 
 class Role(models.TextChoices):
+    WORKER = "worker"
     VIEWER = "viewer"
     EDITOR = "editor"
     OPERATOR = "operator"

@@ -9,6 +9,7 @@ from django.conf import settings
 from kernel.clock import monotonic_s
 from kernel.pools import POOLS, own_queue, shared_queue
 from tenants.door import Line
+from tenants.models import Tenant
 
 REFRESH_S = 3.0
 
@@ -43,6 +44,17 @@ class Tenancy:
 def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
     """A queue of its own, or the shared one that the tenant's number falls on."""
     return own_queue(pool, slug) if own else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
+
+
+def tenancy_of(tenant: Tenant) -> Tenancy:
+    """A tenant that was read with its plan, as the hot paths see it."""
+    active = tenant.status == Tenant.Status.ACTIVE and not tenant.dispatch_paused
+    plan = tenant.plan
+    row = (
+        tenant.pk, tenant.slug, tenant.schema_name, active, plan.weight, plan.own_queue, plan.max_running,
+        orjson.dumps(tenant.network), tenant.signing_secret,
+    )  # fmt: skip
+    return _tenancy(row)
 
 
 class Registry:

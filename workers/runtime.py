@@ -24,6 +24,7 @@ from apps.tickets.store import Started
 from kernel.clock import monotonic_s, utc_now
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
+from tenants.runtokens import runtoken_make
 from workers.executors.base import Executor, Result, Work
 from workers.heartbeat import Heartbeat
 from workers.settling import SettleBuffer
@@ -224,7 +225,7 @@ class Runtime:
             (work.execution_id, work.fence),
             Report(
                 result.outcome, result.started_at, result.finished_at, text, result.error, result.retryable,
-                result.retry_after_s, result.pause_schedule,
+                result.retry_after_s, result.pause_schedule, result.holder,
             ),
         )  # fmt: skip
         with self._slot_free:
@@ -253,10 +254,20 @@ def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) 
     return Work(
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
-        target=definition.target, payload=payload, timeout_s=definition.timeout_s, nominal_at=one.nominal_at,
+        target=definition.target, payload=payload, timeout_s=min(definition.timeout_s, store.HELD_MAX_S),
+        nominal_at=one.nominal_at,
         deadline=one.deadline, network=tenancy.network, signing_secret=tenancy.signing_secret or None,
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
+        completion=runtoken_make(
+            "completion", tenant_id=one.tenant_id, execution_id=one.execution_id, attempt=one.attempt, fence=one.fence
+        ),
+        completion_url=_completion_url(one.execution_id),
     )  # fmt: skip
+
+
+def _completion_url(execution_id: UUID) -> str | None:
+    base = settings.PUBLIC_URL
+    return f"{base}/api/v1/executions/{execution_id}/complete" if base else None
 
 
 def _set_lock_timeout(conn: Conn) -> None:

@@ -21,7 +21,7 @@ Decorator = Callable[[Any], Any]
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 SCHEME = "apiKey"
-STRICT_SUFFIXES = ("Input", "Change", "Replacement", "Ask")
+STRICT_SUFFIXES = ("Input", "Change", "Replacement", "Ask", "Beat")
 
 PAGE_SIZE_PARAMETER = OpenApiParameter(
     "page_size", {"type": "integer", "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": PAGE_SIZE}

@@ -25,6 +25,7 @@ from apps.executions import store as executions
 from apps.schedules import policy, timing
 from apps.tickets import store as tickets
 from kernel.ids import occurrence_run_key, uuid7, uuid7s
+from kernel.pools import PULL
 from kernel.service import Pass
 from tenants.door import Line
 from tenants.registry import Registry
@@ -281,9 +282,11 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime, fired_b
         # Can't be while the rows are locked; if it ever is, nothing of this batch may stand.
         raise psycopg.errors.SerializationFailure("due entries moved under their lock")
     new = [row[0] for cursor in inserted for row in cursor]
-    tickets.copy_in(conn, [plan.new_tickets[execution_id] for execution_id in new])
+    made = [plan.new_tickets[execution_id] for execution_id in new]
+    tickets.copy_in(conn, made)
     if new:
         tickets.notify_ready(conn)
+        tickets.notify_pull(conn, ((one.tenant_id, one.queue) for one in made if one.pool == PULL))
     return {
         "fired": len(new),
         "already_there": len(plan.new_tickets) - len(new),

@@ -26,10 +26,10 @@ from psycopg import sql
 from apps.due import entries
 from apps.due.entries import Entry
 from apps.schedules import timing
-from apps.schedules.models import POOL_OF_KIND
 from apps.schedules.retry import MAX_ATTEMPTS
 from apps.tickets import store as tickets
 from kernel.ids import attempt_id
+from kernel.pools import pool_of
 from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
@@ -114,8 +114,8 @@ ORDER BY id LIMIT %s
 """
 
 _SCHEDULES = """
-SELECT s.id, s.version, v.spec, v.own_payload, j.id, j.kind, jv.version, jv.priority, jv.timeout_s, jv.max_concurrency,
-       v.created_at, e.at, e.schedule_version
+SELECT s.id, s.version, v.spec, v.own_payload, j.id, j.kind, jv.queue, jv.version, jv.priority, jv.timeout_s,
+       jv.max_concurrency, v.created_at, e.at, e.schedule_version
 FROM {schema}.schedules_schedule s
 JOIN {schema}.schedules_scheduleversion v ON v.schedule_id = s.id AND v.version = s.version
 JOIN {schema}.schedules_job j ON j.id = s.job_id
@@ -191,13 +191,15 @@ def _suspects(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID]) -> list[_Suspec
 
 
 def _entry_of(suspect: _Suspect, tenancy: Tenancy) -> Entry:
-    key, version, spec_text, own_payload, job_id, kind, job_version, priority, timeout_s, limit = suspect.row[:10]
+    key, version, spec_text, own_payload, job_id, kind, queue, job_version, priority, timeout_s, limit = suspect.row[
+        :11
+    ]
     assert suspect.expected is not None
     due_at = timing.actual_at(timing.spec_from_json(spec_text), str(key), suspect.expected)
-    pool = POOL_OF_KIND[kind]
+    pool = pool_of(kind, queue)
     return Entry(
         key, entries.shard_for(key), "schedule", tenancy.id, due_at, suspect.expected, version, spec_text, job_id,
-        job_version, pool, tenancy.queue(pool), priority, timeout_s, limit, own_payload,
+        job_version, pool, queue or tenancy.queue(pool), priority, timeout_s, limit, own_payload,
     )  # fmt: skip
 
 
@@ -275,7 +277,7 @@ FROM {schema}.executions_attempt WHERE id = ANY(%s)
 
 _ALIVE = """
 SELECT e.id, e.run_key, e.job_id, e.job_version, e.schedule_id, e.schedule_version, e.trigger, e.priority, e.nominal_at,
-       e.actual_at, e.payload IS NOT NULL, j.kind, jv.timeout_s,
+       e.actual_at, e.payload IS NOT NULL, j.kind, jv.queue, jv.timeout_s,
        CASE WHEN j.paused_at IS NULL THEN jv.max_concurrency ELSE 0 END,
        (SELECT v.own_payload FROM {schema}.schedules_scheduleversion v
         WHERE v.schedule_id = e.schedule_id AND v.version = e.schedule_version)
@@ -311,13 +313,13 @@ def _tries(conn: Conn, tenancy: Tenancy, execution_id: UUID) -> tuple[int, int]:
 
 def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, tries: tuple[int, int]) -> tickets.Ticket:
     (execution_id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at,
-     actual_at, own_payload, kind, timeout_s, limit, schedule_payload) = row  # fmt: skip
-    pool = POOL_OF_KIND[kind]
+     actual_at, own_payload, kind, queue, timeout_s, limit, schedule_payload) = row  # fmt: skip
+    pool = pool_of(kind, queue)
     available: datetime = actual_at
     return tickets.Ticket(
         execution_id=execution_id, tenant_id=tenancy.id, job_id=job_id, job_version=job_version,
         schedule_id=schedule_id, schedule_version=schedule_version, run_key=run_key, trigger=trigger,
-        nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=tenancy.queue(pool), priority=priority,
+        nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=queue or tenancy.queue(pool), priority=priority,
         timeout_s=timeout_s, gate=tickets.gate_of(job_id, limit), gate_limit=limit, guarded=schedule_id is not None,
         payload_from="execution" if own_payload else "schedule" if schedule_payload else "job", state="ready",
         available_at=available, rank=None, attempt=tries[0], failures=tries[1],

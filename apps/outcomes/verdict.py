@@ -10,6 +10,7 @@ from typing import Any, Literal
 from apps.schedules.retry import RETRY_AFTER_MAX_S, RetryPolicy
 
 Kind = Literal["end", "again"]
+ACCEPTED = "accepted"  # the attempt goes on outside; its result comes over the API
 FAILURES = ("failed", "timed_out", "lost")
 RETURNED_WAIT_S = 0.0
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|\d+", re.IGNORECASE)
@@ -27,6 +28,7 @@ class Report:
     retryable: bool = True
     retry_after_s: float | None = None
     pause_schedule: bool = False
+    holder: str = ""  # who goes on with what was accepted
 
 
 @dataclass(frozen=True, slots=True)

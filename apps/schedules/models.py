@@ -56,7 +56,7 @@ class JobVersion(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["job", "version"], name="job_version_once"),
-            models.CheckConstraint(condition=Q(timeout_s__range=(1, 900)), name="job_timeout_is_1_to_900_s"),
+            models.CheckConstraint(condition=Q(timeout_s__range=(1, 28_800)), name="job_timeout_is_1_to_28800_s"),
             models.CheckConstraint(condition=Q(priority__range=(0, 9)), name="job_priority_is_0_to_9"),
         ]
 

@@ -15,11 +15,12 @@ from psycopg import sql
 from apps.due import entries
 from apps.executions import store as executions
 from apps.executions.models import Execution
-from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, ScheduleVersion
+from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
 from kernel.errors import NotFound
 from kernel.ids import uuid7
+from kernel.pools import pool_of
 from tenants import door
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
@@ -70,10 +71,11 @@ class Run:
 
 def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
     """The job's part of tickets and entries."""
-    pool = POOL_OF_KIND[job.kind]
+    pool = pool_of(job.kind, definition.queue)
     return JobNow(
-        id=job.pk, version=job.version, pool=pool, queue=queue_for(tenant, pool), priority=definition.priority,
-        timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency, paused=job.paused_at is not None,
+        id=job.pk, version=job.version, pool=pool, queue=definition.queue or queue_for(tenant, pool),
+        priority=definition.priority, timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency,
+        paused=job.paused_at is not None,
     )  # fmt: skip
 
 
@@ -87,9 +89,10 @@ def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
     version, kind, paused = found
     # A statement of its own: joined to the lock it would be the version from before a wait.
     definition = JobVersion.objects.filter(job_id=job_id, version=version)
-    priority, timeout_s, limit = definition.values_list("priority", "timeout_s", "max_concurrency").get()
-    pool = POOL_OF_KIND[kind]
-    return JobNow(job_id, version, pool, queue_for(tenant, pool), priority, timeout_s, limit, paused)
+    names = ("queue", "priority", "timeout_s", "max_concurrency")
+    queue, priority, timeout_s, limit = definition.values_list(*names).get()
+    pool = pool_of(kind, queue)
+    return JobNow(job_id, version, pool, queue or queue_for(tenant, pool), priority, timeout_s, limit, paused)
 
 
 def run_start(tenant: Tenant, job: JobNow, run: Run, *, now: datetime) -> UUID:

@@ -59,6 +59,16 @@ class Started(NamedTuple):
     cancel_requested: bool
 
 
+class Lost(NamedTuple):
+    """A running ticket that nobody works on any more, and what is known of why."""
+
+    started: Started
+    worker_id: UUID | None
+    overdue: bool  # its deadline has passed
+    remote: bool  # it was held outside
+    timed_out: bool  # held outside, and its time-out is what has passed
+
+
 class Flow(NamedTuple):
     """Ready tickets of one tenant behind one gate, and the gate's limit."""
 

@@ -90,9 +90,13 @@ QUEUED_BOUND_S = env.whole("QUEUED_BOUND_S", 10, least=1)  # queued but not star
 WORKER_TTL_S = 8.0
 WORKER_RENEW_S = 2.0
 WORKER_GRACE_S = env.whole("WORKER_GRACE_S", 20)  # a stopping worker lets its work end for so long
-WORKER_POOLS = env.listed("WORKER_POOLS", "http,python")
+WORKER_POOLS = env.listed("WORKER_POOLS", "http,python,queue")
 HTTP_SLOTS = env.whole("HTTP_SLOTS", 200, least=1)
+QUEUE_SLOTS = env.whole("QUEUE_SLOTS", 16, least=1)  # deliveries to tenants' brokers at a time: a thread each
 PYTHON_CHILDREN = env.whole("PYTHON_CHILDREN", 2, least=1)
+PULL_WAITERS = env.whole("PULL_WAITERS", 16, least=0)  # requests that wait for work in one web process: a thread each
+PULL_WAITERS_PER_TENANT = env.whole("PULL_WAITERS_PER_TENANT", 8, least=0)
+PUBLIC_URL = env.text("PUBLIC_URL", "").rstrip("/")  # where receivers reach the API, for links in outgoing calls
 CLOCK_WARN_S = 0.5
 CLOCK_REFUSE_S = 5.0
 PYTHON_SETUP = env.text("PYTHON_SETUP", "")  # "package.module:function" that a child calls before its first task

@@ -18,7 +18,8 @@ from kernel.errors import FieldError
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 DEFAULT_METHOD = "POST"
-TARGET_FIELDS = frozenset({"url", "method", "headers", "body", "success_status"})
+TARGET_FIELDS = frozenset({"url", "method", "headers", "body", "success_status", "completion"})
+COMPLETIONS = ("response", "callback")
 MAX_URL_CHARS = 4_096
 MAX_HEADERS = 50
 MAX_HEADER_BYTES = 8_192  # one name with its value; all of them may have four times that
@@ -83,6 +84,7 @@ def validate_target(target: Any, network: Iterable[str] = (), *, base: str = "")
     faults = [_refusal_of(check_url, target.get("url"), tuple(network)), _refusal_of(check_method, _method_of(target))]
     faults += header_faults(target.get("headers"))
     faults.append(_refusal_of(check_success_status, target.get("success_status")))
+    faults.append(_refusal_of(check_completion, target.get("completion")))
     for name in target.keys() - TARGET_FIELDS:
         known = ", ".join(sorted(TARGET_FIELDS))
         faults.append(TargetRefused(_pointer("", name), "unknown_field", f"There is no such field. Known: {known}."))
@@ -94,6 +96,7 @@ def check_target(target: Mapping[str, Any], network: tuple[str, ...]) -> Url:
     url = check_url(target.get("url"), network)
     check_method(_method_of(target))
     check_success_status(target.get("success_status"))
+    check_completion(target.get("completion"))
     for fault in header_faults(target.get("headers")):
         raise fault
     return url
@@ -159,6 +162,12 @@ def check_success_status(statuses: Any) -> None:
         return
     if not isinstance(statuses, list | tuple) or not statuses or not all(map(_is_status, statuses)):
         raise TargetRefused("/success_status", "invalid", "Name a list of status codes from 200 to 599.")
+
+
+def check_completion(completion: Any) -> None:
+    """Raises TargetRefused when `completion` is neither None nor one of COMPLETIONS."""
+    if completion is not None and completion not in COMPLETIONS:
+        raise TargetRefused("/completion", "choice", f"must be one of {', '.join(COMPLETIONS)}.")
 
 
 def header_faults(headers: Any) -> list[TargetRefused]:

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 RETRY_AFTER_MAX_S = 86_400.0
 RETRY_AFTER_STATUS = frozenset({429, 503})
 GONE = 410
+ACCEPTED = 202
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,14 @@ class Caller:
             answer = result_of(response, await read_body(response))
         except Exception as exception:
             return self._failure(exception, started_at)
-        return self._judge(plan, response, answer, started_at)
+        return self._judge(plan, work, response, answer, started_at)
 
-    def _judge(self, plan: Plan, response: aiohttp.ClientResponse, answer: object, started_at: datetime) -> Result:
+    def _judge(
+        self, plan: Plan, work: Work, response: aiohttp.ClientResponse, answer: object, started_at: datetime
+    ) -> Result:
         now, status = self.clock(), response.status
+        if status == ACCEPTED and work.completion and _answers_later(plan, work.completion, response):
+            return Result("accepted", None, None, True, None, False, started_at, now)
         if plan.is_success(status):
             return Result("succeeded", answer, None, True, None, False, started_at, now)
         return Result(
@@ -81,6 +86,11 @@ def retry_after_s(response: aiohttp.ClientResponse, now: datetime) -> float | No
     # An HTTP date is in GMT also where its zone is missing.
     wait_s = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
     return min(max(wait_s, 0.0), RETRY_AFTER_MAX_S)
+
+
+def _answers_later(plan: Plan, token: str, response: aiohttp.ClientResponse) -> bool:
+    """Whether 202 means that the result comes later: the job says so, or the receiver by sending the token back."""
+    return plan.answers_later or response.headers.get("Shardbeat-Completion", "").strip() == token
 
 
 def _sentence(status: int) -> str:

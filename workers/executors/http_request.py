@@ -32,6 +32,8 @@ ATTEMPT = istr("Shardbeat-Attempt")
 NOMINAL_TIME = istr("Shardbeat-Nominal-Time")
 DEADLINE = istr("Shardbeat-Deadline")
 TRACEPARENT = istr("traceparent")
+COMPLETION = istr("Shardbeat-Completion")
+COMPLETION_URL = istr("Shardbeat-Completion-Url")
 WEBHOOK_ID = istr("webhook-id")
 WEBHOOK_TIMESTAMP = istr("webhook-timestamp")
 WEBHOOK_SIGNATURE = istr("webhook-signature")
@@ -47,6 +49,7 @@ class Plan:
     body: bytes | None
     success_status: frozenset[int] | None
     payload_is_body: bool
+    answers_later: bool  # 202 means that the result comes over the API
 
     def is_success(self, status: int) -> bool:
         return status in self.success_status if self.success_status is not None else 200 <= status <= 299
@@ -98,6 +101,7 @@ def make_plan(target: Mapping[str, Any], network: tuple[str, ...]) -> Plan:
         body=None if body is None else _encode(body),
         success_status=None if statuses is None else frozenset(statuses),
         payload_is_body=payload_is_body,
+        answers_later=target.get("completion") == "callback",
     )
 
 
@@ -119,6 +123,10 @@ def request_headers(plan: Plan, work: Work, body: bytes | None, now: datetime) -
     headers[DEADLINE] = _rfc3339(work.deadline)
     if work.nominal_at is not None:
         headers[NOMINAL_TIME] = _rfc3339(work.nominal_at)
+    if work.completion:
+        headers[COMPLETION] = work.completion
+        if work.completion_url:
+            headers[COMPLETION_URL] = work.completion_url
     if work.traceparent:
         headers[TRACEPARENT] = work.traceparent
     if work.signing_secret:
