@@ -30,8 +30,8 @@ class Pending:
 
 
 def tenant_create(
-    *, slug: str, name: str = "", plan: Plan, host: str, network: Iterable[str] = (), signing_secret: str = ""
-) -> Tenant:
+    *, slug: str, name: str = "", plan: Plan, host: str, network: Iterable[str] = ()
+) -> Tenant:  # fmt: skip
     """Makes the tenant with its schema and domain in one transaction.
 
     InvalidInput for a slug or network that can't be one; Conflict when the slug or host is taken.
@@ -43,7 +43,7 @@ def tenant_create(
         with transaction.atomic():
             tenant = Tenant(
                 slug=slug, name=name or slug, plan=plan, schema_name=schema, status=Tenant.Status.ACTIVE,
-                network=list(network), signing_secret=signing_secret, schema_version=template.version(),
+                network=list(network), schema_version=template.version(),
             )  # fmt: skip
             tenant.save(force_insert=True)
             Domain.objects.create(tenant=tenant, domain=host, is_primary=True)
@@ -158,7 +158,8 @@ def migrate(schemas: list[Pending], *, jobs: int, report: Callable[[str, str], N
 
 def _migrate_one(pending_schema: Pending) -> tuple[str, str]:
     schema = pending_schema.schema
-    if any(step.sql is None for step in pending_schema.steps):
+    is_new = len(pending_schema.steps) == len(template.steps())  # steps that hold Python have nothing to do there
+    if not is_new and any(step.sql is None for step in pending_schema.steps):
         return schema, _migrate_with_django(schema)
     try:
         with door.connect("migrate", owner=True, guarded=False) as conn, conn.transaction():
@@ -189,8 +190,11 @@ def _migrate_with_django(schema: str) -> str:
 
     try:
         call_command("migrate_schemas", schema_name=schema, interactive=False, verbosity=0)
+        with door.connect("migrate", owner=True, guarded=False) as conn, conn.cursor() as cursor:
+            cursor.execute(grants_sql(schema))
     except Exception as error:  # one schema's fault must not stop the others
         return f"failed: {error}"
+    Tenant.objects.filter(schema_name=schema).update(schema_version=template.version())
     return ""
 
 

@@ -15,7 +15,7 @@ REFRESH_S = 3.0
 
 SELECT_TENANTS = """
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
-       p.max_running, t.network::text, t.signing_secret
+       p.max_running, t.network::text, t.signing_version
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -33,7 +33,7 @@ class Tenancy:
     own_queue: bool
     max_running: int | None
     network: tuple[str, ...]
-    signing_secret: str
+    signing_version: int  # of what signs its calls, which apps.secrets keeps; 0 is none
     queues: dict[str, str]
 
     def queue(self, pool: str) -> str:
@@ -52,7 +52,7 @@ def tenancy_of(tenant: Tenant) -> Tenancy:
     plan = tenant.plan
     row = (
         tenant.pk, tenant.slug, tenant.schema_name, active, plan.weight, plan.own_queue, plan.max_running,
-        orjson.dumps(tenant.network), tenant.signing_secret,
+        orjson.dumps(tenant.network), tenant.signing_version,
     )  # fmt: skip
     return _tenancy(row)
 
@@ -86,5 +86,5 @@ def _tenancy(row: tuple[Any, ...]) -> Tenancy:
     queues = {pool: queue_name(pool=pool, tenant_id=row[0], slug=row[1], own=row[5]) for pool in POOLS}
     return Tenancy(
         id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
-        network=tuple(orjson.loads(row[7])), signing_secret=row[8], queues=queues,
+        network=tuple(orjson.loads(row[7])), signing_version=row[8], queues=queues,
     )  # fmt: skip

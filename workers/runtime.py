@@ -6,6 +6,7 @@ import socket
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -19,9 +20,12 @@ from apps.outcomes.settle import Pair, Settlement
 from apps.outcomes.storable import UNSTORABLE_RESULT
 from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions
+from apps.secrets.keyring import KeyUnknown
+from apps.secrets.vault import Found, Vault
 from apps.tickets import store
 from apps.tickets.store import Started
 from kernel.clock import monotonic_s, utc_now
+from kernel.secretrules import shown_name
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
 from tenants.runtokens import runtoken_make
@@ -47,6 +51,7 @@ class Runtime:
         self.executors = executors
         self.draining = False
         self.settling = SettleBuffer()
+        self.vault = Vault()
         self.heartbeat = Heartbeat(self, queues=queues)
         self._started: dict[Pair, tuple[Started, Definition | None]] = {}
         self._preparing: set[Pair] = set()  # claimed, and not yet in an executor's hands
@@ -202,11 +207,19 @@ class Runtime:
         known = definitions.jobs(conn, tenancy.schema, [(one.job_id, one.job_version) for one in started])
         own = [one.execution_id for one in started if one.payload_from == "execution"]
         payloads = executions.payloads(conn, tenancy.schema, own) if own else {}
+        found = self.vault.values(
+            conn, tenancy, {name for definition in known.values() for name in definition.secrets}, now=utc_now()
+        )
+        calls = any(definition.kind == "http" for definition in known.values())
+        signing = self.vault.signing(conn, tenancy, now=utc_now()) if calls else ()
         works = []
         for one in started:
             definition = known.get((one.job_id, one.job_version))
             if definition is None:
                 self._refuse(one, "undecodable", "The job's definition is missing or unreadable.")
+                continue
+            if not definition.secrets <= found.values.keys():
+                self._refuse_for_secret(one, definition, found)
                 continue
             with self._lock:
                 self._started[(one.execution_id, one.fence)] = (one, definition)
@@ -215,7 +228,9 @@ class Runtime:
                 payload = orjson.loads(payloads[one.execution_id])
             elif one.payload_from == "schedule" and one.schedule_id is not None:
                 payload = definitions.schedule_payload(conn, tenancy.schema, one.schedule_id, one.schedule_version or 0)
-            works.append(_work(one, definition, payload, tenancy))
+            work = _work(one, definition, payload, tenancy)
+            secrets = {name: found.values[name] for name in definition.secrets}
+            works.append(replace(work, secrets=secrets, signing_secrets=signing) if secrets or signing else work)
         return works
 
     def _done(self, work: Work, result: Result) -> None:
@@ -239,6 +254,17 @@ class Runtime:
         )  # fmt: skip
         self._end((one.execution_id, one.fence), report)
 
+    def _refuse_for_secret(self, one: Started, definition: Definition, found: Found) -> None:
+        """Nothing is called without one of its secrets. Which one is said; values never are."""
+        name = min(definition.secrets - found.values.keys())
+        error = found.unreadable.get(name)
+        if error is None:
+            self._refuse(one, "secret_missing", f"The secret {shown_name(name)} does not exist.")
+        else:  # a key that this worker was not given is the platform's fault, and another worker may have it
+            outcome = "returned" if isinstance(error, KeyUnknown) else ""
+            log.error("tenant %d: secret %s: %s", one.tenant_id, shown_name(name), error)
+            self._refuse(one, error.code, f"The secret {shown_name(name)} can't be decrypted.", outcome=outcome)
+
     def _end(self, pair: Pair, report: Report) -> None:
         with self._lock:
             known = self._started.get(pair)
@@ -255,9 +281,9 @@ def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) 
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
         target=definition.target, payload=payload, timeout_s=min(definition.timeout_s, store.HELD_MAX_S),
-        nominal_at=one.nominal_at,
-        deadline=one.deadline, network=tenancy.network, signing_secret=tenancy.signing_secret or None,
+        nominal_at=one.nominal_at, deadline=one.deadline, network=tenancy.network, signing_secrets=(),
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
+        tenant_schema=tenancy.schema,
         completion=runtoken_make(
             "completion", tenant_id=one.tenant_id, execution_id=one.execution_id, attempt=one.attempt, fence=one.fence
         ),

@@ -11,6 +11,7 @@ import psycopg
 from psycopg import sql
 
 from apps.schedules.retry import RetryPolicy, retry_from_json
+from kernel.secretrules import secret_names
 
 Conn = psycopg.Connection[Any]
 REMEMBERED = 20_000
@@ -27,6 +28,7 @@ class Definition:
     payload: Any
     timeout_s: int
     retry: RetryPolicy
+    secrets: frozenset[str] = frozenset()  # the names that its target refers to
 
 
 class Definitions:
@@ -50,9 +52,10 @@ class Definitions:
             ).format(schema=sql.Identifier(schema))
             for row in conn.execute(query, [[key[0] for key in missing], [key[1] for key in missing]]):
                 try:
+                    target = orjson.loads(row[4])
                     found = Definition(
-                        row[2], row[3], orjson.loads(row[4]), _parsed(row[5]), row[6],
-                        retry_from_json(orjson.loads(row[7])),
+                        row[2], row[3], target, _parsed(row[5]), row[6], retry_from_json(orjson.loads(row[7])),
+                        frozenset(secret_names(target)),
                     )  # fmt: skip
                 except (ValueError, TypeError, KeyError):
                     continue

@@ -16,6 +16,8 @@ env.load_file(VAR_DIR / "env")  # what `make run` chose; the environment wins
 
 DEBUG = env.flag("DEBUG")
 SECRET_KEY = env.text("SECRET_KEY", "")  # Django refuses to use an empty one; commands that need none run without
+# Key-encryption keys "id:base64, id:base64" (32 bytes each), the current one first; apps.secrets.keyring reads them.
+SECRETS_KEYS = env.text("SECRETS_KEYS", "")
 ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,.localhost,127.0.0.1,[::1]")
 PUBLIC_HOSTS = tuple(env.listed("PUBLIC_HOSTS", "localhost,127.0.0.1,[::1],testserver"))
 TENANT_DOMAIN = env.text("TENANT_DOMAIN", "localhost")
@@ -45,7 +47,7 @@ SHARED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
 ]
-TENANT_APPS = ["apps.schedules", "apps.executions", "apps.deadletters"]
+TENANT_APPS = ["apps.schedules", "apps.executions", "apps.deadletters", "apps.secrets"]
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
 TENANT_MODEL = "tenants.Tenant"
@@ -90,13 +92,15 @@ QUEUED_BOUND_S = env.whole("QUEUED_BOUND_S", 10, least=1)  # queued but not star
 WORKER_TTL_S = 8.0
 WORKER_RENEW_S = 2.0
 WORKER_GRACE_S = env.whole("WORKER_GRACE_S", 20)  # a stopping worker lets its work end for so long
-WORKER_POOLS = env.listed("WORKER_POOLS", "http,python,queue")
+WORKER_POOLS = env.listed("WORKER_POOLS", "http,python")
 HTTP_SLOTS = env.whole("HTTP_SLOTS", 200, least=1)
 QUEUE_SLOTS = env.whole("QUEUE_SLOTS", 16, least=1)  # deliveries to tenants' brokers at a time: a thread each
-PYTHON_CHILDREN = env.whole("PYTHON_CHILDREN", 2, least=1)
 PULL_WAITERS = env.whole("PULL_WAITERS", 16, least=0)  # requests that wait for work in one web process: a thread each
 PULL_WAITERS_PER_TENANT = env.whole("PULL_WAITERS_PER_TENANT", 8, least=0)
 PUBLIC_URL = env.text("PUBLIC_URL", "").rstrip("/")  # where receivers reach the API, for links in outgoing calls
+PYTHON_POOL = env.text("PYTHON_POOL", "prefork")  # or "threads": for tasks that mostly wait; they can't be killed
+PYTHON_CHILDREN = env.whole("PYTHON_CHILDREN", 2, least=1)
+PYTHON_THREADS = env.whole("PYTHON_THREADS", 20, least=1)
 CLOCK_WARN_S = 0.5
 CLOCK_REFUSE_S = 5.0
 PYTHON_SETUP = env.text("PYTHON_SETUP", "")  # "package.module:function" that a child calls before its first task

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.executors.receiver import Receiver
-from tests.executors.rigs import HttpRig, PythonRig, Rig
+from tests.executors.rigs import HttpRig, PythonRig, Rig, ThreadRig
 from tests.executors.works import Results
 from workers.executors.base import Executor
 
@@ -40,9 +40,12 @@ def running() -> Iterator[Callable[[Any], Any]]:
         assert not executor.held()
 
 
-@pytest.fixture(params=["http", "python"])
+RIGS: dict[str, type[HttpRig] | type[PythonRig]] = {"http": HttpRig, "python": PythonRig, "threads": ThreadRig}
+
+
+@pytest.fixture(params=list(RIGS))
 def rig(request: pytest.FixtureRequest, running: Callable[[Any], Any]) -> Iterator[Rig]:
     """One kind of executor, with works for it that end well, badly or not at all."""
-    made = HttpRig(running) if request.param == "http" else PythonRig(running)
+    made = RIGS[request.param](running)
     yield made
     made.close()

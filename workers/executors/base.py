@@ -32,15 +32,18 @@ class Work:
     job_id: uuid.UUID
     kind: str  # "http" | "python"
     run_key: str
-    target: Mapping[str, Any]
-    payload: Any
+    target: Mapping[str, Any] = field(repr=False)  # it and the payload may hold what no log may show
+    payload: Any = field(repr=False)
     timeout_s: float  # from the moment that it runs, not from submit
     nominal_at: datetime | None
     deadline: datetime
     network: tuple[str, ...]  # CIDRs that this tenant may call besides public addresses
-    signing_secret: str | None
+    signing_secrets: tuple[str, ...] = field(repr=False)  # the tenant's, newest first; every call is signed with all
     traceparent: str | None
     execution_kind: str  # what triggered the execution
+    tenant_schema: str = ""
+    # The values that the target names, and no others: kernel.secretrules.fill(target, secrets) is what runs.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     completion: str | None = None  # the token with which the other side may report the end later
     completion_url: str | None = None  # where, when the operator has said how the API is reached
 
@@ -61,6 +64,7 @@ class Result:
 
 
 Done = Callable[[Work, Result], None]
+Progress = Callable[[Key, Any], None]  # what a running work says of itself, as small JSON
 
 
 class Executor(Protocol):
@@ -174,6 +178,10 @@ class Ledger:
     def wait_empty(self, timeout_s: float) -> bool:
         with self._lock:
             return self._empty.wait_for(lambda: not self._held, timeout_s)
+
+
+def no_progress(key: Key, value: Any) -> None:
+    """For executors that nobody asks."""
 
 
 def returned(now: datetime, started_at: datetime | None = None, why: str = "the worker is stopping") -> Result:

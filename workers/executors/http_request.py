@@ -1,17 +1,17 @@
 """From a work to the request that is sent: the target's fixed part is parsed once, the rest is added per attempt."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from multidict import CIMultiDict, istr
-from standardwebhooks import Webhook
 from yarl import URL
 
 from kernel.httprules import DEFAULT_METHOD, TargetRefused, check_target
+from kernel.secretrules import fill, secret_names
+from kernel.webhooksign import BadSigningSecret, signatures
 from workers.executors.base import Work
 from workers.executors.bounds import NotJson, to_json
 
@@ -60,6 +60,12 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._plans: OrderedDict[tuple[bytes, tuple[str, ...]], Plan] = OrderedDict()
+
+    def plan_for(self, work: Work) -> Plan:
+        """The plan for a work's target with its secrets filled in. Raises TargetRefused, SecretMissing."""
+        if not secret_names(work.target):
+            return self.plan(work.target, work.network)
+        return make_plan(fill(work.target, work.secrets), work.network)  # never kept: values live as long as their call
 
     def plan(self, target: Mapping[str, Any], network: tuple[str, ...]) -> Plan:
         """The plan for `target`. Raises TargetRefused."""
@@ -129,20 +135,23 @@ def request_headers(plan: Plan, work: Work, body: bytes | None, now: datetime) -
             headers[COMPLETION_URL] = work.completion_url
     if work.traceparent:
         headers[TRACEPARENT] = work.traceparent
-    if work.signing_secret:
-        headers[WEBHOOK_ID] = work.run_key
-        headers[WEBHOOK_TIMESTAMP] = str(int(now.timestamp()))
-        signer = _signer(work.signing_secret)
-        headers[WEBHOOK_SIGNATURE] = signer.sign(work.run_key, now.astimezone(UTC), (body or b"").decode())
+    if work.signing_secrets:
+        sign(headers, work.signing_secrets, work=work, body=body, now=now)
     return headers
 
 
-@lru_cache(maxsize=512)
-def _signer(secret: str) -> Webhook:
+def sign(
+    headers: CIMultiDict[str], secrets: Iterable[str], *, work: Work, body: bytes | None, now: datetime
+) -> None:  # fmt: skip
+    """Adds the headers of Standard Webhooks, with a signature of each secret. Raises TargetRefused for a bad one."""
+    at_s = int(now.timestamp())
     try:
-        return Webhook(secret)
-    except Exception:
-        raise TargetRefused("", "bad_secret", "The signing secret is not a Standard Webhooks secret.") from None
+        signed = signatures(secrets, message_id=work.run_key, timestamp_s=at_s, body=body or b"")
+    except BadSigningSecret as error:
+        raise TargetRefused("", "bad_secret", str(error)) from None
+    headers[WEBHOOK_ID] = work.run_key
+    headers[WEBHOOK_TIMESTAMP] = str(at_s)
+    headers[WEBHOOK_SIGNATURE] = signed
 
 
 def _encode(body: Any, *, text_is_json: bool = False) -> bytes:
