@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import psycopg
@@ -66,6 +66,7 @@ class WaitingRoom:
         self._of_tenant: Counter[int] = Counter()
         self._listener: threading.Thread | None = None
         self._listening = threading.Event()
+        self._closing = threading.Event()
 
     @contextmanager
     def place(self, queue: Queue) -> Iterator[Place]:
@@ -80,6 +81,7 @@ class WaitingRoom:
             self._places[queue][place] = None
             if self._listener is None or not self._listener.is_alive():
                 self._listening.clear()
+                self._closing.clear()
                 self._listener = threading.Thread(target=self._listen, name="pull listener", daemon=True)
                 self._listener.start()
         self._listening.wait(AGAIN_S)  # what becomes ready from now on is heard of
@@ -113,6 +115,16 @@ class WaitingRoom:
         with self._lock:
             return list(self._places)
 
+    def close(self, timeout_s: float = 2 * LOOK_S) -> None:
+        """Ends the listener; whoever waits next starts another one."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+        self._closing.set()
+        if listener is not None:
+            with suppress(psycopg.Error), door.connect("pull closing") as conn:
+                conn.execute("SELECT pg_notify(%s, '')", [PULL_CHANNEL])  # it listens
+            listener.join(timeout_s)
+
     def _listen(self) -> None:
         last_waiter_at = monotonic_s()
         while True:
@@ -124,7 +136,7 @@ class WaitingRoom:
                     while True:
                         self._hear(conn)
                         waiting = self.waiting()
-                        if waiting:
+                        if waiting and not self._closing.is_set():
                             last_waiter_at = monotonic_s()
                             for queue in pull_queues.with_something(conn, waiting):
                                 self.wake(queue)
@@ -139,6 +151,8 @@ class WaitingRoom:
     def _ends(self, last_waiter_at: float) -> bool:
         """Whether nobody has waited for long; then whoever comes next starts another listener."""
         with self._lock:
+            if self._closing.is_set():
+                return True
             if self._places or monotonic_s() - last_waiter_at < LINGER_S:
                 return False
             self._listener = None
@@ -147,7 +161,7 @@ class WaitingRoom:
     def _hear(self, conn: psycopg.Connection[object]) -> None:
         """Passes on what is said within LOOK_S."""
         until = monotonic_s() + LOOK_S
-        while (left := until - monotonic_s()) > 0:
+        while (left := until - monotonic_s()) > 0 and not self._closing.is_set():
             for notice in conn.notifies(timeout=left, stop_after=1):
                 tenant_id, _, name = notice.payload.partition(" ")
                 if tenant_id.isdecimal():

@@ -362,7 +362,7 @@ def test_a_lease_that_runs_out_is_an_attempt(
     assert (attempt["state"], attempt["error"]["class"]) == expected
     for how, body in (("complete", {"result": 1}), ("fail", {"error": {"message": "x"}}), ("heartbeat", None)):
         assert end(worker, item, how, body).code == "lease_over"
-    again = lease_one(worker)
+    again = lease_one(worker, wait_s=10)
     assert again["attempt"] == 2
     end(worker, again, "complete")
     assert_exactly_one_outcome(conn, acme, run["run_key"], state="succeeded")
