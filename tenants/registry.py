@@ -1,5 +1,6 @@
 """What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,11 @@ def tenancy_of(tenant: Tenant) -> Tenancy:
     return _tenancy(row)
 
 
+def reach_of(network: Iterable[str]) -> tuple[str, ...]:
+    """Where a tenant's HTTP jobs may call: the operator's rules and its own (`kernel.addressrules`)."""
+    return (*settings.HTTP_REACH, *network)
+
+
 class Registry:
     """All tenants by id. Not shared between threads."""
 
@@ -86,5 +92,5 @@ def _tenancy(row: tuple[Any, ...]) -> Tenancy:
     queues = {pool: queue_name(pool=pool, tenant_id=row[0], slug=row[1], own=row[5]) for pool in POOLS}
     return Tenancy(
         id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
-        network=tuple(orjson.loads(row[7])), signing_version=row[8], queues=queues,
+        network=reach_of(orjson.loads(row[7])), signing_version=row[8], queues=queues,
     )  # fmt: skip

@@ -71,6 +71,14 @@ class JobChange(Serializer):
         serializers.IntegerField, min_value=1, max_value=28_800,
         help_text="Of one attempt. 60. Above 900 where the result comes over the API: pull, completion callback.",
     )  # fmt: skip
+    max_queue_age_s = optional(
+        serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S,
+        help_text="A run that has not started so many seconds after it was due expires; null is no limit.",
+    )  # fmt: skip
+    total_timeout_s = optional(
+        serializers.IntegerField, min_value=1, max_value=job_input.MAX_TOTAL_TIMEOUT_S,
+        help_text="From the first start over all attempts and waits; at least timeout_s; null is no limit.",
+    )  # fmt: skip
     retry = RetryInput(required=False, allow_null=True)
     priority = optional(serializers.IntegerField, min_value=0, max_value=9, help_text="9 is first. 5.")
     max_concurrency = optional(
@@ -118,6 +126,8 @@ class JobAnswer(Serializer):
     target = serializers.DictField()
     payload = serializers.JSONField()
     timeout_s = serializers.IntegerField()
+    max_queue_age_s = nullable(serializers.IntegerField)
+    total_timeout_s = nullable(serializers.IntegerField)
     retry = RetryAnswer()
     priority = serializers.IntegerField()
     max_concurrency = nullable(serializers.IntegerField)
@@ -188,6 +198,9 @@ class ScheduleInput(TimingInput):
         serializers.IntegerField, min_value=schedule_input.PROBE_MIN_S, max_value=schedule_input.PROBE_MAX_S,
         help_text="Then tried again after so many seconds.",
     )  # fmt: skip
+    max_queue_age_s = optional(
+        serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S, help_text="Instead of the job's."
+    )
     payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
     labels = optional(serializers.DictField, child=label())
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among schedules.")
@@ -228,6 +241,7 @@ class ScheduleAnswer(Serializer):
     on_excluded = serializers.ChoiceField(list(CHOICES["on_excluded"]))
     pause_after_failures = nullable(serializers.IntegerField)
     probe_after_s = nullable(serializers.IntegerField)
+    max_queue_age_s = nullable(serializers.IntegerField, help_text="Null: what the job says.")
     dst_gap = serializers.ChoiceField(list(CHOICES["dst_gap"]))
     dst_fold = serializers.ChoiceField(list(CHOICES["dst_fold"]))
     payload = serializers.JSONField()

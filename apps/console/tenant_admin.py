@@ -50,14 +50,17 @@ class JobAdmin(ReadOnlyAdmin):
 
 @admin.register(JobVersion, site=tenant_site)
 class JobVersionAdmin(ReadOnlyAdmin):
-    list_display = ("__str__", "job", "version", "timeout_s", "priority", "max_concurrency", "created_at")
+    list_display = (
+        "__str__", "job", "version", "timeout_s", "max_queue_age_s", "total_timeout_s", "priority", "max_concurrency",
+        "created_at",
+    )  # fmt: skip
     list_select_related = ("job",)
     uuid_search = ("job_id",)
     search_help_text = "Id of a job."
     deferred = ("target", "payload", "retry")
     fields = (
-        "job", "version", "timeout_s", "priority", "max_concurrency", "queue", "created_at", "target_shown",
-        "payload_shown", "retry_shown",
+        "job", "version", "timeout_s", "max_queue_age_s", "total_timeout_s", "priority", "max_concurrency", "queue",
+        "created_at", "target_shown", "payload_shown", "retry_shown",
     )  # fmt: skip
     readonly_fields = ("target_shown", "payload_shown", "retry_shown")
     target_shown, payload_shown, retry_shown = json_field("target"), json_field("payload"), json_field("retry")

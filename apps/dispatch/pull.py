@@ -7,7 +7,7 @@ statement, each under a new fence. Their deadline is the lease; whoever lets it 
 
 import threading
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -124,8 +124,7 @@ def _prepared(conn: Conn, tenancy: Tenancy, leased: Sequence[remote.Leased]) -> 
         elif started.payload_from == "schedule" and started.schedule_id is not None:
             version = started.schedule_version or 0
             payload = definitions.schedule_payload(conn, tenancy.schema, started.schedule_id, version)
-        deadline = started.started_at + timedelta(seconds=one.timeout_s)
-        done.items.append(Item(token, started, definition, payload, deadline))
+        done.items.append(Item(token, started, definition, payload, one.over_at))
     return done
 
 

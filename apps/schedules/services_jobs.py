@@ -30,6 +30,7 @@ from kernel.errors import Conflict, NotFound, Stale
 from kernel.jsonrules import merge_patch
 from tenants import door
 from tenants.models import Plan, Tenant
+from tenants.registry import reach_of
 from tenants.work import Again, in_tenant
 
 SHOWN_SCHEDULES = 20  # in the answer that refuses to delete a job
@@ -178,7 +179,7 @@ def _schedules_of(job_id: UUID) -> list[UUID]:
 
 
 def _rules(tenant: Tenant, plan: Plan) -> JobRules:
-    return JobRules(tuple(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS)
+    return JobRules(reach_of(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS)
 
 
 def _version_add(tenant: Tenant, job: Job, form: JobForm, now: datetime) -> JobVersion:
@@ -192,6 +193,7 @@ def _retarget(tenant: Tenant, job: JobNow, found: list[Entry], *, was: JobVersio
     entries.retarget(
         door.raw(), [entry.key for entry in found], job_version=job.version, pool=job.pool, queue=job.queue,
         priority=job.priority, timeout_s=job.timeout_s, max_concurrency=job.max_concurrency,
+        max_queue_age_s=job.max_queue_age_s, total_timeout_s=job.total_timeout_s,
     )  # fmt: skip
     if job.max_concurrency != was.max_concurrency and not job.paused:
         _set_limit(tenant, job.id, job.max_concurrency)

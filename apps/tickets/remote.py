@@ -19,6 +19,11 @@ Pair = tuple[UUID, int]  # execution and fence
 LEASE_MAX_S = 900  # without a heartbeat
 CLAIM_MAX = 100
 
+# When its attempt must be over whatever its holder says: by its time-out, or by the total time-out of the run.
+_LIMIT = """least({started} + timeout_s * interval '1 second',
+             coalesce(first_started_at, {started}) + total_timeout_s * interval '1 second')"""
+_OVER_AT = _LIMIT.format(started="started_at")
+
 _PROMOTE = """
 WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket
@@ -55,7 +60,7 @@ CROSS JOIN LATERAL (
     SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END
     FROM tickets_ticket t
     WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
-      AND gate = f.gate
+      AND gate = f.gate AND (start_by IS NULL OR start_by >= clock_timestamp())
       AND NOT (guarded AND EXISTS (
           SELECT 1 FROM tickets_ticket b
           WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
@@ -64,36 +69,37 @@ CROSS JOIN LATERAL (
 
 _LEASE = f"""
 UPDATE tickets_ticket t SET state = 'running', attempt = attempt + 1, fence = nextval('ticket_fence'), releases = 0,
-       remote = true, worker_id = NULL, holder = %(holder)s, lease_s = %(lease_s)s, progress = NULL,
+       remote = true, worker_id = NULL, holder = %(holder)s, lease_s = %(lease_s)s, progress = NULL, start_by = NULL,
        first_queued_at = coalesce(first_queued_at, statement_timestamp()), started_at = statement_timestamp(),
        first_started_at = coalesce(first_started_at, statement_timestamp()),
-       deadline = statement_timestamp() + least(%(lease_s)s, timeout_s) * interval '1 second'
-WHERE execution_id = ANY(%(ids)s) AND state = 'ready'
-RETURNING {", ".join("t." + name for name in Started._fields)}, t.timeout_s
+       deadline = least(statement_timestamp() + %(lease_s)s * interval '1 second',
+                        {_LIMIT.format(started="statement_timestamp()")})
+WHERE execution_id = ANY(%(ids)s) AND state = 'ready' AND (start_by IS NULL OR start_by >= statement_timestamp())
+RETURNING {", ".join("t." + name for name in Started._fields)}, {_OVER_AT}
 """
 
 # A cancel that was asked for gives a moment to stop, as it does for what is held outside already.
-_HAND_OVER = """
+_HAND_OVER = f"""
 UPDATE tickets_ticket t SET remote = true, worker_id = NULL, holder = m.holder, lease_s = %(lease_s)s,
        deadline = least(clock_timestamp() + CASE WHEN cancel_requested THEN %(grace)s ELSE %(lease_s)s END
                                           * interval '1 second',
-                        started_at + timeout_s * interval '1 second')
+                        {_OVER_AT})
 FROM unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(holders)s::text[]) AS m(execution_id, fence, holder)
 WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
 """
 
 # Not past the time-out, and not further once a cancel was asked for. What a worker of ours still holds stays its own.
-_HEARTBEAT = """
+_HEARTBEAT = f"""
 UPDATE tickets_ticket t
 SET lease_s = CASE WHEN remote THEN coalesce(%(lease_s)s, lease_s) ELSE lease_s END,
     deadline = CASE WHEN remote AND NOT cancel_requested
                     THEN least(clock_timestamp() + coalesce(%(lease_s)s, lease_s) * interval '1 second',
-                               started_at + timeout_s * interval '1 second')
+                               {_OVER_AT})
                     ELSE deadline END,
     progress = coalesce(%(progress)s::jsonb, progress)
 WHERE execution_id = %(id)s AND fence = %(fence)s AND tenant_id = %(tenant)s AND state = 'running'
-  AND (NOT remote OR started_at + timeout_s * interval '1 second' > clock_timestamp())
-RETURNING cancel_requested, deadline, started_at + timeout_s * interval '1 second'
+  AND (NOT remote OR {_OVER_AT} > clock_timestamp())
+RETURNING cancel_requested, deadline, {_OVER_AT}
 """
 
 _HELD = f"""
@@ -106,10 +112,10 @@ WHERE t.state = 'running' AND t.tenant_id = %s
 
 
 class Leased(NamedTuple):
-    """A ticket that has just been leased, and the seconds after which its attempt times out."""
+    """A ticket that has just been leased, and when its attempt times out."""
 
     started: Started
-    timeout_s: int
+    over_at: datetime
 
 
 class Alive(NamedTuple):

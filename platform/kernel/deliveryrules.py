@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from kernel.addressrules import Address, is_allowed, parse_host_address
+from kernel.addressrules import Address, is_allowed, is_port_possible, parse_host_address
 from kernel.errors import FieldError
 
 AMQP_PORTS = {"amqp": 5672, "amqps": 5671}
 REDIS_PORTS = {"redis": 6379, "rediss": 6379}
 SCHEMES = {**AMQP_PORTS, **REDIS_PORTS}
+BROKER_RULES = tuple(f"* {port}" for port in sorted(set(SCHEMES.values())))
 FIELDS = {
     "amqp": ("exchange", "routing_key", "queue"),
     "redis": ("stream", "max_length"),
@@ -130,7 +131,7 @@ def parse_broker(url: Any, network: tuple[str, ...]) -> Broker:
         raise DeliveryRefused("/url", "invalid_host", "The URL has no valid host.") from None
     if address is None and (len(host) > 253 or not all(map(_LABEL.fullmatch, host.split(".")))):
         raise DeliveryRefused("/url", "invalid_host", "The URL has no valid host.")
-    if not _reachable(host, address, network):
+    if not _reachable(host, address, port or SCHEMES[parts.scheme], network):
         raise DeliveryRefused("/url", "address_not_public", "The URL must lead to a public address.")
     path = unquote(parts.path.removeprefix("/"))
     transport: Literal["amqp", "redis"] = "amqp" if parts.scheme in AMQP_PORTS else "redis"
@@ -148,12 +149,18 @@ def parse_broker(url: Any, network: tuple[str, ...]) -> Broker:
     )
 
 
-def _reachable(host: str, address: Address | None, network: tuple[str, ...]) -> bool:
+def may_reach(address: Address, port: int, network: tuple[str, ...]) -> bool:
+    """Whether a broker may be at this address and port: the rules of HTTP calls, and the brokers' own ports."""
+    return is_allowed(address, port, (*network, *BROKER_RULES))
+
+
+def _reachable(host: str, address: Address | None, port: int, network: tuple[str, ...]) -> bool:
     """What can be said without a resolver."""
     if address is not None:
-        return is_allowed(address, network)
-    local = host == "localhost" or host.endswith(".localhost")
-    return not local or any(one and is_allowed(one, network) for one in LOOPBACK)
+        return may_reach(address, port, network)
+    if host == "localhost" or host.endswith(".localhost"):
+        return any(one and may_reach(one, port, network) for one in LOOPBACK)
+    return is_port_possible(port, (*network, *BROKER_RULES))
 
 
 def _is_name(value: Any) -> bool:

@@ -44,6 +44,11 @@ class Work:
     tenant_schema: str = ""
     # The values that the target names, and no others: kernel.secretrules.fill(target, secrets) is what runs.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # For templates: filled in where the target asks for them.
+    schedule_id: uuid.UUID | None = None
+    job_name: str = ""
+    schedule_name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
     completion: str | None = None  # the token with which the other side may report the end later
     completion_url: str | None = None  # where, when the operator has said how the API is reached
 

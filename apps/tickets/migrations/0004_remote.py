@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tickets", "0002_sequences"),
+        ("tickets", "0003_waiting"),
     ]
 
     operations = [
