@@ -257,6 +257,8 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
 
 def _host(definition: Definition | None) -> str:
     url = definition.target.get("url") if definition is not None else None
+    if isinstance(url, dict):  # it names a secret; what is around it may tell the host
+        url = url.get("prefix")
     try:
         return urlsplit(url).hostname or "" if isinstance(url, str) else ""
     except ValueError:

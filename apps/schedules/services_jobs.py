@@ -6,6 +6,7 @@ anew.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -25,6 +26,7 @@ from apps.schedules.naming import names_conflict
 from apps.schedules.passed import pass_over
 from apps.schedules.remaking import remake_all
 from apps.schedules.running import JobNow, job_now
+from apps.schedules.services_secrets import target_kept, target_restored
 from apps.tickets import gates, pull_queues
 from kernel.errors import Conflict, NotFound, Stale
 from kernel.jsonrules import merge_patch
@@ -41,12 +43,13 @@ def job_create(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: da
 
     def work() -> DefinedJob:
         plan = plan_locked(tenant, quota="max_jobs")
-        form = read_job(data, rules=_rules(tenant, plan))
+        form = read_job(target_restored(data, {}), rules=_rules(tenant, plan))
         check_count(Job.objects.filter(deleted_at=None), plan.max_jobs, quota="max_jobs", what="jobs")
         job = Job.objects.create(
             name=form.name, kind=form.kind, labels=form.labels, external_id=form.external_id, created_at=now,
             updated_at=now,
         )  # fmt: skip
+        form = _with_target(form, {}, tenant, now)
         made = DefinedJob(job, _version_add(tenant, job, form, now))
         _, after = changes({}, job_as_given(made))
         _record(actor, "job.create", job, now, tenant, after=after)
@@ -137,11 +140,11 @@ def _change(
         job, found = _lock(tenant, job_id, expect)
         old = DefinedJob(job, definition_of(job))
         given = job_as_given(old)
-        data = make(given)
-        form = read_job(data, rules=_rules(tenant, tenant.plan))
+        known = old.definition.target
+        form = read_job(target_restored(make(given), known), rules=_rules(tenant, tenant.plan))
         if form.kind != job.kind:
             raise Conflict("The kind of a job can't change; make another job.", code="kind_is_fixed")
-        new = old
+        form, new = _with_target(form, known, tenant, now), old
         if form.definition.as_dict() != {name: getattr(old.definition, name) for name in form.definition.as_dict()}:
             job.version += 1
             new = DefinedJob(job, _version_add(tenant, job, form, now))
@@ -176,6 +179,11 @@ def _lock(tenant: Tenant, job_id: UUID, expect: Collection[int] | None) -> tuple
 
 def _schedules_of(job_id: UUID) -> list[UUID]:
     return list(Schedule.objects.filter(job_id=job_id, deleted_at=None).values_list("pk", flat=True))
+
+
+def _with_target(form: JobForm, known: Mapping[str, Any], tenant: Tenant, now: datetime) -> JobForm:
+    target = target_kept(form.definition.target, known, tenant=tenant, now=now)
+    return replace(form, definition=replace(form.definition, target=target))
 
 
 def _rules(tenant: Tenant, plan: Plan) -> JobRules:
