@@ -117,10 +117,10 @@ def schedule_pause(
     reason: str = "",
     resume_at: datetime | None = None,
 ) -> DefinedSchedule:
-    """Stops a schedule; no debt builds up. Conflict when it is completed; nothing happens when it is paused already.
+    """Stops a schedule until `resume_at`, or until somebody resumes it; no debt builds up. Conflict when completed.
 
-    With `resume_at` it goes on by itself: its due entry waits for the first instant after that time. For a schedule
-    that is paused already this sets the time anew.
+    With `resume_at` it goes on by itself: its due entry waits for the first instant after that time. A schedule that
+    is paused already is paused as this says: until another time, for another reason, or without an end.
     """
 
     def work() -> DefinedSchedule:
@@ -128,11 +128,13 @@ def schedule_pause(
         definition = version_of(schedule)
         if schedule.status == Status.COMPLETED or (entry is None and _is_over(schedule, definition, now)):
             raise Conflict("The schedule is completed: there is nothing to pause.", code="schedule_completed")
-        if schedule.status == Status.ACTIVE or resume_at is not None:
+        other_reason = bool(reason) and reason != schedule.paused_reason
+        if schedule.status == Status.ACTIVE or resume_at != schedule.resume_at or other_reason:
+            reason_now = reason or schedule.paused_reason
             _entry_drop(tenant, entry, now, "schedule_paused", actor)
             if schedule.status == Status.ACTIVE:
                 schedule.paused_at = now
-            schedule.status, schedule.paused_reason, schedule.resume_at = Status.PAUSED, reason, resume_at
+            schedule.status, schedule.paused_reason, schedule.resume_at = Status.PAUSED, reason_now, resume_at
             if resume_at is not None:
                 job = share_job(tenant, schedule.job_id)
                 text = rebased_text(definition, stopped_at=schedule.paused_at, now=resume_at)
@@ -142,7 +144,7 @@ def schedule_pause(
                 _entry_make(tenant, job, definition, resume_at)
             _save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version")
             until = {"resume_at": instant_text(resume_at)} if resume_at is not None else None
-            _record(actor, "schedule.pause", schedule, now, tenant, reason=reason, after=until)
+            _record(actor, "schedule.pause", schedule, now, tenant, reason=reason_now, after=until)
         return DefinedSchedule(schedule, definition)
 
     return in_tenant(tenant, work)

@@ -55,7 +55,10 @@ class Command(Base):
         earlier = preview_previous(spec, before=after, count=options["previous"], key=options["key"])
         answer = [_line(each) for each in shown]
         before = [_line(each) for each in earlier]
-        lines = [timing.describe(spec), *(f"Note: {note}." for note in timing.notes(spec))]
+        notes = timing.notes(spec)
+        if not options["key"]:
+            notes += timing.seed_notes(spec, _definition(options)["trigger"])
+        lines = [timing.describe(spec), *(f"Note: {note}." for note in notes)]
         lines += [_text(each) for each in before] + ["--- now ---"] * bool(before) + [_text(each) for each in answer]
         whole: dict[str, Any] = {"occurrences": answer}
         if before:
