@@ -14,5 +14,5 @@ def create_leases(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("due", "0004_waiting")]
+    dependencies = [("due", "0005_clock")]
     operations = [migrations.RunPython(create_leases, migrations.RunPython.noop)]
