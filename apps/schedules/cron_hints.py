@@ -188,7 +188,8 @@ def _is_legal(words: list[str]) -> bool:
 
 _DAYS = "|".join(_DAY_NAMES)
 _ON_CALENDAR = re.compile(
-    rf"{_ON}(?:(?P<wd>(?:{_DAYS})[A-Za-z.,]*) )?(?:(?:(?P<y>\*|\d{{4}})-)?(?P<mo>[\d*,./]+)-(?P<d>[\d*,./]+) ?)?"
+    rf"(?=.*[:-]){_ON}(?:(?P<wd>(?:{_DAYS})[A-Za-z.,]*) )?"
+    r"(?:(?:(?P<y>\*|\d{4})-)?(?P<mo>[\d*,./]+)-(?P<d>[\d*,./]+) ?)?"
     r"(?:(?P<h>[\d*,./]+):(?P<m>[\d*,./]+)(?::(?P<s>[\d*,./]+))?)?(?: (?P<z>[A-Z][A-Za-z]+(?:/[\w/+-]+)?))?",
     re.I,
 )

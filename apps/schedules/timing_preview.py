@@ -61,30 +61,35 @@ def preview_previous(spec: Spec, *, before: datetime, count: int, key: str = "")
 def left_out(spec: Spec, *, after: datetime, until: datetime, limit: int = LEFT_OUT_MAX) -> list[Occurrence]:
     """What the bare trigger says in (after, until] and does not run: excluded, outside of windows, skipped.
 
-    What is moved is not here: it runs. At most SCANNED_MAX instants are looked at.
+    What is moved is not here: it runs, unless it was moved from an excluded day to a time outside of the windows. At
+    most SCANNED_MAX instants are looked at.
     """
-    if not spec.windows and spec.exclusion is None and spec.dst_gap == "run_after":
-        return []
-    bare = replace(spec, windows=(), exclusion=None, dst_gap="run_after", max_runs=None, runs_from=None)
+    whole = replace(spec, max_runs=None, runs_from=None)
+    on_days = replace(whole, windows=())
     found: list[Occurrence] = []
-    for at in occurrences(bare, after=after, until=until, limit=SCANNED_MAX):
-        reason = _why_not(spec, bare, at)
-        if reason:
-            found.append(Occurrence(_local(spec, at), at, [reason], at))
-            if len(found) == limit:
-                break
-    return found
+    if spec.exclusion is not None or spec.dst_gap == "skip":
+        bare = replace(on_days, exclusion=None, dst_gap="run_after")
+        for at in occurrences(bare, after=after, until=until, limit=SCANNED_MAX):
+            if reason := _why_no_day(spec, bare, at):
+                found.append(Occurrence(_local(spec, at), at, [reason], at))
+    if spec.windows and spec.outside == "skip":
+        for at in occurrences(on_days, after=after, until=until, limit=SCANNED_MAX):
+            if next_after(whole, at - _MICROSECOND) != at:
+                found.append(_shown_as(on_days, at, "outside_window"))
+    return sorted(found, key=lambda each: each.nominal_at)[:limit]
 
 
-def _why_not(spec: Spec, bare: Spec, at: datetime) -> str:
-    if next_after(spec, at - _MICROSECOND) == at:
-        return ""
+def _why_no_day(spec: Spec, bare: Spec, at: datetime) -> str:
     exclusion = spec.exclusion
-    if exclusion is not None and exclusion.excludes(local_s(zone_offsets(spec.zone), floor_s(at)) // DAY_S):
-        return "excluded" if spec.on_excluded == "skip" else ""
-    if "dst_gap_moved" in flags_of(bare.calendar(), at) and spec.dst_gap == "skip":
-        return "dst_gap_skipped"
-    return "outside_window" if spec.windows and spec.outside == "skip" else ""
+    if exclusion is not None and exclusion.excludes(day := local_s(zone_offsets(spec.zone), floor_s(at)) // DAY_S):
+        step = {"next_business_day": 1, "previous_business_day": -1}.get(spec.on_excluded)
+        return "excluded" if step is None or exclusion.business_day(day, step) is None else ""
+    return "dst_gap_skipped" if spec.dst_gap == "skip" and "dst_gap_moved" in flags_of(bare.calendar(), at) else ""
+
+
+def _shown_as(spec: Spec, at: datetime, reason: str) -> Occurrence:
+    moved = [flag for flag in _shown(spec, at, "").flags if flag == "moved_from_excluded"]
+    return Occurrence(_local(spec, at), at, [*moved, reason], at)
 
 
 def _shown(spec: Spec, nominal: datetime, key: str) -> Occurrence:
