@@ -50,13 +50,15 @@ def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
 
 def tenancy_of(tenant: Tenant) -> Tenancy:
     """A tenant that was read with its plan, as the hot paths see it."""
-    active = tenant.status == Tenant.Status.ACTIVE and not tenant.dispatch_paused
-    plan = tenant.plan
-    row = (
-        tenant.pk, tenant.slug, tenant.schema_name, active, plan.weight, plan.own_queue, plan.max_running,
-        orjson.dumps(tenant.network), tenant.signing_version,
+    plan, active = tenant.plan, tenant.status == Tenant.Status.ACTIVE
+    queues = {
+        pool: queue_name(pool=pool, tenant_id=tenant.pk, slug=tenant.slug, own=plan.own_queue) for pool in POOLS
+    }  # fmt: skip
+    return Tenancy(
+        id=tenant.pk, slug=tenant.slug, schema=tenant.schema_name, active=active and not tenant.dispatch_paused,
+        weight=plan.weight, own_queue=plan.own_queue, max_running=plan.max_running, network=reach_of(tenant.network),
+        signing_version=tenant.signing_version, queues=queues, suspended=not active,
     )  # fmt: skip
-    return _tenancy(row)
 
 
 def reach_of(network: Iterable[str]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from kernel.errors import Faults
 
 PAST_TOLERANCE_S = 60  # a clock that is a little off, or a slow request, does not make an instant "past"
 DEFAULTS = {each.name: each.default for each in fields(Spec)}
+LIMITED_RUNS_MAX = 1_000  # of schedules whose runs can't be counted but by walking
 _GAPS_LOOKED_AT = 2_000
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -208,6 +209,10 @@ def _check_window(spec: Spec, now: datetime, faults: Faults) -> bool:
 
 def _check_runs(spec: Spec, now: datetime, faults: Faults) -> None:
     """The trigger has an instant from now on, inside the window."""
+    if spec.max_runs is not None and spec.max_runs > LIMITED_RUNS_MAX and (spec.windows or spec.exclusion):
+        detail = f"with windows or a calendar it is at most {LIMITED_RUNS_MAX:,}; give an end_at instead."
+        faults.add("/max_runs", "contradiction", detail)
+        return
     earliest = now - timedelta(seconds=PAST_TOLERANCE_S)
     if isinstance(spec.trigger, At):
         instant = spec.trigger.instant

@@ -114,7 +114,8 @@ def data(monkeypatch: pytest.MonkeyPatch) -> Iterator[Versions]:
 def forget() -> None:
     """What is remembered of zones, as in a new process."""
     for one in gc.get_objects():
-        if isinstance(one, functools._lru_cache_wrapper) and str(one.__module__).startswith("apps.schedules"):
+        # Not isinstance: it would wake what is lazy.
+        if type(one) is functools._lru_cache_wrapper and str(one.__module__).startswith("apps.schedules"):
             one.cache_clear()
 
 
