@@ -70,6 +70,7 @@ class ExecutionRow(NamedTuple):
     start_by: datetime | None
     wait_reason: str | None
     cancel_requested: bool
+    progress: str | None
     payload: str | None
 
 
@@ -94,7 +95,7 @@ _COLUMNS = """
     coalesce(t.attempt, e.attempt_count), e.result::text, e.error::text, e.reason, e.replay_of, e.fired_by,
     e.labels::text, CASE WHEN e.state = 'scheduled' THEN e.actual_at ELSE t.available_at END,
     t.start_by, CASE WHEN t.state = 'ready' AND t.rank IS NULL THEN t.wait_reason END,
-    coalesce(t.cancel_requested, false)
+    coalesce(t.cancel_requested, false), t.progress::text
 """
 _FROM = "FROM {schema}.executions_execution e LEFT JOIN tickets_ticket t ON t.execution_id = e.id"
 _FROM_LIVE = "FROM tickets_ticket t JOIN {schema}.executions_execution e ON e.id = t.execution_id"
@@ -184,6 +185,7 @@ def execution_shape(row: ExecutionRow, *, as_of: datetime, payload: bool = False
         "finished_at": row.finished_at,
         "attempt_count": row.attempt_count,
         "cancel_requested": row.cancel_requested,
+        "progress": stored(row.progress),
         "result": stored(row.result),
         "error": stored(row.error),
         "reason": row.reason or None,

@@ -117,7 +117,7 @@ def _verdict(result: Result | None) -> tuple[bool | None, str]:
     """Whether the destination is in trouble (None: the call does not say) and in which."""
     if result is None or result.outcome in ("cancelled", "returned", "lost"):
         return None, ""
-    if result.outcome == "succeeded":
+    if result.outcome in ("succeeded", "accepted"):
         return False, ""
     error: Mapping[str, Any] = result.error or {}
     status = error.get("status")

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tickets", "0003_waiting"),
+        ("tickets", "0004_remote"),
     ]
 
     operations = [
