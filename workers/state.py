@@ -5,6 +5,7 @@ from collections.abc import Callable
 from django.conf import settings
 
 from kernel.errors import Conflict
+from workers.containers import container_executor
 from workers.executors.base import Executor
 from workers.executors.http import HttpExecutor
 from workers.executors.python import PythonExecutor
@@ -44,6 +45,7 @@ def executors() -> dict[str, Executor]:
         "python": lambda: PythonExecutor(
             registry=settings.PYTHON_TASKS, children=settings.PYTHON_CHILDREN, setup=settings.PYTHON_SETUP or None
         ),
+        "container": container_executor,
     }
     unknown = set(settings.WORKER_POOLS) - set(makers)
     if unknown:

@@ -6,12 +6,14 @@ from typing import Any
 
 from apps.schedules.input_fields import Fields, json_bytes
 from apps.schedules.retry import DEFAULTS, retry_from_api
+from kernel.containerrules import ContainerRules
+from kernel.containerrules import target_faults as container_faults
 from kernel.errors import Faults
 from kernel.httprules import validate_target
 from kernel.jsonrules import pointer_to
 
-KINDS = ("http", "python")
-KINDS_TO_COME = ("container", "pull")
+KINDS = ("http", "python", "container")
+KINDS_TO_COME = ("pull",)
 FIELDS = (
     "name", "kind", "target", "payload", "timeout_s", "retry", "priority", "max_concurrency", "queue", "labels",
     "external_id",
@@ -29,6 +31,8 @@ class JobRules:
     network: tuple[str, ...]
     max_payload_bytes: int
     python_tasks: Collection[str]
+    containers: ContainerRules = ContainerRules()
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ def read_job(data: object, *, rules: JobRules) -> JobForm:
     faults = Faults()
     fields = Fields(data, faults)
     fields.only(FIELDS, read_only=READ_ONLY)
-    kind = _kind(fields)
+    kind = _kind(fields, rules)
     timeout_s = fields.whole("timeout_s", 1, 900, 60)
     form = JobForm(
         name=fields.name(),
@@ -86,11 +90,15 @@ def read_job(data: object, *, rules: JobRules) -> JobForm:
     return form
 
 
-def _kind(fields: Fields) -> str:
+def _kind(fields: Fields, rules: JobRules) -> str:
     if fields.data.get("kind") in KINDS_TO_COME:
         fields.faults.add("/kind", "kind_not_available", f"This kind is not available yet; use {' or '.join(KINDS)}.")
         return ""
-    return fields.choice("kind", KINDS)
+    kind = fields.choice("kind", KINDS)
+    if kind == "container" and not rules.containers.runtime:
+        fields.faults.add("/kind", "kind_not_offered", "The operator of this installation offers no containers.")
+        return ""
+    return kind
 
 
 def _target(fields: Fields, kind: str, timeout_s: int, rules: JobRules) -> dict[str, Any]:
@@ -105,6 +113,8 @@ def _target(fields: Fields, kind: str, timeout_s: int, rules: JobRules) -> dict[
         faults.errors += validate_target(target, rules.network, base="/target")
     elif kind == "python":
         _check_python(target, timeout_s, rules.python_tasks, faults)
+    elif kind == "container":
+        faults.errors += container_faults(target, rules.containers, tenant=rules.tenant, base="/target")
     return dict(target) if isinstance(target, Mapping) else {}
 
 

@@ -33,7 +33,8 @@ OUTCOMES = ("failed", "timed_out", "lost")
 ERROR_CLASSES = (
     "http_status", "timeout", "address_blocked", "dns_failed", "tls_failed", "connect_failed", "connection_lost",
     "bad_response", "bad_target", "internal", "soft_timeout", "unknown_task", "bad_result", "bad_payload",
-    "worker_lost", "deadline_passed", "not_prepared",
+    "worker_lost", "deadline_passed", "not_prepared", "exit_code", "oom_killed", "command_failed", "image_missing",
+    "image_refused", "container_failed", "container_gone",
 )  # fmt: skip
 _STATUS = re.compile(r"http_[1-5](?:[0-9]{2}|xx)")
 _STATUS_ALONE = re.compile(r"[1-5](?:[0-9]{2}|xx)")

@@ -26,6 +26,7 @@ from apps.schedules.passed import pass_over
 from apps.schedules.remaking import remake_all
 from apps.schedules.running import JobNow, job_now
 from apps.tickets import gates
+from kernel.containerrules import rules_of
 from kernel.errors import Conflict, NotFound, Stale
 from kernel.jsonrules import merge_patch
 from tenants import door
@@ -178,7 +179,9 @@ def _schedules_of(job_id: UUID) -> list[UUID]:
 
 
 def _rules(tenant: Tenant, plan: Plan) -> JobRules:
-    return JobRules(tuple(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS)
+    return JobRules(
+        tuple(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS, rules_of(settings), tenant.slug
+    )  # fmt: skip
 
 
 def _version_add(job: Job, form: JobForm, now: datetime) -> JobVersion:

@@ -1,5 +1,6 @@
 """Reading the environment: every setting that an operator may change has its name and default here or in settings."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,13 @@ def whole(name: str, default: int, *, least: int = 0) -> int:
 def listed(name: str, default: str = "") -> list[str]:
     """A comma separated list, blanks dropped."""
     return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]
+
+
+def fingerprint(url: str) -> str:
+    """Eight characters that tell databases apart: from where the database is and its name, not from who asks."""
+    parts = urlsplit(url)
+    where = f"{parts.hostname or ''}:{parts.port or ''}{parts.path}?{parts.query if not parts.hostname else ''}"
+    return hashlib.sha256(where.encode()).hexdigest()[:8]
 
 
 def database(url: str) -> dict[str, Any]:
