@@ -8,6 +8,7 @@ data is kept between runs, because initdb is the slow part. A killed run takes i
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import sys
@@ -43,6 +44,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         early_config.add_cleanup(services.stop)
         os.environ.update(services.variables())
         os.environ.setdefault("SECRET_KEY", "for-tests-only")
+        os.environ.setdefault("SECRETS_KEYS", "tests:" + base64.b64encode(os.urandom(32)).decode())
         (ROOT / "var" / "static").mkdir(parents=True, exist_ok=True)  # whitenoise warns when it is missing
     return (yield)
 

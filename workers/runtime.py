@@ -254,7 +254,8 @@ def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) 
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
         target=definition.target, payload=payload, timeout_s=definition.timeout_s, nominal_at=one.nominal_at,
-        deadline=one.deadline, network=tenancy.network, signing_secret=tenancy.signing_secret or None,
+        deadline=one.deadline, network=tenancy.network,
+        signing_secrets=(tenancy.signing_secret,) if tenancy.signing_secret else (),
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
     )  # fmt: skip
 

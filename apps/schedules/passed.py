@@ -20,12 +20,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def pass_over(conn: Conn, schema: str, found: Iterable[Entry], *, now: datetime, reason: str, by: str) -> None:
     """Records what these locked entries of schedules owe up to `now`. Their rows are the caller's to remove."""
-    rows = [_skipped(entry, now, reason) for entry in found if entry.nominal_at <= now]
+    rows = [_skipped(entry, now, reason, by[:80]) for entry in found if entry.nominal_at <= now]
     if rows:
-        executions.skip(conn, schema, rows, now=now, fired_by=by[:80])
+        executions.skip(conn, schema, rows, now=now)
 
 
-def _skipped(entry: Entry, now: datetime, reason: str) -> executions.Skipped:
+def _skipped(entry: Entry, now: datetime, reason: str, by: str) -> executions.Skipped:
     until, count = entry.nominal_at, 1
     try:
         spec = spec_from_json(entry.spec)
@@ -35,5 +35,5 @@ def _skipped(entry: Entry, now: datetime, reason: str) -> executions.Skipped:
         pass
     return executions.Skipped(
         uuid7(), occurrence_run_key(entry.key, entry.nominal_at), entry.job_id, entry.job_version, entry.key,
-        entry.version, entry.priority, entry.nominal_at, until, max(1, count), reason,
+        entry.version, entry.priority, entry.nominal_at, until, max(1, count), reason, by,
     )  # fmt: skip

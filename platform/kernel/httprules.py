@@ -15,6 +15,7 @@ import idna
 
 from kernel.addressrules import Address, is_allowed, parse_host_address
 from kernel.errors import FieldError
+from kernel.secretrules import is_reference, reference_faults, with_stand_ins
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 DEFAULT_METHOD = "POST"
@@ -76,11 +77,18 @@ class Url:
 def validate_target(target: Any, network: Iterable[str] = (), *, base: str = "") -> list[FieldError]:
     """All faults of an HTTP job's target; none means that it may be saved.
 
-    `network` is the tenant's allow-list of CIDRs. `base` is the JSON pointer of the target in the request body.
+    `network` is the tenant's allow-list of CIDRs. `base` is the JSON pointer of the target in the request body. Where
+    secrets are named, what is known of the text around them is judged here, and the whole before each call.
     """
     if not isinstance(target, Mapping):
         return [FieldError(base, "invalid", "The target of an HTTP job is an object with at least a url.")]
-    faults = [_refusal_of(check_url, target.get("url"), tuple(network)), _refusal_of(check_method, _method_of(target))]
+    named = _reference_faults(target)
+    if named:
+        return [FieldError(base + fault.pointer, fault.code, fault.detail) for fault in named]
+    whole_url_is_secret = is_reference(target.get("url")) and not target["url"].get("prefix")
+    target = with_stand_ins(target)
+    faults = [] if whole_url_is_secret else [_refusal_of(check_url, target.get("url"), tuple(network))]
+    faults.append(_refusal_of(check_method, _method_of(target)))
     faults += header_faults(target.get("headers"))
     faults.append(_refusal_of(check_success_status, target.get("success_status")))
     for name in target.keys() - TARGET_FIELDS:
@@ -181,6 +189,16 @@ def header_faults(headers: Any) -> list[TargetRefused]:
     if total_bytes > MAX_ALL_HEADERS_BYTES:
         faults.append(TargetRefused("/headers", "too_long", f"All headers may have {MAX_ALL_HEADERS_BYTES:,} bytes."))
     return faults
+
+
+def _reference_faults(target: Mapping[str, Any]) -> list[FieldError]:
+    """What is wrong with how the target names secrets where it takes texts."""
+    headers = target.get("headers")
+    texts = {"/url": target.get("url")}
+    if isinstance(headers, Mapping):
+        texts |= {_pointer("/headers", name): value for name, value in headers.items()}
+    named = [(pointer, value) for pointer, value in texts.items() if isinstance(value, Mapping)]
+    return [fault for pointer, value in named for fault in reference_faults(value, pointer)]
 
 
 def _header_fault(name: Any, value: Any) -> tuple[str, str] | None:

@@ -1,5 +1,6 @@
 """The stage of a measurement: embedded durable services, a database of its own, tenants, jobs, due entries."""
 
+import base64
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ def services(folder: Path) -> Iterator[None]:
     running.start()
     os.environ.update(running.variables())
     os.environ.setdefault("SECRET_KEY", "bench")
+    os.environ.setdefault("SECRETS_KEYS", "bench:" + base64.b64encode(os.urandom(32)).decode())
     os.environ.setdefault("LOG_LEVEL", "WARNING")
     try:
         yield

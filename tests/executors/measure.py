@@ -47,7 +47,7 @@ def measure_http(count: int) -> None:
     executor.start()
     secret = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     target = {"url": f"http://127.0.0.1:{port}/hook", "headers": {"X-Team": "billing"}}
-    works = [make_work("http", target, signing_secret=secret) for _ in range(count)]
+    works = [make_work("http", target, signing_secrets=(secret,)) for _ in range(count)]
     try:
         run("warm-up", executor, works[: count // 10], in_flight=100)
         run("http calls", executor, works[count // 10 :], in_flight=100)

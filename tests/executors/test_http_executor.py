@@ -93,19 +93,19 @@ def test_a_run_without_nominal_time_says_none(call: Call, receiver: Receiver) ->
 
 
 def test_a_signed_call_can_be_verified(call: Call, receiver: Receiver) -> None:
-    call({"url": receiver.url()}, signing_secret=SECRET, run_key="r1", payload={"ü": [1, 2]})
+    call({"url": receiver.url()}, signing_secrets=(SECRET,), run_key="r1", payload={"ü": [1, 2]})
     (request,) = receiver.requests
     assert request.headers["webhook-id"] == "r1"
     assert Webhook(SECRET).verify(request.body, request.headers) == {"ü": [1, 2]}
 
 
 def test_a_signature_covers_an_empty_body(call: Call, receiver: Receiver) -> None:
-    call({"url": receiver.url(), "method": "GET"}, signing_secret=SECRET)
+    call({"url": receiver.url(), "method": "GET"}, signing_secrets=(SECRET,))
     Webhook(SECRET).verify(receiver.requests[0].body, receiver.requests[0].headers, json_parse=False)
 
 
 def test_an_unusable_secret_fails_for_good_and_is_not_shown(call: Call, receiver: Receiver) -> None:
-    result = call({"url": receiver.url()}, signing_secret="whsec_")
+    result = call({"url": receiver.url()}, signing_secrets=("whsec_",))
     assert (result.outcome, result.retryable) == ("failed", False)
     assert result.error and result.error["code"] == "bad_secret"
     assert receiver.requests == []

@@ -34,7 +34,7 @@ def make_work(kind: str, target: Mapping[str, Any], **changes: Any) -> Work:
         "nominal_at": NOMINAL_AT,
         "deadline": utc_now() + timedelta(seconds=50),
         "network": LOOPBACK,
-        "signing_secret": None,
+        "signing_secrets": (),
         "traceparent": None,
         "execution_kind": "schedule",
     }

@@ -10,7 +10,7 @@ import pytest
 
 from apps.dispatch.fire import FireService
 from apps.dispatch.keeper import Keeper
-from apps.due.entries import CHANNEL
+from apps.due.entries import CHANNEL, shard_for
 from apps.schedules import timing
 from apps.schedules.services import schedule_pause
 from apps.tickets.store import READY_CHANNEL
@@ -134,6 +134,22 @@ def test_the_signature_names_dispatcher_and_term(
     [run] = executions_of(conn, acme)
     dispatcher, term = run["fired_by"].split("/")
     assert dispatcher == str(leader.id) and int(term) in leader.held("fire").values()
+
+
+def test_each_run_names_the_term_of_its_own_shard(
+    service: FireService, leader: Keeper, conn: Conn, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One batch serves many shards, and each lease has a term of its own."""
+    job = make_job(acme)
+    for misfire in ("fire_once", "skip") * 4:
+        make_schedule(acme, job, trigger={"at": (NOW + MINUTE).isoformat()}, misfire=misfire)
+    monkeypatch.setattr(leader, "held", lambda kind: {shard: 1000 + shard for shard in range(64)})
+    service.run_once()
+    runs = executions_of(conn, acme)
+    assert {one["state"] for one in runs} == {"ready", "skipped"}
+    assert len({one["fired_by"] for one in runs}) > 1
+    for one in runs:
+        assert one["fired_by"] == f"{leader.id}/{1000 + shard_for(one['schedule_id'])}"
 
 
 def test_a_pause_between_two_passes_leaves_nothing_to_fire(service: FireService, conn: Conn, acme: Tenant) -> None:

@@ -420,10 +420,11 @@ def test_only_one_tenant_is_repaired_when_only_one_is_asked_for(
 def test_chunks_are_walked_to_their_end(
     conn: Conn, registry: Registry, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from apps.dispatch import repairs
+    from apps.dispatch import repairs, repairs_executions, repairs_schedules
 
     assert CHUNK <= 1_000
-    monkeypatch.setattr(repairs, "CHUNK", 3)
+    for module in (repairs, repairs_executions, repairs_schedules):
+        monkeypatch.setattr(module, "CHUNK", 3)
     job = make_job(acme)
     for _ in range(8):
         make_schedule(acme, job)

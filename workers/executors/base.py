@@ -31,15 +31,17 @@ class Work:
     job_id: uuid.UUID
     kind: str  # "http" | "python"
     run_key: str
-    target: Mapping[str, Any]
-    payload: Any
+    target: Mapping[str, Any] = field(repr=False)  # it and the payload may hold what no log may show
+    payload: Any = field(repr=False)
     timeout_s: float  # from the moment that it runs, not from submit
     nominal_at: datetime | None
     deadline: datetime
     network: tuple[str, ...]  # CIDRs that this tenant may call besides public addresses
-    signing_secret: str | None
+    signing_secrets: tuple[str, ...] = field(repr=False)  # the tenant's, newest first; every call is signed with all
     traceparent: str | None
     execution_kind: str  # what triggered the execution
+    # The values that the target names, and no others: kernel.secretrules.fill(target, secrets) is what runs.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

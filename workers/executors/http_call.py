@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 import aiohttp
 
 from kernel.httprules import TargetRefused
+from kernel.secretrules import SecretMissing
 from workers.executors.address import AddressBlocked, calling_tenant
 from workers.executors.base import Result, Work, ended
 from workers.executors.bounds import bounded_error
@@ -33,11 +34,14 @@ class Caller:
     async def call(self, work: Work, started_at: datetime) -> Result:
         """Send the request and read the answer. All failures of the target become results."""
         try:
-            plan = self.plans.plan(work.target, work.network)
+            plan = self.plans.plan_for(work)
             body = request_body(plan, work)
             headers = request_headers(plan, work, body, started_at)
         except TargetRefused as refused:
             error = bounded_error("bad_target", refused.detail, code=refused.code)
+            return ended("failed", self.clock(), started_at, error=error, retryable=False)
+        except SecretMissing as missing:
+            error = bounded_error("secret_missing", str(missing))
             return ended("failed", self.clock(), started_at, error=error, retryable=False)
         calling_tenant.set(work.tenant_id)
         session = self.session_for(work.network)

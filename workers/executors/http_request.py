@@ -12,6 +12,7 @@ from standardwebhooks import Webhook
 from yarl import URL
 
 from kernel.httprules import DEFAULT_METHOD, TargetRefused, check_target
+from kernel.secretrules import fill, secret_names
 from workers.executors.base import Work
 from workers.executors.bounds import NotJson, to_json
 
@@ -57,6 +58,12 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._plans: OrderedDict[tuple[bytes, tuple[str, ...]], Plan] = OrderedDict()
+
+    def plan_for(self, work: Work) -> Plan:
+        """The plan for a work's target with its secrets filled in. Raises TargetRefused, SecretMissing."""
+        if not secret_names(work.target):
+            return self.plan(work.target, work.network)
+        return make_plan(fill(work.target, work.secrets), work.network)  # never kept: values live as long as their call
 
     def plan(self, target: Mapping[str, Any], network: tuple[str, ...]) -> Plan:
         """The plan for `target`. Raises TargetRefused."""
@@ -121,11 +128,12 @@ def request_headers(plan: Plan, work: Work, body: bytes | None, now: datetime) -
         headers[NOMINAL_TIME] = _rfc3339(work.nominal_at)
     if work.traceparent:
         headers[TRACEPARENT] = work.traceparent
-    if work.signing_secret:
+    if work.signing_secrets:
         headers[WEBHOOK_ID] = work.run_key
         headers[WEBHOOK_TIMESTAMP] = str(int(now.timestamp()))
-        signer = _signer(work.signing_secret)
-        headers[WEBHOOK_SIGNATURE] = signer.sign(work.run_key, now.astimezone(UTC), (body or b"").decode())
+        signers = [_signer(secret) for secret in work.signing_secrets]
+        at, text = now.astimezone(UTC), (body or b"").decode()
+        headers[WEBHOOK_SIGNATURE] = " ".join(signer.sign(work.run_key, at, text) for signer in signers)
     return headers
 
 
