@@ -1,7 +1,7 @@
 """A job as its owner writes it, to what is stored: every fault at once, each with a pointer. Pure."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from apps.schedules.input_fields import Fields, json_bytes
@@ -31,7 +31,7 @@ class JobRules:
     network: tuple[str, ...]
     max_payload_bytes: int
     python_tasks: Collection[str]
-    containers: ContainerRules = ContainerRules()
+    containers: ContainerRules = field(default_factory=ContainerRules)
     tenant: str = ""
 
 

@@ -88,7 +88,7 @@ class Target:
     pids: int
     scratch_mb: int
     network: str
-    working_dir: str
+    working_dir: str  # empty: the image's own, or /
     uid: int
     gid: int
     exit_codes: ExitCodes = field(default_factory=ExitCodes)
@@ -231,7 +231,9 @@ class _Reader:
         return str(network)
 
     def working_dir(self) -> str:
-        path = self.target.get("working_dir", "/")
+        path = self.target.get("working_dir")
+        if path is None:
+            return ""
         if not _is_word(path) or not path.startswith("/") or len(path) > MAX_PATH_CHARS or ".." in path.split("/"):
             self._fault("working_dir", "invalid", "must be an absolute path without `..` in it.")
         return str(path)

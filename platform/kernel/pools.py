@@ -2,7 +2,8 @@
 
 POOLS = ("http", "python", "container", "pull")
 POOL_NUMBER = {name: number for number, name in enumerate(POOLS)}
-CELERY_POOLS = ("http", "python", "container")  # served by Celery workers; a pull pool's tickets wait for the tenant's own
+# Served by Celery workers; a pull pool's tickets wait for the tenant's own.
+CELERY_POOLS = ("http", "python", "container")
 BATCH_TASK = "shardbeat.batch"  # the Celery task that a release rings
 SYSTEM_QUEUE = "shardbeat.system"  # the platform's own housekeeping
 

@@ -60,10 +60,10 @@ class ContainerRig:
     many = 60  # a container takes longer than a call
 
     scripts = {
-        "ok": 'echo \'{"n": 1}\' > $SHARDBEAT_RESULT_FILE',
+        "ok": "echo '{\"n\": 1}' > $SHARDBEAT_RESULT_FILE",
         "fail": "echo broken >&2; exit 3",
         "fail_for_good": "exit 64",
-        "ask_for_pause": 'echo \'{"retry_after_s": 120}\' > $SHARDBEAT_RESULT_FILE; exit 75',
+        "ask_for_pause": "echo '{\"retry_after_s\": 120}' > $SHARDBEAT_RESULT_FILE; exit 75",
         "dies": "sh -c 'kill -9 $$'; exit $?",
         "big": "head -c 200000 /dev/zero | tr '\\0' x > $SHARDBEAT_RESULT_FILE",
     }

@@ -1,4 +1,4 @@
-"""The OCI runtime configuration of a container for runc: no capabilities, no network, nothing to write but scratch. Pure."""
+"""The OCI runtime configuration of a container for runc: no capabilities, no network, a root that is read. Pure."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,10 @@ READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tri
 def config_of(
     box: Box, *, rootfs: Path, io: Path, scratch: Path, cgroup: str, limit_swap: bool
 ) -> dict[str, Any]:  # fmt: skip
-    """`io` and `scratch` are the directories that become /shardbeat and /tmp. Without `limit_swap` the kernel can't count swap."""
+    """`io` and `scratch` are the directories that become /shardbeat and /tmp.
+
+    Without `limit_swap` the kernel can't count swap.
+    """
     target = box.target
     memory = target.memory_mb * MB
     namespaces = ["pid", "ipc", "uts", "mount"] + (["network"] if target.network != HOST_NETWORK else [])
@@ -41,7 +44,7 @@ def config_of(
             "user": {"uid": target.uid, "gid": target.gid, "additionalGids": []},
             "args": [*target.command, *target.args],
             "env": [PATH, "HOME=/tmp", *(f"{name}={value}" for name, value in target.environment.items())],
-            "cwd": target.working_dir,
+            "cwd": target.working_dir or "/",
             "capabilities": {kind: [] for kind in ("bounding", "effective", "permitted", "inheritable", "ambient")},
             "rlimits": [
                 {"type": "RLIMIT_NOFILE", "hard": OPEN_FILES, "soft": OPEN_FILES},

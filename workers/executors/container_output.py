@@ -60,7 +60,7 @@ def result_of(
         "output": None,
         "output_is": None,
         "truncated": False,
-        **{name: "" for name in texts},
+        **dict.fromkeys(texts, ""),
         **{f"{name}_bytes": tail.size for name, tail in streams.items()},
     }
     if not logs.complete:

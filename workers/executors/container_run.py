@@ -1,8 +1,8 @@
 """One attempt of a container job, from its target to its result.
 
-Two containers of one execution never run at once: a container is made, then all of the execution are looked at, and only
-then it starts. Of two who do that at the same time at least one sees the other; the older attempt yields, and the newer
-one starts when the older's container is gone.
+Two containers of one execution never run at once: a container is made, then all of the execution are looked at, and
+only then it starts. Of two who do that at the same time at least one sees the other; the older attempt yields, and the
+newer one starts when the older's container is gone.
 """
 
 import asyncio
@@ -21,7 +21,15 @@ from workers.executors.base import Outcome, Result, Work, ended
 from workers.executors.bounds import NotJson, bounded_error, to_json
 from workers.executors.container_output import ARTEFACT_MAX_BYTES, Logs, last_words, result_of, steering
 from workers.executors.container_runtime import (
-    PAYLOAD_PATH, RESULT_PATH, Box, Exit, Found, Gone, NameTaken, Runtime, RuntimeFailed,
+    PAYLOAD_PATH,
+    RESULT_PATH,
+    Box,
+    Exit,
+    Found,
+    Gone,
+    NameTaken,
+    Runtime,
+    RuntimeFailed,
 )  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -160,7 +168,8 @@ class Run:
     async def _until(self, doing: Coroutine[Any, Any, T], within_s: float) -> T:
         """Raises Stopped when the attempt has to end before that is done."""
         task = asyncio.ensure_future(doing)
-        await asyncio.wait({task, self._stopping}, timeout=max(0.0, within_s), return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {task, self._stopping}
+        await asyncio.wait(either, timeout=max(0.0, within_s), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
         task.cancel()

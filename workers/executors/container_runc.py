@@ -34,7 +34,12 @@ KILL_S = 10.0
 PIPES_S = 1.0  # for what a dead container's pipes still hold
 KEEPER_S = 20.0
 CGROUPS = Path("/sys/fs/cgroup")
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from workers.executors.container_keeper import main; main(*sys.argv[2:])"
+_BOOT = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from workers.executors.container_keeper import main
+main(*sys.argv[2:])
+"""
 
 
 class _Running:

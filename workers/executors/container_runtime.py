@@ -78,12 +78,16 @@ class Exit:
 class RuntimeFailed(Exception):
     """The runtime did not do what it was asked. `class_` and the text go into the attempt's error.
 
-    `available` is false when the runtime could not be asked at all: nobody's attempt is to pay for that.
+    `available` is false when the runtime could not be asked at all: nobody's attempt is to pay for that. `status` is
+    its answer's, where there was one.
     """
 
-    def __init__(self, class_: str, message: str, *, retryable: bool = True, available: bool = True) -> None:
+    def __init__(
+        self, class_: str, message: str, *, retryable: bool = True, available: bool = True, status: int = 0
+    ) -> None:
         super().__init__(message)
-        self.class_, self.message, self.retryable, self.available = class_, message, retryable, available
+        self.class_, self.message, self.retryable = class_, message, retryable
+        self.available, self.status = available, status
 
 
 class NameTaken(Exception):
@@ -129,5 +133,3 @@ class Runtime(Protocol):
 
     async def find(self, installation: str, execution_id: UUID | None = None) -> list[Found]:
         """The containers of this installation, or of one execution."""
-
-
