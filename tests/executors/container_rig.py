@@ -118,4 +118,4 @@ class ContainerRig:
     def close(self) -> None:
         for executor in self._executors:
             executor.stop(0)
-        assert not self.boxes.is_dir() or not list(self.boxes.iterdir()), "containers were left"
+        wait_until(lambda: not self.boxes.is_dir() or not list(self.boxes.iterdir()), "all containers to be gone")

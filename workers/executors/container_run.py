@@ -155,8 +155,8 @@ class Run:
         if self._found is None:
             return False
         begun_at = self._found.started_at or self._clock()
-        gone_s = (self._clock() - begun_at).total_seconds()  # its time runs since then
-        self._timeout_at = self._loop.time() + self._work.timeout_s - gone_s
+        left_s = self._work.timeout_s - (self._clock() - begun_at).total_seconds()  # its time runs since then
+        self._timeout_at = self._loop.time() + (COLLECT_S if self._found.state == "ended" else left_s)
         return True
 
     def _may_adopt(self, one: Found) -> bool:

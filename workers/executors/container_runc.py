@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 PAYLOAD, RESULT = "payload.json", "result"  # in /shardbeat
 RESULT_ROOM_KIB = 1_024  # more than is kept, so that too much is cut and does not fail
 SCRATCH_INODES = 10_000
+OWN_DIRECTORIES = ("/tmp", "/shardbeat")
 KILL_S = 10.0
 PIPES_S = 1.0  # for what a dead container's pipes still hold
 KEEPER_S = 20.0
@@ -145,6 +146,7 @@ class RuncRuntime:
         if rootfs is None:
             message = f"There is no root file system for {box.target.image} here; the operator lays them out."
             raise RuntimeFailed("image_missing", message, retryable=False)
+        _check_directory(rootfs, box.target.working_dir)
         place = self._places.boxes / box.execution_id.hex
         new = self._places.boxes / f".{box.name}-{uuid4().hex[:8]}"
         meta = {
@@ -287,6 +289,13 @@ def _found(place: Path, meta: Mapping[str, object], *, orphan: bool) -> Found:
     return Found(
         str(place), UUID(str(meta["execution"])), int(str(meta["fence"])), "running", deadline_s, orphan=orphan
     )  # fmt: skip
+
+
+def _check_directory(rootfs: Path, inside: str) -> None:
+    """runc would make a working directory that is missing: in what all containers of this image share."""
+    path = rootfs.resolve() / inside.strip("/")
+    if inside.rstrip("/") not in OWN_DIRECTORIES and (path.resolve() != path or not path.is_dir()):
+        raise RuntimeFailed("command_failed", f"There is no directory {inside} in the image.", retryable=False)
 
 
 def _not_started(path: Path, code: int) -> RuntimeFailed:
