@@ -41,6 +41,7 @@ def _runtime() -> Runtime:
             made = RuncRuntime(
                 root=Path(settings.CONTAINER_RUNC_DIR), installation=settings.INSTALLATION,
                 rootfs={image: Path(path) for image, path in settings.CONTAINER_ROOTFS.items()},
+                silence_s=settings.WORKER_TTL_S,
             )  # fmt: skip
             if why := made.unusable():
                 raise Conflict(f"CONTAINER_RUNTIME=runc can't be used: {why}.")

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -27,6 +28,14 @@ def text(name: str, default: str | None = None) -> str:
     value = os.environ.get(name, default)
     if value is None:
         raise ImproperlyConfigured(f"Set {name} in the environment.")
+    return value
+
+
+def word(name: str, default: str, *, most: int) -> str:
+    """Lower-case letters, digits and dashes, at most `most` of them: fit for names and paths."""
+    value = os.environ.get(name, default)
+    if not re.fullmatch(rf"[a-z0-9]([a-z0-9-]{{0,{most - 2}}}[a-z0-9])?", value):
+        raise ImproperlyConfigured(f"{name}={value!r} must have 1 to {most} lower-case letters, digits and dashes.")
     return value
 
 

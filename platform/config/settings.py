@@ -125,7 +125,7 @@ CONTAINER_KUBERNETES_ACCOUNT = env.text(
     "CONTAINER_KUBERNETES_ACCOUNT", "/var/run/secrets/kubernetes.io/serviceaccount"
 )  # a folder with token, ca.crt and namespace
 # Marks our containers on a runtime that others use too. The same for all processes of one installation.
-INSTALLATION = env.text("INSTALLATION", env.fingerprint(DATABASE_URL))
+INSTALLATION = env.word("INSTALLATION", env.fingerprint(DATABASE_URL), most=16)
 
 # --- web ----------------------------------------------------------------------------------------------------------
 ROOT_URLCONF = "config.urls"

@@ -270,8 +270,9 @@ from tests.executors.container_rig import INSTALLATION, RULES, WAIT_FOR_GO, shel
 from tests.executors.rootfs import IMAGE
 from workers.executors.container import ContainerExecutor
 from workers.executors.container_runc import RuncRuntime
-folder, rootfs = sys.argv[1:]
-runtime = RuncRuntime(root=Path(folder), installation=INSTALLATION, rootfs={IMAGE: Path(rootfs)})
+folder, rootfs, silence_s = sys.argv[1:]
+rootfs = {IMAGE: Path(rootfs)}
+runtime = RuncRuntime(root=Path(folder), installation=INSTALLATION, rootfs=rootfs, silence_s=float(silence_s))
 executor = ContainerExecutor(runtime, rules=RULES, installation=INSTALLATION, slots=3)
 executor.start()
 executor.submit([shell(WAIT_FOR_GO) for _ in range(3)], lambda work, result: None)
@@ -280,11 +281,11 @@ threading.Event().wait()
 
 
 @pytest.fixture
-def worker(containers: ContainerRig, rootfs: Path) -> Any:
+def worker(containers: ContainerRig, rootfs: Path, request: pytest.FixtureRequest) -> Any:
     """A process with three containers that never end."""
-    folder = containers.boxes.parents[1]
+    folder, silence_s = containers.boxes.parents[1], getattr(request, "param", "20")
     process = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(folder), str(rootfs)], cwd=ROOT,
+        [sys.executable, "-c", WORKER, str(folder), str(rootfs), silence_s], cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/platform"}, start_new_session=True,
     )  # fmt: skip
     wait_until(lambda: len(inits(containers)) == 3)
@@ -337,6 +338,15 @@ def test_the_next_worker_ends_what_a_dead_one_and_its_keeper_left(
     containers.executor()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in alive))
     wait_until(lambda: not list(containers.boxes.iterdir()))
+
+
+@pytest.mark.parametrize("worker", ["1.5"], indirect=True)
+def test_a_frozen_workers_containers_end_like_its_lease(containers: ContainerRig, worker: Any) -> None:
+    assert len(inits(containers)) == 3  # it says that it lives
+    os.kill(worker.pid, signal.SIGSTOP)
+    wait_until(lambda: not inits(containers))
+    wait_until(lambda: not list(containers.boxes.iterdir()))
+    os.kill(worker.pid, signal.SIGCONT)
 
 
 def test_a_keeper_that_dies_is_replaced(containers: ContainerRig, worker: Any) -> None:

@@ -96,16 +96,19 @@ class Places:
         shutil.rmtree(path, ignore_errors=True)
 
     def end_all_of(self, owner: str) -> int:
-        """Ends everything that a dead worker left; how many there were."""
+        """Ends everything that a worker has; how many there were."""
         ended = 0
         for path, meta in self.all():
             if meta.get("owner") == owner:
                 with suppress(OSError, subprocess.SubprocessError):
                     self.end(path, meta["container"])
                     ended += 1
+        return ended
+
+    def forget(self, owner: str) -> None:
+        """A worker that is gone needs its lock no more."""
         with suppress(OSError):
             (self.owners / f"{owner}.lock").unlink()
-        return ended
 
 
 def mount_tmpfs(path: Path, *, kib: int, inodes: int, mode: int, execute: bool = False) -> None:

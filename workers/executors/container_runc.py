@@ -34,6 +34,7 @@ OWN_DIRECTORIES = ("/tmp", "/shardbeat")
 KILL_S = 10.0
 PIPES_S = 1.0  # for what a dead container's pipes still hold
 KEEPER_S = 20.0
+SILENCE_S = 8.0  # a worker's lease lasts so long
 CGROUPS = Path("/sys/fs/cgroup")
 _BOOT = """\
 import sys
@@ -81,10 +82,13 @@ class RuncRuntime:
 
     name, adopts = "runc", False
 
-    def __init__(self, *, root: Path, installation: str, rootfs: Mapping[str, Path], runc: str = "runc") -> None:
+    def __init__(
+        self, *, root: Path, installation: str, rootfs: Mapping[str, Path], runc: str = "runc",
+        silence_s: float = SILENCE_S,
+    ) -> None:  # fmt: skip
         self._places = Places(root, installation, runc)
         self._installation, self._rootfs, self._runc, self._root = installation, dict(rootfs), runc, root
-        self._owner = uuid4().hex
+        self._owner, self._silence_s = uuid4().hex, silence_s
         self._lock_fd = -1
         self._keeper: subprocess.Popen[bytes] | None = None
         self._running: dict[str, _Running] = {}
@@ -104,9 +108,11 @@ class RuncRuntime:
         self._places.make()
         self._lock_fd = self._places.hold_lock(self._owner)
         self._start_keeper()
+        self._tell_keeper()
 
     async def close(self) -> None:
         if self._keeper is not None and self._keeper.stdin:
+            self._telling.cancel()
             self._loop.remove_reader(self._keeper_fd)
             os.close(self._keeper_fd)
             self._keeper.stdin.close()
@@ -127,11 +133,20 @@ class RuncRuntime:
         home = Path(__file__).resolve().parents[2]
         self._keeper = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _BOOT, str(home), str(self._root), self._installation, self._owner,
-             self._runc],
+             self._runc, str(self._silence_s)],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True, cwd="/",
         )  # fmt: skip
+        assert self._keeper.stdin
+        os.set_blocking(self._keeper.stdin.fileno(), False)
         self._keeper_fd = os.pidfd_open(self._keeper.pid)
         self._loop.add_reader(self._keeper_fd, self._renew_keeper)
+
+    def _tell_keeper(self) -> None:
+        """That this loop still goes round."""
+        assert self._keeper and self._keeper.stdin
+        with suppress(OSError):
+            os.write(self._keeper.stdin.fileno(), b".")
+        self._telling = self._loop.call_later(self._silence_s / 4, self._tell_keeper)
 
     def _renew_keeper(self) -> None:
         assert self._keeper and self._keeper.stdin
