@@ -49,7 +49,8 @@ class Tenant(TenantMixin):
     status = models.CharField(max_length=12, choices=Status.choices, default=Status.PROVISIONING)
     dispatch_paused = models.BooleanField(default=False, help_text="Nothing of this tenant is released while set.")
     network = models.JSONField(default=list, blank=True, help_text="CIDRs its HTTP jobs may call besides public ones.")
-    signing_secret = models.CharField(max_length=100, blank=True, help_text="whsec_... for outgoing calls.")
+    signing_secret = models.CharField(max_length=100, blank=True, help_text="Empty: apps.secrets has it, encrypted.")
+    signing_version = models.IntegerField(default=0, help_text="Grows with every new signing secret; 0 is none.")
     schema_version = models.CharField(max_length=64, blank=True, help_text="Template version of its schema.")
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from psycopg import sql
 
-from kernel.addressrules import parse_networks
+from kernel.addressrules import read_rules
 from kernel.errors import Conflict, FieldError, InvalidInput
 from tenants import door, template
 from tenants.models import SLUG_PATTERN, Domain, Plan, Tenant
@@ -30,8 +30,8 @@ class Pending:
 
 
 def tenant_create(
-    *, slug: str, name: str = "", plan: Plan, host: str, network: Iterable[str] = (), signing_secret: str = ""
-) -> Tenant:
+    *, slug: str, name: str = "", plan: Plan, host: str, network: Iterable[str] = ()
+) -> Tenant:  # fmt: skip
     """Makes the tenant with its schema and domain in one transaction.
 
     InvalidInput for a slug or network that can't be one; Conflict when the slug or host is taken.
@@ -43,7 +43,7 @@ def tenant_create(
         with transaction.atomic():
             tenant = Tenant(
                 slug=slug, name=name or slug, plan=plan, schema_name=schema, status=Tenant.Status.ACTIVE,
-                network=list(network), signing_secret=signing_secret, schema_version=template.version(),
+                network=list(network), schema_version=template.version(),
             )  # fmt: skip
             tenant.save(force_insert=True)
             Domain.objects.create(tenant=tenant, domain=host, is_primary=True)
@@ -61,12 +61,12 @@ def check_slug(slug: str) -> None:
 
 
 def check_network(network: tuple[str, ...]) -> None:
-    """InvalidInput when an entry is no CIDR: each call of the tenant's jobs would fail on it."""
+    """InvalidInput when an entry is no rule of `kernel.addressrules`: each call of the tenant would fail on it."""
     for number, cidr in enumerate(network):
         try:
-            parse_networks((cidr,))
+            read_rules((cidr,))
         except ValueError as error:
-            detail = f"{cidr!r} is no network; give one as 10.0.0.0/8 or fd00::/8."
+            detail = f"{cidr!r} is no network; give one as 10.0.0.0/8, fd00::/8 or 10.0.0.7/32 25."
             raise InvalidInput([FieldError(f"/network/{number}", "invalid_network", detail)], detail=detail) from error
 
 
@@ -158,7 +158,8 @@ def migrate(schemas: list[Pending], *, jobs: int, report: Callable[[str, str], N
 
 def _migrate_one(pending_schema: Pending) -> tuple[str, str]:
     schema = pending_schema.schema
-    if any(step.sql is None for step in pending_schema.steps):
+    is_new = len(pending_schema.steps) == len(template.steps())  # steps that hold Python have nothing to do there
+    if not is_new and any(step.sql is None for step in pending_schema.steps):
         return schema, _migrate_with_django(schema)
     try:
         with door.connect("migrate", owner=True, guarded=False) as conn, conn.transaction():
@@ -189,8 +190,11 @@ def _migrate_with_django(schema: str) -> str:
 
     try:
         call_command("migrate_schemas", schema_name=schema, interactive=False, verbosity=0)
+        with door.connect("migrate", owner=True, guarded=False) as conn, conn.cursor() as cursor:
+            cursor.execute(grants_sql(schema))
     except Exception as error:  # one schema's fault must not stop the others
         return f"failed: {error}"
+    Tenant.objects.filter(schema_name=schema).update(schema_version=template.version())
     return ""
 
 

@@ -1,5 +1,6 @@
 """What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ REFRESH_S = 3.0
 
 SELECT_TENANTS = """
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
-       p.max_running, t.network::text, t.signing_secret
+       p.max_running, t.network::text, t.signing_version
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -32,7 +33,7 @@ class Tenancy:
     own_queue: bool
     max_running: int | None
     network: tuple[str, ...]
-    signing_secret: str
+    signing_version: int  # of what signs its calls, which apps.secrets keeps; 0 is none
     queues: dict[str, str]
 
     def queue(self, pool: str) -> str:
@@ -43,6 +44,11 @@ class Tenancy:
 def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
     """A queue of its own, or the shared one that the tenant's number falls on."""
     return own_queue(pool, slug) if own else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
+
+
+def reach_of(network: Iterable[str]) -> tuple[str, ...]:
+    """Where a tenant's HTTP jobs may call: the operator's rules and its own (`kernel.addressrules`)."""
+    return (*settings.HTTP_REACH, *network)
 
 
 class Registry:
@@ -74,5 +80,5 @@ def _tenancy(row: tuple[Any, ...]) -> Tenancy:
     queues = {pool: queue_name(pool=pool, tenant_id=row[0], slug=row[1], own=row[5]) for pool in POOLS}
     return Tenancy(
         id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
-        network=tuple(orjson.loads(row[7])), signing_secret=row[8], queues=queues,
+        network=reach_of(orjson.loads(row[7])), signing_version=row[8], queues=queues,
     )  # fmt: skip

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -18,10 +19,13 @@ from apps.executions import store as executions
 from apps.outcomes.settle import Pair, Settlement
 from apps.outcomes.storable import UNSTORABLE_RESULT
 from apps.outcomes.verdict import Report
-from apps.schedules.definitions import Definition, Definitions
+from apps.schedules.definitions import Definition, Definitions, RunNames, run_names
+from apps.secrets.keyring import KeyUnknown
+from apps.secrets.vault import Found, Vault
 from apps.tickets import store
 from apps.tickets.store import Started
 from kernel.clock import monotonic_s, utc_now
+from kernel.secretrules import shown_name
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
 from workers.executors.base import Executor, Result, Work
@@ -33,6 +37,9 @@ Conn = psycopg.Connection[Any]
 T = TypeVar("T")
 WAIT_FOR_SLOT_S = 2.0
 NOT_PREPARED_WAIT_S = 5.0
+NAMED = frozenset({"job", "schedule", "labels"})  # what templates may ask for and tickets do not hold
+NO_NAMES = RunNames("", "", {})
+TIMEOUT_LEAST_S = 0.01
 LOCK_TIMEOUT_MS = 500  # the other tenants' messages wait for this thread meanwhile
 
 
@@ -46,6 +53,7 @@ class Runtime:
         self.executors = executors
         self.draining = False
         self.settling = SettleBuffer()
+        self.vault = Vault()
         self.heartbeat = Heartbeat(self, queues=queues)
         self._started: dict[Pair, tuple[Started, Definition | None]] = {}
         self._preparing: set[Pair] = set()  # claimed, and not yet in an executor's hands
@@ -201,11 +209,21 @@ class Runtime:
         known = definitions.jobs(conn, tenancy.schema, [(one.job_id, one.job_version) for one in started])
         own = [one.execution_id for one in started if one.payload_from == "execution"]
         payloads = executions.payloads(conn, tenancy.schema, own) if own else {}
+        named = [one.execution_id for one in started if _needs_names(known.get((one.job_id, one.job_version)))]
+        names = run_names(conn, tenancy.schema, named) if named else {}
+        found = self.vault.values(
+            conn, tenancy, {name for definition in known.values() for name in definition.secrets}, now=utc_now()
+        )
+        calls = any(definition.kind == "http" for definition in known.values())
+        signing = self.vault.signing(conn, tenancy, now=utc_now()) if calls else ()
         works = []
         for one in started:
             definition = known.get((one.job_id, one.job_version))
             if definition is None:
                 self._refuse(one, "undecodable", "The job's definition is missing or unreadable.")
+                continue
+            if not definition.secrets <= found.values.keys():
+                self._refuse_for_secret(one, definition, found)
                 continue
             with self._lock:
                 self._started[(one.execution_id, one.fence)] = (one, definition)
@@ -214,7 +232,9 @@ class Runtime:
                 payload = orjson.loads(payloads[one.execution_id])
             elif one.payload_from == "schedule" and one.schedule_id is not None:
                 payload = definitions.schedule_payload(conn, tenancy.schema, one.schedule_id, one.schedule_version or 0)
-            works.append(_work(one, definition, payload, tenancy))
+            work = _work(one, definition, payload, tenancy, names.get(one.execution_id, NO_NAMES))
+            secrets = {name: found.values[name] for name in definition.secrets}
+            works.append(replace(work, secrets=secrets, signing_secrets=signing) if secrets or signing else work)
         return works
 
     def _done(self, work: Work, result: Result) -> None:
@@ -238,6 +258,17 @@ class Runtime:
         )  # fmt: skip
         self._end((one.execution_id, one.fence), report)
 
+    def _refuse_for_secret(self, one: Started, definition: Definition, found: Found) -> None:
+        """Nothing is called without one of its secrets. Which one is said; values never are."""
+        name = min(definition.secrets - found.values.keys())
+        error = found.unreadable.get(name)
+        if error is None:
+            self._refuse(one, "secret_missing", f"The secret {shown_name(name)} does not exist.")
+        else:  # a key that this worker was not given is the platform's fault, and another worker may have it
+            outcome = "returned" if isinstance(error, KeyUnknown) else ""
+            log.error("tenant %d: secret %s: %s", one.tenant_id, shown_name(name), error)
+            self._refuse(one, error.code, f"The secret {shown_name(name)} can't be decrypted.", outcome=outcome)
+
     def _end(self, pair: Pair, report: Report) -> None:
         with self._lock:
             known = self._started.get(pair)
@@ -249,15 +280,27 @@ class Runtime:
             self._started.pop(pair, None)
 
 
-def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) -> Work:
+def _needs_names(definition: Definition | None) -> bool:
+    return definition is not None and not definition.uses.isdisjoint(NAMED)
+
+
+def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy, names: RunNames) -> Work:
     return Work(
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
-        target=definition.target, payload=payload, timeout_s=definition.timeout_s, nominal_at=one.nominal_at,
-        deadline=one.deadline, network=tenancy.network,
-        signing_secrets=(tenancy.signing_secret,) if tenancy.signing_secret else (),
+        target=definition.target, payload=payload, timeout_s=_timeout_s(one, definition), nominal_at=one.nominal_at,
+        deadline=one.deadline, network=tenancy.network, signing_secrets=(),
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
+        schedule_id=one.schedule_id, job_name=names.job_name, schedule_name=names.schedule_name, labels=names.labels,
+        tenant_schema=tenancy.schema,
     )  # fmt: skip
+
+
+def _timeout_s(one: Started, definition: Definition) -> float:
+    """The attempt's own, or what is left of the run's total time-out."""
+    if one.give_up_at is None:
+        return definition.timeout_s
+    return max(TIMEOUT_LEAST_S, min(definition.timeout_s, (one.give_up_at - one.started_at).total_seconds()))
 
 
 def _set_lock_timeout(conn: Conn) -> None:

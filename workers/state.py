@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 from django.conf import settings
 
+from apps.secrets.keyring import keyring
 from kernel.errors import Conflict
 from workers.containers import container_executor
 from workers.executors.base import Executor
 from workers.executors.http import HttpExecutor
 from workers.executors.python import PythonExecutor
+from workers.executors.threads import ThreadExecutor
 from workers.runtime import Runtime
 
 queues_named = False
@@ -18,6 +20,7 @@ _runtime: Runtime | None = None
 def start(queues: Callable[[], list[str]]) -> Runtime:
     """Makes and starts the runtime of this process."""
     global _runtime
+    keyring()  # without keys no secret can be read: better not to start than to fail every run that needs one
     _runtime = Runtime(executors(), queues=queues)
     _runtime.start()
     return _runtime
@@ -42,12 +45,21 @@ def executors() -> dict[str, Executor]:
     """An executor for each pool that this process serves."""
     makers: dict[str, Callable[[], Executor]] = {
         "http": lambda: HttpExecutor(slots=settings.HTTP_SLOTS),
-        "python": lambda: PythonExecutor(
-            registry=settings.PYTHON_TASKS, children=settings.PYTHON_CHILDREN, setup=settings.PYTHON_SETUP or None
-        ),
+        "python": python_executor,
         "container": container_executor,
     }
     unknown = set(settings.WORKER_POOLS) - set(makers)
     if unknown:
         raise Conflict(f"WORKER_POOLS names {', '.join(sorted(unknown))}; known are {', '.join(makers)}.")
     return {pool: makers[pool]() for pool in settings.WORKER_POOLS}
+
+
+def python_executor() -> Executor:
+    """Child processes, or threads. Raises Conflict for another PYTHON_POOL."""
+    setup = settings.PYTHON_SETUP or None
+    match settings.PYTHON_POOL:
+        case "prefork":
+            return PythonExecutor(registry=settings.PYTHON_TASKS, children=settings.PYTHON_CHILDREN, setup=setup)
+        case "threads":
+            return ThreadExecutor(registry=settings.PYTHON_TASKS, threads=settings.PYTHON_THREADS, setup=setup)
+    raise Conflict(f"PYTHON_POOL is {settings.PYTHON_POOL}; known are prefork and threads.")

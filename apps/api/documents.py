@@ -10,6 +10,10 @@ from apps.schedules.job_input import KINDS, KINDS_TO_COME
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 
 Serializer = serializers.Serializer[Any]
+TARGET_HELP = (
+    "http: url, method, headers, body, success_status. python: task, soft_timeout_s. container: image, command, args, "
+    "environment, payload_as, cpu, memory_mb, pids, scratch_mb, network, working_dir, user, exit_codes."
+)
 
 
 def nullable(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any) -> Any:
@@ -60,10 +64,18 @@ class JobChange(Serializer):
     name = serializers.CharField(max_length=200, required=False)
     target = serializers.DictField(
         required=False,
-        help_text="http: url, method, headers, body, success_status. python: task, soft_timeout_s.",
+        help_text=TARGET_HELP,
     )
     payload = serializers.JSONField(required=False, help_text="Any JSON; sent to the target.")
     timeout_s = optional(serializers.IntegerField, min_value=1, max_value=900, help_text="Of one attempt. 60.")
+    max_queue_age_s = optional(
+        serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S,
+        help_text="A run that has not started so many seconds after it was due expires; null is no limit.",
+    )  # fmt: skip
+    total_timeout_s = optional(
+        serializers.IntegerField, min_value=1, max_value=job_input.MAX_TOTAL_TIMEOUT_S,
+        help_text="From the first start over all attempts and waits; at least timeout_s; null is no limit.",
+    )  # fmt: skip
     retry = RetryInput(required=False, allow_null=True)
     priority = optional(serializers.IntegerField, min_value=0, max_value=9, help_text="9 is first. 5.")
     max_concurrency = optional(
@@ -81,9 +93,7 @@ class JobInput(JobChange):
     name = serializers.CharField(max_length=200)
     kind = serializers.ChoiceField(list(KINDS))
     labels = optional(serializers.DictField, child=label())
-    target = serializers.DictField(
-        help_text="http: url, method, headers, body, success_status. python: task, soft_timeout_s."
-    )
+    target = serializers.DictField(help_text=TARGET_HELP)
 
 
 JobReplacement = replacement("JobReplacement", JobInput, job_input.READ_ONLY)
@@ -111,6 +121,8 @@ class JobAnswer(Serializer):
     target = serializers.DictField()
     payload = serializers.JSONField()
     timeout_s = serializers.IntegerField()
+    max_queue_age_s = nullable(serializers.IntegerField)
+    total_timeout_s = nullable(serializers.IntegerField)
     retry = RetryAnswer()
     priority = serializers.IntegerField()
     max_concurrency = nullable(serializers.IntegerField)
@@ -181,6 +193,9 @@ class ScheduleInput(TimingInput):
         serializers.IntegerField, min_value=schedule_input.PROBE_MIN_S, max_value=schedule_input.PROBE_MAX_S,
         help_text="Then tried again after so many seconds.",
     )  # fmt: skip
+    max_queue_age_s = optional(
+        serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S, help_text="Instead of the job's."
+    )
     payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
     labels = optional(serializers.DictField, child=label())
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among schedules.")
@@ -221,6 +236,7 @@ class ScheduleAnswer(Serializer):
     on_excluded = serializers.ChoiceField(list(CHOICES["on_excluded"]))
     pause_after_failures = nullable(serializers.IntegerField)
     probe_after_s = nullable(serializers.IntegerField)
+    max_queue_age_s = nullable(serializers.IntegerField, help_text="Null: what the job says.")
     dst_gap = serializers.ChoiceField(list(CHOICES["dst_gap"]))
     dst_fold = serializers.ChoiceField(list(CHOICES["dst_fold"]))
     payload = serializers.JSONField()

@@ -5,6 +5,7 @@ from rest_framework import serializers
 from apps.api.documents import Serializer, label, labels, nullable, optional
 from apps.api.permissions import ROLES
 from apps.executions.models import TRIGGERS
+from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
 
@@ -16,6 +17,9 @@ class SubmitInput(Serializer):
     run_at = optional(serializers.DateTimeField)
     delay_s = optional(serializers.IntegerField, min_value=0, max_value=366 * 86_400)
     priority = optional(serializers.IntegerField, min_value=0, max_value=9)
+    max_queue_age_s = optional(
+        serializers.IntegerField, min_value=1, max_value=MAX_QUEUE_AGE_S, help_text="Instead of the job's."
+    )
     labels = optional(serializers.DictField, child=label())
 
 
@@ -36,6 +40,11 @@ class ExecutionAnswer(Serializer):
     count = serializers.IntegerField(help_text="Occurrences that this row stands for.")
     actual_at = serializers.DateTimeField(help_text="When it was or will be due.")
     available_at = nullable(serializers.DateTimeField, help_text="It does not start before; null when finished.")
+    start_by = nullable(
+        serializers.DateTimeField,
+        help_text="It does not start after: it expires, or between attempts is dead. Null without a limit, while it "
+        "runs, and when finished.",
+    )  # fmt: skip
     created_at = serializers.DateTimeField()
     queued_at = nullable(serializers.DateTimeField)
     started_at = nullable(serializers.DateTimeField, help_text="Start of the first attempt.")

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path, re_path
 
-from apps.api import calendars, deadletters, executions, jobs, keys, pages, previews, schedules
+from apps.api import calendars, deadletters, executions, jobs, keys, pages, previews, schedules, secrets, signing
 
 urlpatterns: list[URLPattern] = [
     path("jobs", jobs.JobList.as_view()),
@@ -18,6 +18,10 @@ urlpatterns: list[URLPattern] = [
     path("schedules/<uuid:schedule_id>/preview", previews.PreviewSaved.as_view()),
     path("calendars", calendars.CalendarList.as_view()),
     path("calendars/<uuid:calendar_id>", calendars.CalendarDetail.as_view()),
+    path("secrets", secrets.SecretList.as_view()),
+    path("secrets/<uuid:secret_id>", secrets.SecretDetail.as_view()),
+    path("signing-secrets", signing.SigningList.as_view()),
+    path("signing-secrets/rotate", signing.SigningRotate.as_view()),
     path("executions", executions.ExecutionList.as_view()),
     path("executions/<uuid:execution_id>", executions.ExecutionDetail.as_view()),
     path("executions/<uuid:execution_id>/attempts", executions.ExecutionAttempts.as_view()),

@@ -50,8 +50,8 @@ class DueEntryAdmin(ByTenantAdmin):
 @admin.register(Ticket)
 class TicketAdmin(ByTenantAdmin):
     list_display = (
-        "execution", "tenant", "state", "priority", "queue", "attempt", "available_at", "queued_at", "started_at",
-        "deadline", "worker_id", "cancel_requested",
+        "execution", "tenant", "state", "priority", "queue", "attempt", "available_at", "start_by", "queued_at",
+        "started_at", "deadline", "worker_id", "cancel_requested",
     )  # fmt: skip
     list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS))
     uuid_search = ("execution_id", "worker_id")

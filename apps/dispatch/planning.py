@@ -14,6 +14,7 @@ from apps.due.entries import Entry, Move
 from apps.executions import store as executions
 from apps.schedules import policy, timing
 from apps.tickets import store as tickets
+from apps.tickets.values import start_by
 from kernel.ids import occurrence_run_key, uuid7, uuid7s
 from tenants.registry import Registry
 
@@ -144,4 +145,6 @@ def _ticket(
         rank=rank if actual_at <= now else None,  # a rate of catch-up spreads them: release ranks them in their time
         attempt=0,
         failures=0,
+        start_by=start_by(actual_at, entry.queue_age_s),
+        total_timeout_s=entry.total_timeout_s,
     )

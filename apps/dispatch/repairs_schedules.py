@@ -24,7 +24,8 @@ ORDER BY id LIMIT %s
 
 _SCHEDULES = """
 SELECT s.id, s.version, v.spec, v.own_payload, j.id, j.kind, jv.version, jv.priority, jv.timeout_s, jv.max_concurrency,
-       v.created_at, e.at, e.schedule_version
+       jv.max_queue_age_s, (v.definition->>'max_queue_age_s')::int, jv.total_timeout_s, v.created_at, e.at,
+       e.schedule_version
 FROM {schema}.schedules_schedule s
 JOIN {schema}.schedules_scheduleversion v ON v.schedule_id = s.id AND v.version = s.version
 JOIN {schema}.schedules_job j ON j.id = s.job_id
@@ -101,10 +102,12 @@ def _suspects(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID]) -> list[_Suspec
 
 def _entry_of(suspect: _Suspect, tenancy: Tenancy) -> Entry:
     key, version, spec_text, own_payload, job_id, kind, job_version, priority, timeout_s, limit = suspect.row[:10]
+    max_queue_age_s, own_max_queue_age_s, total_timeout_s = suspect.row[10:13]
     assert suspect.expected is not None
     due_at = timing.actual_at(timing.spec_from_json(spec_text), str(key), suspect.expected)
     pool = POOL_OF_KIND[kind]
     return Entry(
         key, entries.shard_for(key), "schedule", tenancy.id, due_at, suspect.expected, version, spec_text, job_id,
-        job_version, pool, tenancy.queue(pool), priority, timeout_s, limit, own_payload,
+        job_version, pool, tenancy.queue(pool), priority, timeout_s, limit, own_payload, max_queue_age_s,
+        own_max_queue_age_s, total_timeout_s,
     )  # fmt: skip

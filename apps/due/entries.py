@@ -36,6 +36,14 @@ class Entry(NamedTuple):
     timeout_s: int
     max_concurrency: int | None
     own_payload: bool
+    max_queue_age_s: int | None
+    own_max_queue_age_s: int | None
+    total_timeout_s: int | None
+
+    @property
+    def queue_age_s(self) -> int | None:
+        """How long its runs may wait for their first start."""
+        return self.max_queue_age_s if self.own_max_queue_age_s is None else self.own_max_queue_age_s
 
 
 class Move(NamedTuple):
@@ -91,7 +99,8 @@ RETURNING d.key
 
 RETARGET = """
 UPDATE due_dueentry SET job_version = %(job_version)s, pool = %(pool)s, queue = %(queue)s, priority = %(priority)s,
-       timeout_s = %(timeout_s)s, max_concurrency = %(max_concurrency)s
+       timeout_s = %(timeout_s)s, max_concurrency = %(max_concurrency)s, max_queue_age_s = %(max_queue_age_s)s,
+       total_timeout_s = %(total_timeout_s)s
 WHERE key = ANY(%(keys)s) AND kind = 'schedule'
 """
 
@@ -168,14 +177,15 @@ def park(conn: Conn, key: UUID, reason: str) -> None:
 
 def retarget(
     conn: Conn, keys: Sequence[UUID], *, job_version: int, pool: str, queue: str, priority: int, timeout_s: int,
-    max_concurrency: int | None,
+    max_concurrency: int | None, max_queue_age_s: int | None, total_timeout_s: int | None,
 ) -> None:  # fmt: skip
     """A job has changed: its schedules' entries fire the new version from now on."""
     conn.execute(
         RETARGET,
         {
             "keys": sorted(keys), "job_version": job_version, "pool": pool, "queue": queue, "priority": priority,
-            "timeout_s": timeout_s, "max_concurrency": max_concurrency,
+            "timeout_s": timeout_s, "max_concurrency": max_concurrency, "max_queue_age_s": max_queue_age_s,
+            "total_timeout_s": total_timeout_s,
         },
     )  # fmt: skip
 

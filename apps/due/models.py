@@ -26,6 +26,9 @@ class DueEntry(models.Model):
     own_payload = models.BooleanField(
         default=False, help_text="The schedule or the execution has a payload of its own."
     )
+    max_queue_age_s = models.IntegerField(null=True, help_text="The job's.")
+    own_max_queue_age_s = models.IntegerField(null=True, help_text="The schedule's or the execution's; goes before.")
+    total_timeout_s = models.IntegerField(null=True)
     parked = models.TextField(blank=True, help_text="Why this entry is put aside; empty when it is served.")
 
     class Meta:

@@ -235,6 +235,12 @@ def payloads(conn: Conn, schema: str, ids: Sequence[UUID]) -> dict[UUID, str]:
     return {row[0]: row[1] for row in conn.execute(query, [list(ids)])}
 
 
+def errors_of(conn: Conn, schema: str, attempt_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+    """The errors of these attempts, of those that have one."""
+    query = _in("SELECT id, error FROM {schema}.executions_attempt WHERE id = ANY(%s) AND error IS NOT NULL", schema)
+    return dict(conn.execute(query, [list(attempt_ids)]).fetchall())
+
+
 def _raw(conn: Conn, query: bytes, parameters: list[Any]) -> psycopg.Cursor[Any]:
     """Runs a statement with $1 placeholders: psycopg remembers too few conversions of %s for one a tenant schema."""
     cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)

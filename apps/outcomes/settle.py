@@ -6,7 +6,7 @@ stale and change nothing. A batch that fails is settled per tenant, so that one 
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -18,14 +18,14 @@ import psycopg
 from apps.deadletters import store as deadletters
 from apps.executions import store as executions
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
-from apps.outcomes.verdict import Report, Verdict, fingerprint, judge
+from apps.outcomes.verdict import TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
 from apps.schedules import pausing
 from apps.schedules.definitions import Definition
 from apps.schedules.retry import retry_from_json
 from apps.tickets import store as tickets
 from apps.tickets.store import Started
 from kernel.ids import attempt_id, uuid7
-from tenants.registry import Registry
+from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -176,9 +176,15 @@ def _write(
             pausing.pause_by_system(
                 conn, tenancy.schema, tenant_id=tenancy.id, schedule_id=schedule_id, reason=reason, now=at
             )
-        if write.died:
-            for one in pausing.failing(conn, tenancy.schema, write.died):
-                pausing.pause_failing(conn, tenancy.schema, one, tenant_id=tenancy.id, now=write.died[one.schedule_id])
+        pause_failing(conn, tenancy, write.died)
+
+
+def pause_failing(conn: Conn, tenancy: Tenancy, died: Mapping[UUID, datetime]) -> None:
+    """Pauses those of these schedules, each with the time at which a run of it died, that ask for it."""
+    if not died:
+        return
+    for one in pausing.failing(conn, tenancy.schema, died):
+        pausing.pause_failing(conn, tenancy.schema, one, tenant_id=tenancy.id, now=died[one.schedule_id])
 
 
 def _in_order(item: Settlement, now: datetime) -> Settlement:
@@ -195,7 +201,10 @@ def _judge(item: Settlement, cancel_requested: bool) -> Verdict:
     if item.definition is None and not item.report.retryable and not cancel_requested:
         return Verdict("end", "dead", item.started.failures + 1, reason="undecodable")
     policy = DEFAULT_POLICY if item.definition is None else item.definition.retry
-    return judge(item.report, policy=policy, failures=item.started.failures, cancel_requested=cancel_requested)
+    return judge(
+        item.report, policy=policy, failures=item.started.failures, cancel_requested=cancel_requested,
+        give_up_at=item.started.give_up_at,
+    )  # fmt: skip
 
 
 def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
@@ -209,6 +218,11 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
         )
     )  # fmt: skip
     if verdict.kind == "end":
+        if verdict.reason == TOTAL_TIMEOUT and started.give_up_at is not None and started.total_timeout_s is not None:
+            whole = total_timeout_error(
+                report.error, give_up_at=started.give_up_at, total_timeout_s=started.total_timeout_s
+            )
+            error = error_text(whole)
         # The first attempt's own start, where an executor let it wait; later ones know the first's claim.
         first_started_at = report.started_at if started.attempt == 1 else started.first_started_at
         write.ended.append(
@@ -228,11 +242,14 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
             )
         )  # fmt: skip
     if report.pause_schedule and started.schedule_id is not None:
-        write.pauses.append((started.schedule_id, "The receiver answered 410 Gone.", report.finished_at))
+        reason = f"The receiver answered 410 Gone to execution {started.execution_id}."
+        write.pauses.append((started.schedule_id, reason, report.finished_at))
 
 
 def _host(definition: Definition | None) -> str:
     url = definition.target.get("url") if definition is not None else None
+    if isinstance(url, dict):  # it names a secret; what is around it may tell the host
+        url = url.get("prefix")
     try:
         return urlsplit(url).hostname or "" if isinstance(url, str) else ""
     except ValueError:

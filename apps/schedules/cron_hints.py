@@ -28,6 +28,8 @@ _COLUMNS = (
 _NAMED = re.compile(r"(\w+)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([^,()\s]+(?:,[\d*/-]+)*))")
 _QUOTED = re.compile(r"['\"`>(]([^'\"`<>()]+)['\"`<)]")
 _ON = "(?:OnCalendar=)?"
+_DAY_NAMES = [name for name in WEEKDAY.names if len(name) == 3]  # Sunday first
+_WEEKDAY_NUMBER = re.compile(r"(?<![#/\d])[1-7](?!\d)")
 
 
 def foreign_hint(text: str) -> str | None:
@@ -88,6 +90,8 @@ def _without_year(words: list[str]) -> str | None:
     """Minute, hour, day, month, weekday, year as it is written here; None when it is not that."""
     if len(words) != 6 or parse_field(YEAR, words[5].upper()).faults or not _is_legal(words[:5]):
         return None
+    if "?" in words:  # EventBridge asks for it, and counts weekdays from Sunday = 1
+        words = [*words[:4], _WEEKDAY_NUMBER.sub(lambda day: _DAY_NAMES[int(day[0]) - 1], words[4]), words[5]]
     shown = " ".join(words[:5])
     return shown if words[5] == "*" else f"0 {shown} {words[5]}"
 
@@ -144,7 +148,7 @@ def _is_legal(words: list[str]) -> bool:
     )
 
 
-_DAYS = "|".join(name for name in WEEKDAY.names if len(name) == 3)
+_DAYS = "|".join(_DAY_NAMES)
 _DIALECTS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]] = [
     (re.compile(r"@reboot(?: .*)?", re.I), _reboot),
     (re.compile(r"@once", re.I), _once),

@@ -15,11 +15,13 @@ from kernel.jsonrules import pointer_to
 KINDS = ("http", "python", "container")
 KINDS_TO_COME = ("pull",)
 FIELDS = (
-    "name", "kind", "target", "payload", "timeout_s", "retry", "priority", "max_concurrency", "queue", "labels",
-    "external_id",
+    "name", "kind", "target", "payload", "timeout_s", "max_queue_age_s", "total_timeout_s", "retry", "priority",
+    "max_concurrency", "queue", "labels", "external_id",
 )  # fmt: skip
 READ_ONLY = ("id", "version", "status", "paused_at", "paused_reason", "created_at", "updated_at")
 MAX_CONCURRENCY = 100_000
+MAX_QUEUE_AGE_S = 366 * 86_400
+MAX_TOTAL_TIMEOUT_S = 366 * 86_400
 MAX_EXTERNAL_ID_CHARS = 200
 _PYTHON_FIELDS = ("task", "soft_timeout_s")
 
@@ -42,6 +44,8 @@ class Definition:
     target: dict[str, Any]
     payload: Any
     timeout_s: int
+    max_queue_age_s: int | None
+    total_timeout_s: int | None
     retry: dict[str, Any]
     priority: int
     max_concurrency: int | None
@@ -78,6 +82,8 @@ def read_job(data: object, *, rules: JobRules) -> JobForm:
             target=_target(fields, kind, timeout_s, rules),
             payload=fields.json("payload", max_bytes=rules.max_payload_bytes),
             timeout_s=timeout_s,
+            max_queue_age_s=fields.whole("max_queue_age_s", 1, MAX_QUEUE_AGE_S, None),
+            total_timeout_s=_total_timeout_s(fields, timeout_s),
             retry=_retry(fields, kind),
             priority=fields.whole("priority", 0, 9, 5),
             max_concurrency=fields.whole("max_concurrency", 1, MAX_CONCURRENCY, None),
@@ -88,6 +94,14 @@ def read_job(data: object, *, rules: JobRules) -> JobForm:
         faults.add("/queue", "not_for_kind", "Only jobs of kind pull have a queue of their own.")
     faults.raise_if_any()
     return form
+
+
+def _total_timeout_s(fields: Fields, timeout_s: int) -> int | None:
+    total_s: int | None = fields.whole("total_timeout_s", 1, MAX_TOTAL_TIMEOUT_S, None)
+    if total_s is not None and total_s < timeout_s:
+        detail = f"covers all tries, so it must be at least timeout_s ({timeout_s}), which covers one."
+        fields.faults.add("/total_timeout_s", "contradiction", detail)
+    return total_s
 
 
 def _kind(fields: Fields, rules: JobRules) -> str:

@@ -18,6 +18,7 @@ from apps.executions.models import Execution
 from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, ScheduleVersion
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
+from apps.tickets.values import start_by
 from kernel.errors import NotFound
 from kernel.ids import uuid7
 from tenants import door
@@ -43,6 +44,8 @@ class JobNow:
     priority: int
     timeout_s: int
     max_concurrency: int | None
+    max_queue_age_s: int | None
+    total_timeout_s: int | None
     paused: bool
 
     @property
@@ -53,13 +56,17 @@ class JobNow:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is to run, for whom and why. `payload` is JSON text, for runs that have one of their own."""
+    """What is to run, for whom and why. `payload` is JSON text, for runs that have one of their own.
+
+    `max_queue_age_s` goes before the job's.
+    """
 
     trigger: str
     fired_by: str
     payload: str | None = None
     payload_from: str = "job"
     priority: int | None = None
+    max_queue_age_s: int | None = None
     nominal_at: datetime | None = None
     schedule_id: UUID | None = None
     schedule_version: int | None = None
@@ -73,7 +80,9 @@ def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
     pool = POOL_OF_KIND[job.kind]
     return JobNow(
         id=job.pk, version=job.version, pool=pool, queue=queue_for(tenant, pool), priority=definition.priority,
-        timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency, paused=job.paused_at is not None,
+        timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency,
+        max_queue_age_s=definition.max_queue_age_s, total_timeout_s=definition.total_timeout_s,
+        paused=job.paused_at is not None,
     )  # fmt: skip
 
 
@@ -87,9 +96,11 @@ def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
     version, kind, paused = found
     # A statement of its own: joined to the lock it would be the version from before a wait.
     definition = JobVersion.objects.filter(job_id=job_id, version=version)
-    priority, timeout_s, limit = definition.values_list("priority", "timeout_s", "max_concurrency").get()
+    limits = definition.values_list(
+        "priority", "timeout_s", "max_concurrency", "max_queue_age_s", "total_timeout_s"
+    ).get()  # fmt: skip
     pool = POOL_OF_KIND[kind]
-    return JobNow(job_id, version, pool, queue_for(tenant, pool), priority, timeout_s, limit, paused)
+    return JobNow(job_id, version, pool, queue_for(tenant, pool), *limits, paused)
 
 
 def run_start(tenant: Tenant, job: JobNow, run: Run, *, now: datetime) -> UUID:
@@ -106,7 +117,8 @@ def run_delay(tenant: Tenant, job: JobNow, run: Run, *, run_at: datetime, now: d
         key=execution_id, shard=entries.shard_for(execution_id), kind="execution", tenant_id=tenant.pk, due_at=run_at,
         nominal_at=run_at, version=0, spec=execution_id.hex, job_id=job.id, job_version=job.version, pool=job.pool,
         queue=job.queue, priority=_priority(job, run), timeout_s=job.timeout_s, max_concurrency=job.limit,
-        own_payload=run.payload is not None,
+        own_payload=run.payload is not None, max_queue_age_s=job.max_queue_age_s,
+        own_max_queue_age_s=run.max_queue_age_s, total_timeout_s=job.total_timeout_s,
     )  # fmt: skip
     entries.put(door.raw(), entry, now=now)
     return execution_id
@@ -123,7 +135,8 @@ def ticket_add(
         nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
         timeout_s=job.timeout_s, gate=tickets.gate_of(job.id, job.limit), gate_limit=job.limit, guarded=run.guarded,
         payload_from=run.payload_from, state="ready", available_at=now, rank=tickets.new_rank(now, priority),
-        attempt=attempt, failures=0,
+        attempt=attempt, failures=0, start_by=start_by(now, _queue_age_s(job, run), tried=attempt > 0),
+        total_timeout_s=job.total_timeout_s,
     )  # fmt: skip
     tickets.insert(door.raw(), ticket)
 
@@ -155,3 +168,7 @@ def _insert(tenant: Tenant, job: JobNow, run: Run, *, state: str, actual_at: dat
 
 def _priority(job: JobNow, run: Run) -> int:
     return job.priority if run.priority is None else run.priority
+
+
+def _queue_age_s(job: JobNow, run: Run) -> int | None:
+    return job.max_queue_age_s if run.max_queue_age_s is None else run.max_queue_age_s

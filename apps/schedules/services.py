@@ -18,6 +18,7 @@ from apps.schedules.services_schedules import (
     schedule_resume,
     schedule_update,
 )
+from apps.schedules.services_secrets import secret_delete
 
 __all__ = [
     "DefinedJob",
@@ -40,4 +41,5 @@ __all__ = [
     "schedule_replace",
     "schedule_resume",
     "schedule_update",
+    "secret_delete",
 ]

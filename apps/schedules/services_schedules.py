@@ -22,7 +22,7 @@ from apps.schedules.passed import pass_over
 from apps.schedules.policy import first_due
 from apps.schedules.remaking import entry_at, entry_for, rebased_text, version_copy
 from apps.schedules.running import JobNow, share_job
-from apps.schedules.schedule_input import Known, ScheduleForm, health_of, read_schedule, timing_of
+from apps.schedules.schedule_input import Known, ScheduleForm, health_of, read_schedule, timing_of, waiting_of
 from apps.schedules.services_calendars import exclusion_shared
 from apps.schedules.timing import TimingInvalid, spec_from_json, spec_to_json
 from apps.schedules.timing_triggers import instant_text
@@ -249,10 +249,12 @@ def _redefine(
     `anew` makes both in any case: the entry is put aside.
     """
     when_differs = anew or spec_to_json(form.spec) != old.spec
-    if not when_differs and form.payload == old.payload and form.job_id == schedule.job_id:
+    same_runs = form.payload == old.payload and form.waiting == waiting_of(old.definition)
+    if not when_differs and same_runs and form.job_id == schedule.job_id:
         if _definition(form) != {
             **timing_of(old.definition),
             **health_of(old.definition),
+            **waiting_of(old.definition),
             "job": str(form.job_id),
         }:  # only written differently: the cursor stays where it is
             old.definition = _definition(form)
@@ -311,7 +313,7 @@ def _job(tenant: Tenant, job_id: UUID) -> JobNow:
 
 
 def _definition(form: ScheduleForm) -> dict[str, Any]:
-    return {**form.timing, **form.health, "job": str(form.job_id)}
+    return {**form.timing, **form.health, **form.waiting, "job": str(form.job_id)}
 
 
 def _version(schedule: Schedule, form: ScheduleForm, now: datetime) -> ScheduleVersion:

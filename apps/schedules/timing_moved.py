@@ -11,7 +11,7 @@ from apps.schedules.exclusion import Exclusion
 from apps.schedules.recurrence import DAY_S
 from apps.schedules.timing_open import OpenTimes
 from apps.schedules.timing_walls import floor_s, instant, local_s, place
-from apps.schedules.timing_zones import zone_offsets
+from apps.schedules.timing_zones import MAX_S, zone_offsets
 
 TRIES_MAX = 2_000  # in vain: a trigger that has nothing inside of its windows so often never runs
 RUNS_A_DAY_MAX = 100  # of a schedule whose runs are moved from day to day
@@ -194,8 +194,8 @@ class ToBusinessDay:
         return bool(place(self._offsets, day * DAY_S, True, "first"))
 
     def _late(self, day: int) -> datetime:
-        """A day that the zone left out altogether begins where the next one does."""
-        return self._start(day + 1)
+        """A day that the zone left out altogether begins where the next one does; none begins after the last one."""
+        return self._start(day + 1) if day * DAY_S < MAX_S else instant(MAX_S + 1)
 
     def _day(self, at: datetime) -> int:
         return local_s(self._offsets, floor_s(at)) // DAY_S

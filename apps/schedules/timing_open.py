@@ -57,9 +57,11 @@ class OpenTimes:
         """The latest open instant up to this one."""
         us, day = _us(at), self._day(at)
         for each in range(day + 1, day - SEARCH_DAYS_MAX, -1):
-            found = [min(end - 1, us) for start, end in self._spans(each) if start <= us]
-            if found:
-                return _at(max(found))
+            begun = [end for start, end in self._spans(each) if start <= us]
+            if begun:
+                # A window that began the day before and goes past midnight may close last.
+                begun += [end for _, end in self._spans(each - 1)]
+                return _at(min(max(begun) - 1, us))
         return None
 
     def stretches(self, after: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:

@@ -36,6 +36,10 @@ class Ticket(models.Model):
     payload_from = models.CharField(max_length=9, help_text="job, schedule or execution")
     state = models.CharField(max_length=8)
     available_at = models.DateTimeField(help_text="Not released before.")
+    start_by = models.DateTimeField(
+        null=True, help_text="Not started after: first by the queue age, between tries by the total time-out."
+    )
+    total_timeout_s = models.IntegerField(null=True, help_text="From the first start over all tries and waits.")
     rank = models.DateTimeField(
         null=True, help_text="Order of release: available_at moved ahead by priority; null while it waits for its time."
     )
@@ -62,6 +66,9 @@ class Ticket(models.Model):
                 name="ticket_running_has_fence_worker_deadline",
             ),
             models.CheckConstraint(
+                condition=~Q(state="running") | Q(start_by=None), name="ticket_start_by_is_for_waiting"
+            ),
+            models.CheckConstraint(
                 condition=~Q(state="queued") | Q(release__isnull=False, queued_at__isnull=False),
                 name="ticket_queued_has_release",
             ),
@@ -85,6 +92,12 @@ class Ticket(models.Model):
             models.Index(fields=["available_at"], condition=Q(state="ready", rank__isnull=True), name="ticket_waiting"),
             # readers: release (what is in flight), reconcile (queued but not started)
             models.Index(fields=["queued_at"], condition=Q(state="queued"), name="ticket_queued"),
+            # reader: reconcile, what has waited for too long
+            models.Index(
+                fields=["start_by"],
+                condition=Q(start_by__isnull=False, state__in=["ready", "queued"]),
+                name="ticket_start_by",
+            ),
             # readers: heartbeat and reconcile, what a worker runs
             models.Index(fields=["worker_id"], condition=Q(state="running"), name="ticket_running"),
             # reader: the worker's look for cancel requests

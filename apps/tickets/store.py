@@ -58,6 +58,7 @@ CROSS JOIN LATERAL (
     SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END
     FROM tickets_ticket t
     WHERE pool = %(pool)s AND tenant_id = f.tenant_id AND gate = f.gate AND state = 'ready' AND rank IS NOT NULL
+      AND (start_by IS NULL OR start_by >= %(now)s)
       AND NOT (guarded AND EXISTS (
           SELECT 1 FROM tickets_ticket b
           WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
@@ -73,7 +74,7 @@ SELECT tenant_id, queue, gate, count(*) FROM tickets_ticket WHERE pool = %(pool)
 RELEASE = """
 UPDATE tickets_ticket SET state = 'queued', release = %(release)s, releases = releases + 1, queued_at = %(now)s,
        first_queued_at = coalesce(first_queued_at, %(now)s)
-WHERE execution_id = ANY(%(ids)s) AND state = 'ready'
+WHERE execution_id = ANY(%(ids)s) AND state = 'ready' AND (start_by IS NULL OR start_by >= %(now)s)
 RETURNING execution_id
 """
 
@@ -87,15 +88,21 @@ UPDATE tickets_ticket t SET state = 'ready', rank = NULL,
 FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued' RETURNING t.execution_id
 """
 
+# The end of its time-out or of its total time-out, whichever comes first; least() passes over null.
+_DEADLINE = f"""least({{now}} + timeout_s * interval '1 second',
+             coalesce(first_started_at, {{now}}) + total_timeout_s * interval '1 second')
+       + interval '{DEADLINE_GRACE_S} seconds'"""
+
 START = f"""
 WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(%(ids)s) AND release = %(release)s
-    AND state = 'queued' ORDER BY execution_id LIMIT %(limit)s FOR UPDATE)
+    AND state = 'queued' AND (start_by IS NULL OR start_by >= clock_timestamp())
+    ORDER BY execution_id LIMIT %(limit)s FOR UPDATE),
+moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
 UPDATE tickets_ticket t SET state = 'running', attempt = attempt + 1, fence = nextval('ticket_fence'),
-       worker_id = %(worker)s, started_at = clock_timestamp(),
-       first_started_at = coalesce(first_started_at, clock_timestamp()),
-       deadline = clock_timestamp() + (timeout_s + {DEADLINE_GRACE_S}) * interval '1 second'
-FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued'
+       worker_id = %(worker)s, started_at = moment.now, start_by = NULL,
+       first_started_at = coalesce(first_started_at, moment.now), deadline = {_DEADLINE.format(now="moment.now")}
+FROM found CROSS JOIN moment WHERE t.execution_id = found.execution_id AND t.state = 'queued'
 RETURNING {", ".join("t." + name for name in Started._fields)}
 """
 
@@ -121,7 +128,8 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 
 TRY_AGAIN = """
 UPDATE tickets_ticket t SET state = 'ready', rank = NULL, available_at = m.available_at, failures = m.failures,
-       releases = 0, worker_id = NULL, started_at = NULL, deadline = NULL
+       releases = 0, worker_id = NULL, started_at = NULL, deadline = NULL,
+       start_by = t.first_started_at + t.total_timeout_s * interval '1 second'
 FROM unnest(%s::uuid[], %s::bigint[], %s::timestamptz[], %s::int[]) AS m(execution_id, fence, available_at, failures)
 WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
 """
@@ -169,7 +177,7 @@ WHERE t.execution_id IN (
 """
 
 EXTEND = f"""
-UPDATE tickets_ticket t SET deadline = clock_timestamp() + (timeout_s + {DEADLINE_GRACE_S}) * interval '1 second'
+UPDATE tickets_ticket t SET deadline = {_DEADLINE.format(now="clock_timestamp()")}
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
 WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
 """
@@ -234,13 +242,13 @@ def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int]]:
     return conn.execute(TAKEN, {"pool": pool}).fetchall()
 
 
-def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]]) -> list[Candidate]:
-    """Locks up to so many of the best ready tickets of each flow."""
+def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]:
+    """Locks up to so many of the best ready tickets of each flow; those that waited for too long are left out."""
     rows = conn.execute(
         CANDIDATES,
         {
             "pool": pool, "tenants": [flow.tenant_id for flow, _ in wanted], "gates": [flow.gate for flow, _ in wanted],
-            "limits": [most for _, most in wanted],
+            "limits": [most for _, most in wanted], "now": now,
         },
     )  # fmt: skip
     return [Candidate._make(row) for row in rows]
@@ -274,7 +282,7 @@ def next_release(conn: Conn) -> int:
 
 
 def release(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) -> list[UUID]:
-    """ready -> queued under this release number; returns the ids that went."""
+    """ready -> queued under this release number, unless it is too late for it; returns the ids that went."""
     rows = conn.execute(RELEASE, {"ids": list(ids), "release": release, "now": now})
     return [row[0] for row in rows]
 
@@ -292,7 +300,10 @@ def release_again(conn: Conn, *, pools: Sequence[str], now: datetime, bound_s: f
 
 
 def start(conn: Conn, ids: Sequence[UUID], *, release: int, worker: UUID, limit: int) -> list[Started]:
-    """queued -> running for at most `limit` of these, where the release number is still that one."""
+    """queued -> running for at most `limit` of these, where the release number is still that one.
+
+    What is past its `start_by` is not started, whoever comes first: this or its expiry.
+    """
     rows = conn.execute(START, {"ids": list(ids), "release": release, "worker": worker, "limit": limit})
     return [Started._make(row) for row in rows]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import secrets
 import signal
@@ -64,10 +65,12 @@ def run(folder: Folder, supervisor: Supervisor, *, port: int) -> NoReturn:
         supervisor.add(part, stop_s=STOP_S[part.name])
     state = folder.read_state()
     state.setdefault("secret_key", secrets.token_urlsafe(48))
+    state.setdefault("secrets_keys", "demo:" + base64.b64encode(secrets.token_bytes(32)).decode())
     state["receiver_port"] = choose_port(remembered=state.get("receiver_port"))
     folder.write_state(state)
-    env = processes.environment(services=services.variables(), secret_key=state["secret_key"], port=port)
-    write_env_file({**services.variables(), "SECRET_KEY": state["secret_key"]})
+    keys = {"SECRET_KEY": state["secret_key"], "SECRETS_KEYS": state["secrets_keys"]}
+    env = processes.environment(services=services.variables(), keys=keys, port=port)
+    write_env_file({**services.variables(), **keys})
 
     supervisor.add(processes.receiver(env, port=state["receiver_port"]), stop_s=STOP_S["receiver"])
     say("Migrating ...")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import secrets
 from dataclasses import dataclass, field
@@ -12,9 +11,12 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.auth.models import User
 
+from apps.audit.services import Actor
+from apps.secrets.signing import signing_rotate
 from tenants.keys import apikey_create, apikey_find
 from tenants.models import Plan, Tenant
 from tenants.provisioning import tenant_create
+from tenants.work import database_now
 
 TENANTS = ("acme", "globex")
 OPERATOR = "operator"
@@ -59,14 +61,15 @@ def tenant(slug: str) -> Tenant:
     if found is not None:
         return found
     plan, _ = Plan.objects.get_or_create(name="demo")
-    return tenant_create(
+    made = tenant_create(
         slug=slug,
         name=slug.capitalize(),
         plan=plan,
         host=f"{slug}.{settings.TENANT_DOMAIN}",
         network=LOOPBACK,
-        signing_secret="whsec_" + base64.b64encode(secrets.token_bytes(24)).decode(),
     )
+    signing_rotate(tenant=made, actor=Actor(name="command:demo", role="admin", tenant_id=made.pk), now=database_now())
+    return made
 
 
 def host(tenant: Tenant) -> str:

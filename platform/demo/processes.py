@@ -27,11 +27,11 @@ STOP_S: Mapping[str, float] = {
 STOPS_FIRST = ("web", "beat", "dispatcher")
 
 
-def environment(*, services: Mapping[str, str], secret_key: str, port: int) -> dict[str, str]:
+def environment(*, services: Mapping[str, str], keys: Mapping[str, str], port: int) -> dict[str, str]:
     """What every child gets: the caller's environment, the services' addresses and the source roots."""
     roots = (str(ROOT), str(ROOT / "platform"), os.environ.get("PYTHONPATH", ""))
     return {
-        "SECRET_KEY": secret_key,
+        **keys,
         **os.environ,
         **services,
         "PORT": str(port),

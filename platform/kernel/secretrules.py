@@ -9,11 +9,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernel.errors import FieldError
+from kernel.jsonrules import pointer_to
 
 NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
-MAX_AFFIX_CHARS = 1_000
+MAX_AFFIX_CHARS = 4_096  # as long as a URL
+# The platform's own: credentials that were written in a job itself (apps.secrets.literals). No tenant can name them.
+INTERNAL_PATTERN = r"@job\.[0-9a-f]{32}"
 STAND_IN = "x"  # for a value that only the worker knows, where a target is judged without it
 _NAME = re.compile(NAME_PATTERN)
+_INTERNAL = re.compile(INTERNAL_PATTERN)
 _MEMBERS = frozenset({"secret", "prefix", "suffix"})
 
 
@@ -21,7 +25,7 @@ class SecretMissing(LookupError):
     """A value was asked for that nobody gave. Holds the name, never a value."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"The secret {name} does not exist.")
+        super().__init__(f"The secret {shown_name(name)} does not exist.")
         self.name = name
 
 
@@ -30,11 +34,21 @@ def is_name(text: Any) -> bool:
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
+def is_internal(name: Any) -> bool:
+    """Whether this names a value that the platform keeps for a job, and that nobody may name."""
+    return isinstance(name, str) and _INTERNAL.fullmatch(name) is not None
+
+
+def shown_name(name: str) -> str:
+    """How a secret is called in messages."""
+    return "that is kept for this job" if is_internal(name) else name
+
+
 def is_reference(value: Any) -> bool:
     """Whether this names a secret, correctly."""
     return (
         isinstance(value, Mapping)
-        and is_name(value.get("secret"))
+        and (is_name(value.get("secret")) or is_internal(value.get("secret")))
         and value.keys() <= _MEMBERS
         and all(isinstance(value.get(name, ""), str) for name in ("prefix", "suffix"))
     )
@@ -42,7 +56,18 @@ def is_reference(value: Any) -> bool:
 
 def secret_names(value: Any) -> set[str]:
     """The names of all secrets that a decoded JSON value refers to."""
-    return {str(one["secret"]) for one in _references(value)}
+    return {name for name, _ in reference_pointers(value)}
+
+
+def reference_pointers(value: Any, pointer: str = "") -> list[tuple[str, str]]:
+    """(name, JSON pointer) of all references in a decoded JSON value."""
+    if is_reference(value):
+        return [(str(value["secret"]), pointer)]
+    if isinstance(value, Mapping):
+        return [one for name, part in value.items() for one in reference_pointers(part, pointer_to(pointer, name))]
+    if isinstance(value, list | tuple):
+        return [one for at, part in enumerate(value) for one in reference_pointers(part, f"{pointer}/{at}")]
+    return []
 
 
 def fill(value: Any, secrets: Mapping[str, str]) -> Any:
@@ -71,7 +96,7 @@ def reference_faults(value: Any, pointer: str) -> list[FieldError]:
     if not isinstance(value, Mapping) or "secret" not in value:
         return [FieldError(pointer, "type", 'must be a text, or name a secret: {"secret": "NAME"}.')]
     faults = []
-    if not is_name(value["secret"]):
+    if not is_name(value["secret"]) and not is_internal(value["secret"]):
         detail = "A secret's name has 1 to 64 letters, digits and _ . - and begins with a letter or _."
         faults.append(FieldError(f"{pointer}/secret", "invalid_name", detail))
     for name in ("prefix", "suffix"):
@@ -82,17 +107,6 @@ def reference_faults(value: Any, pointer: str) -> list[FieldError]:
     if value.keys() - _MEMBERS:
         faults.append(FieldError(pointer, "unknown_field", "A reference has secret, and maybe prefix and suffix."))
     return faults
-
-
-def _references(value: Any) -> Iterator[Mapping[str, Any]]:
-    if is_reference(value):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _references(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _references(one)
 
 
 class _Anything(Mapping[str, str]):

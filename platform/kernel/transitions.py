@@ -37,6 +37,7 @@ TRANSITIONS = (
     Transition("cancel_running", ("running",), "cancelled", "fence", ("finished_at",)),
     Transition("replace", ("blocked", "ready", "queued"), "skipped", "", ("finished_at",)),
     Transition("expire", ("ready", "queued"), "expired", "", ("finished_at",)),
+    Transition("give_up", ("ready", "queued"), "dead", "", ("finished_at", "error")),
     Transition("reopen", ("dead",), "ready", "", ("available_at",)),
 )
 

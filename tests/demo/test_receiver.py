@@ -23,7 +23,7 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 @pytest.fixture(scope="module")
 def receiver(tmp_path_factory: pytest.TempPathFactory, wait_for: WaitFor) -> Iterator[str]:
     port = choose_port(remembered=None)
-    env = processes.environment(services={}, secret_key="", port=0)
+    env = processes.environment(services={}, keys={}, port=0)
     made = processes.receiver(env, port=port)
     log = tmp_path_factory.mktemp("receiver") / "receiver.log"
     child = Child(name="receiver", command=made.command, environment=made.environment, log=log, cwd=Path.cwd())

@@ -8,7 +8,7 @@ import pytest
 
 from tests.executors.container_rig import ContainerRig
 from tests.executors.receiver import Receiver
-from tests.executors.rigs import HttpRig, PythonRig, Rig
+from tests.executors.rigs import HttpRig, PythonRig, Rig, ThreadRig
 from tests.executors.rootfs import make_rootfs, why_not
 from tests.executors.works import Results
 from workers.executors.base import Executor
@@ -59,12 +59,15 @@ def containers(running: Callable[[Any], Any], rootfs: Path, tmp_path: Path) -> I
     made.close()
 
 
-@pytest.fixture(params=["http", "python", "container"])
+RIGS: dict[str, type[HttpRig] | type[PythonRig]] = {"http": HttpRig, "python": PythonRig, "threads": ThreadRig}
+
+
+@pytest.fixture(params=[*RIGS, "container"])
 def rig(request: pytest.FixtureRequest, running: Callable[[Any], Any]) -> Iterator[Rig]:
     """One kind of executor, with works for it that end well, badly or not at all."""
     if request.param == "container":
         yield request.getfixturevalue("containers")
         return
-    made = HttpRig(running) if request.param == "http" else PythonRig(running)
+    made = RIGS[request.param](running)
     yield made
     made.close()

@@ -14,12 +14,14 @@ from tests.executors.works import WAIT_S, make_work
 from workers.executors.base import Executor, Work
 from workers.executors.http import HttpExecutor
 from workers.executors.python import PythonExecutor
+from workers.executors.threads import ThreadExecutor
 
 MODULE = "tests.executors.sample_tasks"
 REGISTRY = {
     name: f"{MODULE}:{name}"
     for name in (
         *("noop", "echo", "hold", "hold_in_c", "ignore_soft_timeout", "fail", "fail_for_good", "ask_for_pause"),
+        *("tell", "spin"),
         *("run_out_of_memory", "leave", "vanish", "print_much", "big", "not_json", "nul", "fork_and_return"),
         *("write_garbage", "missing", "is_prepared"),
     )
@@ -104,7 +106,7 @@ class HttpRig:
         self.receiver.stop()
 
 
-class PythonHold:
+class TaskHold:
     def __init__(self, path: Path, task: str, **changes: Any) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -138,20 +140,20 @@ class PythonRig:
     def __init__(self, running: Callable[[Any], Any]) -> None:
         self._running = running
         self._folder = Path(tempfile.mkdtemp(prefix="sb"))  # short: a socket's path has 107 characters
-        self._holds: list[PythonHold] = []
+        self._holds: list[TaskHold] = []
 
     def executor(self, parallel: int = 1, **options: Any) -> Any:
-        return self._running(PythonExecutor(registry=REGISTRY, children=parallel, **options))
+        return self._running(PythonExecutor(registry=options.pop("registry", REGISTRY), children=parallel, **options))
 
     def work(self, how: str, **changes: Any) -> Work:
         return make_work("python", {"task": self.tasks.get(how, how)}, **changes)
 
-    def hold(self, task: str = "hold", **changes: Any) -> PythonHold:
-        self._holds.append(held := PythonHold(self._folder / str(len(self._holds)), task, **changes))
+    def hold(self, task: str = "hold", **changes: Any) -> TaskHold:
+        self._holds.append(held := TaskHold(self._folder / str(len(self._holds)), task, **changes))
         return held
 
     def kill(self, executor: Any, held: Held) -> None:
-        assert isinstance(held, PythonHold)
+        assert isinstance(held, TaskHold)
         os.kill(held.pid, signal.SIGKILL)
 
     def hostile(self) -> list[Work]:
@@ -164,3 +166,22 @@ class PythonRig:
         for held in self._holds:
             held.close()
         shutil.rmtree(self._folder)
+
+
+class ThreadRig(PythonRig):
+    """The same callables in threads: one that dies takes its thread along, not the process."""
+
+    ends_when_killed = "failed"
+    tasks = {"ok": "echo", "dies": "leave"}
+
+    def executor(self, parallel: int = 1, **options: Any) -> Any:
+        return self._running(ThreadExecutor(registry=options.pop("registry", REGISTRY), threads=parallel, **options))
+
+    def kill(self, executor: Any, held: Held) -> None:
+        """Its connection breaks in the middle."""
+        assert isinstance(held, TaskHold)
+        held.close()
+
+    def hostile(self) -> list[Work]:
+        deadly = {"vanish", "is_prepared"}
+        return [work for work in super().hostile() if work.target.get("task") not in deadly]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
+
+from workers.executors.container_places import mount_tmpfs, unmount
 
 IMAGE = "busybox"
 
@@ -17,6 +20,17 @@ def why_not() -> str | None:
     missing = [name for name in ("runc", "busybox") if shutil.which(name) is None]
     if missing:
         return f"{' and '.join(missing)} not installed (Debian: runc busybox-static)"
+    linked = subprocess.run(["ldd", str(shutil.which("busybox"))], capture_output=True, check=False)
+    if linked.returncode == 0:
+        return "busybox is not the static one (Debian: busybox-static)"
+    if not os.access("/sys/fs/cgroup", os.W_OK):
+        return "control groups can't be changed here"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            mount_tmpfs(Path(folder), kib=64, inodes=4, mode=0o755)
+        except OSError as error:
+            return f"nothing can be mounted here: {error.strerror}"
+        unmount(Path(folder))
     return None
 
 

@@ -38,7 +38,8 @@ def hold(payload: Any, context: TaskContext) -> str:
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(payload["path"])
         line.sendall(str(os.getpid()).encode() + b"\n")
-        line.recv(1)
+        if not line.recv(1):
+            raise ConnectionError("nobody is there any more")
     return "released"
 
 
@@ -49,6 +50,26 @@ def hold_in_c(payload: Any, context: TaskContext) -> None:
         line.connect(payload["path"])
         line.sendall(str(os.getpid()).encode() + b"\n")
         sum(itertools.repeat(0))
+
+
+def tell(payload: Any, context: TaskContext) -> str:
+    """Reports progress, some of it not JSON."""
+    for done in range(3):
+        context.report_progress({"done": done})
+    try:
+        context.report_progress(object())
+    except ValueError:
+        context.report_progress("x" * 10_000)
+    return "told"
+
+
+def spin(payload: Any, context: TaskContext) -> None:
+    """Works for ever in Python code, and says on the socket that it does."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(payload["path"])
+        line.sendall(str(os.getpid()).encode() + b"\n")
+        for _ in itertools.repeat(0):
+            continue
 
 
 def ignore_soft_timeout(payload: Any, context: TaskContext) -> None:

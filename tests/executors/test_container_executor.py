@@ -84,7 +84,7 @@ def test_secrets_reach_it_and_nothing_that_is_kept(containers: ContainerRig, res
     work = shell(script, {"environment": environment}, secrets={"TOKEN": secret})
     result = run(containers, results, work)
     assert result.error and result.error["exit_code"] == 3
-    assert result.result and result.result["stdout"] == "Bearer [secret]\n"
+    assert result.result and result.result["stdout"] == "Bearer ***\n"
     assert secret not in repr(result)
     assert json.dumps(secret)[1:-1] not in json.dumps([result.result, result.error])
     missing = run(containers, results, shell("true", {"environment": environment}))

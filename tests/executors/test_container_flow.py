@@ -87,6 +87,11 @@ def test_containers_run_fail_stop_and_survive_their_worker(
     assert ended["result"]["output"] == {"rows": [1, 2]}
     assert ended["result"]["stdout"] == "done\n"
 
+    assert jobs.api.post("secrets", {"name": "TOKEN", "value": "hunter22"}).status == 201
+    environment = {"TOKEN": {"secret": "TOKEN"}, "API_KEY": "written down"}
+    shown = jobs.ended(jobs.submit("echo $TOKEN ${#TOKEN} ${#API_KEY} $API_KEY", target={"environment": environment}))
+    assert (shown["state"], shown["result"]["stdout"]) == ("succeeded", "*** 8 12 ***\n")
+
     once = {"max_attempts": 2, "base_s": 0, "jitter": "none"}
     never = jobs.ended(jobs.submit("exit 64", target={"exit_codes": {"never_on": [64]}}, retry=once))
     assert (never["state"], never["attempt_count"], never["error"]["exit_code"]) == ("dead", 1, 64)

@@ -1,143 +1,148 @@
-"""What a preview promises for a year is what then fires; downtimes of all lengths under each misfire policy."""
+"""What a preview promises for a year is what then fires: each zone, clock-change rule, misfire policy and trigger kind.
+
+All schedules lie in one database and are fired by the real step, with a clock that goes from due instant to due
+instant around the changes of the zones' clocks and by days in between. For some changes the dispatcher is down.
+"""
 
 from __future__ import annotations
 
-import time
-import tracemalloc
-from datetime import timedelta
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg import sql
 
-from apps.schedules.timing import spec_from_json
-from apps.schedules.timing_preview import preview
+from apps.due import entries
+from apps.due.entries import Entry
+from apps.schedules.policy import first_due
+from apps.schedules.timing import Spec, spec_to_json
 from tenants.models import Tenant
 from tenants.registry import Registry
-from tests.fixtures_flow import MINUTE, NOW, count, entry_of, executions_of, fire, fire_all, make_job, make_schedule
-from tests.schedules.cases import utc
+from tests.fixtures_flow import count, fire_all, make_job, queue_of
+from tests.flow.year import DAY, HOUR, MISFIRES, YEAR, ZONES, Row, accounted, changes_of, crossed, promised
 
 Conn = psycopg.Connection[Any]
-DAY = timedelta(days=1)
-ZONES = (
-    "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia", "Africa/Casablanca",
-    "America/Santiago", "Antarctica/Troll",
+Name = tuple[str, str, str, str, str]
+QUANTUM = timedelta(minutes=5)  # the driven dispatcher's looks around a change: jitter makes each second a due instant
+BATCH = 4_000
+TOGETHER = (
+    ("Europe/Berlin", "Antarctica/Troll"), ("America/New_York", "Australia/Lord_Howe"),
+    ("Pacific/Apia", "Africa/Casablanca", "America/Santiago"), ("Asia/Kathmandu",),
 )  # fmt: skip
-LOOK_EVERY = timedelta(hours=6)
 
 
-def spec_text(conn: Conn, schedule: UUID) -> str:
-    row = conn.execute("SELECT spec FROM due_dueentry WHERE key = %s", [schedule]).fetchone()
-    assert row is not None
-    return str(row[0])
+def put_all(conn: Conn, registry: Registry, tenant: Tenant, specs: dict[UUID, Spec], *, now: datetime) -> None:
+    """Due entries for these specs, as a new schedule's is made."""
+    job, queue, made = make_job(tenant, now=now), queue_of(registry, tenant), []
+    for key, spec in specs.items():
+        first = first_due(spec, key=str(key), after=now)
+        if first is None:  # e.g. one instant that the zone skips
+            continue
+        made.append(
+            Entry(
+                key, entries.shard_for(key), "schedule", tenant.pk, first[1], first[0], 1, spec_to_json(spec), job, 1,
+                "python", queue, 5, 60, None, False, None, None, None,
+            )
+        )  # fmt: skip
+    with conn.transaction(), conn.cursor() as cursor:
+        cursor.executemany(entries.PUT, [one._asdict() for one in made])
+    conn.execute("ANALYZE due_dueentry")
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_a_years_preview_is_what_fires(conn: Conn, registry: Registry, acme: Tenant, zone: str) -> None:
-    """Each rule for clock changes, each misfire policy, each kind of trigger, windows too; a clock that is driven."""
-    start = utc("2025-02-01T00:00:00Z")
-    job, grace_s = make_job(acme, now=start), int(LOOK_EVERY.total_seconds())
-    base: dict[str, Any] = {"timezone": zone, "grace_s": grace_s, "now": start}
-    schedules = [
-        make_schedule(acme, job, cron=cron, dst_gap=gap, dst_fold=fold, misfire=misfire, **base)
-        for cron, gap, fold, misfire in (
-            ("30 2 * * *", "run_after", "first", "fire_once"), ("30 2 * * *", "skip", "last", "skip"),
-            ("15 1,2,3 * * *", "run_after", "both", "fire_all"), ("0 0 * * *", "run_after", "first", "fire_latest_n"),
-            ("*/30 1-3 * * *", "run_after", "both", "fire_once"),
-        )
-    ]  # fmt: skip
-    more: tuple[dict[str, Any], ...] = (
-        {"trigger": {"every": {"days": 1}, "anchor": "2025-02-01T02:15"}},
-        {"trigger": {"rrule": "FREQ=WEEKLY;BYDAY=SU;BYHOUR=0,1,2,3"}, "dst_fold": "both"},
-        {"trigger": {"every_s": 43_200}, "jitter_s": 600},
-        {"trigger": {"every_s": 7_200}, "windows": [{"from": "02:00", "to": "04:00", "days": ["sun"]}]},
-        {"trigger": {"cron": "0 5 * * *"}, "windows": [{"from": "02:00", "to": "03:00"}], "outside": "next_opening"},
-    )
-    schedules += [make_schedule(acme, job, **{**base, **one}) for one in more]
-    promised = {}
-    for one in schedules:
-        shown = preview(
-            spec_from_json(spec_text(conn, one)), after=start, until=start + 365 * DAY, count=5_000, key=str(one)
-        )
-        promised[one] = [(each.nominal_at, each.at) for each in shown if each.at <= start + 365 * DAY]
-    at = start
-    while at < start + 365 * DAY:
-        at += LOOK_EVERY
-        fire_all(conn, registry, now=at)
-    for one in schedules:
-        rows = executions_of(conn, acme, one)
-        assert [(row["nominal_at"], row["actual_at"]) for row in rows] == promised[one]
-        assert {row["trigger"] for row in rows} == {"schedule"} and {row["state"] for row in rows} == {"ready"}
+def drive(
+    conn: Conn, registry: Registry, *, start: datetime, until: datetime, close: Sequence[datetime] = (),
+    down: Sequence[datetime] = (),
+) -> list[datetime]:  # fmt: skip
+    """Lets a dispatcher look until nothing is left, and returns when it did: at least once a day while it is up.
+
+    From 12 h before to 12 h after the instants in `close` it looks whenever something is due. From 40 h before to 40 h
+    after those in `down` there is none.
+    """
+    looks, now = [], start
+    while now < until:
+        following = now + DAY
+        if any(at - 12 * HOUR <= now < at + 12 * HOUR for at in close):
+            row = conn.execute("SELECT min(due_at) FROM due_dueentry WHERE parked = ''").fetchone()
+            due = row and row[0]
+            if due is not None and due < following:
+                following = start + -((start - due) // QUANTUM) * QUANTUM
+        else:
+            following = min([following, *(at - 12 * HOUR for at in close if at - 12 * HOUR > now)])
+        for at in down:
+            if at - 40 * HOUR < following < at + 40 * HOUR:
+                following = at + 40 * HOUR
+        now = following
+        fire_all(conn, registry, now=now, limit=BATCH)
+        looks.append(now)
+    return looks
 
 
-@pytest.mark.parametrize("misfire", ["skip", "fire_once", "fire_latest_n", "fire_all"])
-@pytest.mark.parametrize("down_s", [0, 90, 86_400, 30 * 86_400])
-def test_downtime_ends_with_the_documented_runs(
-    conn: Conn, registry: Registry, acme: Tenant, misfire: str, down_s: int
-) -> None:
-    """A schedule of every minute; at most 100 are made up for. docs/time.md has this table."""
-    schedule = make_schedule(acme, misfire=misfire)
-    for minute in (1, 2):
-        fire_all(conn, registry, now=NOW + minute * MINUTE)
-    up = NOW + 2 * MINUTE + timedelta(seconds=down_s + 5)
-    fire_all(conn, registry, now=up)
-    rows = executions_of(conn, acme, schedule)[2:]
-    due = (up - NOW) // MINUTE - 2
-    on_time = sum(1 for number in range(due) if (up - NOW - (3 + number) * MINUTE).total_seconds() <= 60)
-    missed = due - on_time
-    kept = {
-        "skip": 0, "fire_once": 0 if on_time else min(1, missed), "fire_latest_n": min(100, missed),
-        "fire_all": min(100 - on_time, missed),
-    }[misfire]  # fmt: skip
-    triggers = [row["trigger"] for row in rows if row["state"] == "ready"]
-    assert (triggers.count("catch_up"), triggers.count("schedule")) == (kept, on_time)
-    skipped = [row for row in rows if row["state"] == "skipped"]
-    assert sum(row["count"] for row in skipped) == missed - kept and len(skipped) <= 1
-    assert sum(row["count"] for row in rows) == due
-    assert entry_of(conn, schedule).due_at == NOW + (due + 3) * MINUTE
+def rows_written(conn: Conn, tenant: Tenant) -> dict[UUID, list[Row]]:
+    """All rows of the tenant by schedule, in the order of their nominal instants."""
+    found: dict[UUID, list[Row]] = {}
+    columns = "schedule_id, nominal_at, until_at, count, trigger, state, reason, actual_at, created_at"
+    table = sql.Identifier(tenant.schema_name, "executions_execution")
+    query = sql.SQL(f"SELECT {columns} FROM {{}} ORDER BY schedule_id, nominal_at").format(table)
+    for schedule, *row in conn.execute(query):
+        found.setdefault(schedule, []).append(Row(*row))
+    return found
 
 
-@pytest.mark.parametrize("misfire", ["skip", "fire_once", "fire_latest_n", "fire_all"])
-def test_a_month_of_seconds_costs_little(conn: Conn, registry: Registry, acme: Tenant, misfire: str) -> None:
-    schedule = make_schedule(acme, cron="* * * * * *", misfire=misfire, misfire_max=1000)
-    tracemalloc.start()
-    begun = time.process_time()
-    fire_all(conn, registry, now=NOW + 30 * DAY)
-    took_s, (_, peak) = time.process_time() - begun, tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    rows = executions_of(conn, acme, schedule)
-    assert sum(row["count"] for row in rows) == 30 * 86_400 and len(rows) <= 1_062
-    assert took_s < 5 and peak < 50_000_000
+def check(
+    conn: Conn, registry: Registry, tenant: Tenant, year: datetime, zones: Sequence[str], *, whole_year: bool,
+    down: Sequence[datetime], close: Sequence[datetime],
+) -> list[tuple[Name, Row]]:  # fmt: skip
+    """Previews, fires and compares the year of these zones; all rows that were written."""
+    named = {uuid.uuid4(): each for zone in zones for each in crossed(zone, year, whole_year=whole_year)}
+    specs = {key: spec for key, (_, spec) in named.items()}
+    shown = {key: promised(spec, str(key), year) for key, spec in specs.items()}
+    put_all(conn, registry, tenant, specs, now=year)
+    looks = drive(conn, registry, start=year, until=year + 366 * DAY, close=close, down=down)
+    written = rows_written(conn, tenant)
+    for key, (name, spec) in named.items():
+        assert written.get(key, []) == list(accounted(spec, shown[key], looks)), name
+    assert written.keys() <= named.keys()
+    assert count(conn, "SELECT count(*) FROM due_dueentry") == 0, "the year is over: each schedule is completed"
+    return [(named[key][0], row) for key, rows in written.items() for row in rows]
+
+
+@pytest.mark.parametrize("zones", TOGETHER, ids=lambda zones: zones[0])
+def test_a_years_preview_is_what_fires(conn: Conn, registry: Registry, acme: Tenant, zones: tuple[str, ...]) -> None:
+    """Every second change of a zone finds the dispatcher down: what was missed has the documented rows."""
+    year = ZONES[zones[0]]
+    changes = [changes_of(zone, year) for zone in zones]
+    down = [change.at for each in changes for change in each[1::2]]
+    close = [change.at for each in changes for change in each[::2]]
+    found = check(conn, registry, acme, year, zones, whole_year=False, down=down, close=close)
+    for zone, misfire in product(zones if down else (), MISFIRES):
+        kept = {(row.trigger, row.state) for name, row in found if (name[0], name[4]) == (zone, misfire)}
+        made_up_for = set() if misfire == "skip" else {("catch_up", "ready")}
+        assert kept == {("schedule", "ready"), ("schedule", "skipped")} | made_up_for
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_a_million_overdue_entries_let_live_work_through(conn: Conn, registry: Registry, acme: Tenant) -> None:
-    """All overdue for an hour; ten schedules fire on time meanwhile, in each pass before the debt."""
-    made = 1_000_000
-    job = make_job(acme)
-    template = make_schedule(acme, job, cron="0 0 1 1 *")
-    names = (
-        "shard, kind, tenant_id, due_at, nominal_at, version, spec, job_id, job_version, pool, queue, priority,"
-        " timeout_s, max_concurrency, own_payload, parked"
-    )
-    picked = names.replace("shard,", "(n %% 64)::smallint,").replace("due_at, nominal_at", "%s, %s")
-    conn.execute(
-        f"INSERT INTO due_dueentry (key, {names}) SELECT gen_random_uuid(), {picked}"
-        " FROM due_dueentry d CROSS JOIN generate_series(1, %s) AS n WHERE d.key = %s",
-        [NOW - timedelta(hours=1), NOW - timedelta(hours=1), made, template],
-    )
-    conn.execute("ANALYZE due_dueentry")
-    live = [make_schedule(acme, job) for _ in range(10)]
-    at, fired, passes = NOW + MINUTE, 0, 0
-    counts = fire(conn, registry, now=at)
-    assert {entry_of(conn, one).due_at for one in live} == {at + MINUTE}  # the first pass has served them all
-    while counts["entries"]:
-        fired, passes = fired + counts["fired"], passes + 1
-        at += timedelta(milliseconds=100)
-        counts = fire(conn, registry, now=at)
-        if passes % 200 == 0:
-            assert all(entry_of(conn, one).due_at > at - timedelta(seconds=1) for one in live)
-    assert count(conn, "SELECT count(*) FROM due_dueentry WHERE due_at <= %s", at) == 0
-    assert fired >= made
+@pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_whole_year_of_each_day_and_hour(conn: Conn, registry: Registry, acme: Tenant, zone: str, up: bool) -> None:
+    """Daily and hourly schedules too; all changes of the year find the dispatcher up, or all of them down."""
+    changes = [change.at for change in changes_of(zone, ZONES[zone])]
+    check(
+        conn, registry, acme, ZONES[zone], [zone], whole_year=True, close=changes if up else [],
+        down=[] if up else changes,
+    )  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("zone", [zone for zone, year in ZONES.items() if year == YEAR and zone != "Pacific/Apia"])
+def test_this_years_changes(conn: Conn, registry: Registry, acme: Tenant, zone: str) -> None:
+    """By the rules of 2026: Casablanca's Ramadan, Santiago's longer summer."""
+    year = datetime(2026, 1, 1, tzinfo=UTC)
+    changes = [change.at for change in changes_of(zone, year)]
+    check(conn, registry, acme, year, [zone], whole_year=False, close=changes[::2], down=changes[1::2])

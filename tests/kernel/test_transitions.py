@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ import pytest
 from apps.dispatch.submit import execution_submit
 from apps.executions import store as executions
 from apps.outcomes.cancel import execution_cancel
+from apps.outcomes.expire import expire_batch
 from apps.outcomes.replay import deadletter_replay
 from apps.tickets import store
 from kernel.errors import Conflict
@@ -46,8 +48,8 @@ from tests.fixtures_flow import (
 Conn = psycopg.Connection[Any]
 WORKER, RELEASE = UUID(int=1), 77
 BY_NAME = {one.name: one for one in TRANSITIONS}
-# No code does these yet: workflows unblock, queue time-outs expire.
-TO_COME = {"unblock", "expire"}
+# No code does this yet: workflows unblock.
+TO_COME = {"unblock"}
 
 
 # --- the table itself ---
@@ -195,6 +197,25 @@ def do_replace(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) 
     return bool(gone)
 
 
+def past_start_by(first_started_at: datetime | None) -> Do:
+    """What waits past its time: for its first start, or for its next try."""
+
+    def do(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+        before = ticket_of(conn, execution)
+        with conn.transaction() as here:
+            conn.execute(
+                "UPDATE tickets_ticket SET start_by = %s, first_started_at = %s WHERE execution_id = %s"
+                " AND state <> 'running'",
+                [NOW, first_started_at, execution],
+            )
+            counts = expire_batch(conn, registry, now=NOW + MINUTE, limit=10)
+            if ticket_of(conn, execution) is not None or before is None:
+                raise psycopg.Rollback(here)
+        return counts["given_up" if first_started_at else "expired"] == 1
+
+    return do
+
+
 DOES: dict[str, Do] = {
     "fire": do_fire,
     "release": do_release,
@@ -207,6 +228,8 @@ DOES: dict[str, Do] = {
     "cancel_waiting": do_cancel_waiting,
     "cancel_running": do_cancel_running,
     "replace": do_replace,
+    "expire": past_start_by(None),
+    "give_up": past_start_by(NOW),
     "reopen": do_reopen,
 }
 ALSO = {"release_again": [do_put_back]}  # a worker that had no slot

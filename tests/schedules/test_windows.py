@@ -37,6 +37,8 @@ HOLIDAYS = Exclusion(
 WEEKDAYS_ONLY = Exclusion(dates=HOLIDAYS.dates, weekdays=(5, 6))
 OFFICE = [{"from": "08:00", "to": "18:00", "days": ["mon", "tue", "wed", "thu", "fri"]}]
 NIGHT = [{"from": "22:00", "to": "02:30"}, {"from": "12:00", "to": "12:30", "days": ["sun"]}]
+# The first one is open until the evening after, when the second one has closed already.
+OVERLAP = [{"from": "20:00", "to": "19:00"}, {"from": "01:00", "to": "02:30"}]
 TRIGGERS = [{"cron": "17 * * * *"}, {"cron": "30 2,9 * * *"}, {"every_s": 3600}, {"rrule": "FREQ=DAILY;BYHOUR=2,16"}]
 
 
@@ -67,7 +69,7 @@ def is_open(windows: list[dict[str, Any]], wall: datetime) -> bool:
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("trigger", TRIGGERS, ids=str)
-@pytest.mark.parametrize("windows", [OFFICE, NIGHT], ids=["office", "night"])
+@pytest.mark.parametrize("windows", [OFFICE, NIGHT, OVERLAP], ids=["office", "night", "overlap"])
 @pytest.mark.parametrize("outside", ["skip", "next_opening"])
 def test_windows_are_what_brute_force_finds(zone: str, trigger: Any, windows: Any, outside: str) -> None:
     start, end = utc("2026-03-26T00:00:00Z"), utc("2026-04-08T00:00:00Z")
@@ -183,6 +185,15 @@ def test_refused(more: Any, pointers: set[str]) -> None:
     with pytest.raises(TimingInvalid) as caught:
         spec_from_api({"trigger": {"cron": "0 3 * * *"}, **more}, now=NOW)
     assert {error.pointer for error in caught.value.errors} == pointers
+
+
+def test_moving_ends_with_the_last_day_that_is_known() -> None:
+    last = utc("2499-12-31T00:00:00Z")
+    spec = made({"cron": "0 9 * * *"}, HOLIDAYS, on_excluded="next_business_day", timezone="America/New_York")
+    assert list(occurrences(spec, after=last, until=None, limit=5)) == [utc("2499-12-31T14:00:00Z")]
+    ends = made({"rrule": "FREQ=DAILY;COUNT=70"}, HOLIDAYS, on_excluded="next_business_day", max_runs=100)
+    # The first one is not after NOW, and the four that are moved fall on others.
+    assert len(list(occurrences(ends, after=NOW, until=None, limit=200))) == 65
 
 
 def test_moving_what_runs_all_the_time_is_refused() -> None:

@@ -6,16 +6,18 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
 from django.core.management import call_command
 
+from apps.secrets.vault import Vault
 from tenants import door, provisioning, template
 from tenants.models import Tenant
 from tenants.provisioning import Pending
-from tests.fixtures_flow import at_once, count, owning
+from tenants.registry import Registry
+from tests.fixtures_flow import NOW, OneLine, at_once, count, owning
 from tests.schedules.cases import case
 
 Conn = psycopg.Connection[Any]
@@ -185,3 +187,22 @@ def test_the_command_says_what_it_did(owner: Conn, many: list[Tenant], extra: No
     assert run() == (0, f"{schema}: migrated\n")
     assert run() == (0, "All schemas are up to date.\n")
     assert run("--dry-run") == (0, "All schemas are up to date.\n")
+
+
+def test_a_signing_secret_in_plain_text_is_encrypted(owner: Conn, new_tenant: Make) -> None:
+    """As an installation from before apps.secrets has it: the column filled, the tables missing."""
+    tenant, text = new_tenant(), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    schema = tenant.schema_name
+    owner.execute(f"DROP TABLE {schema}.secrets_secret, {schema}.secrets_datakey")
+    owner.execute(f"DELETE FROM {schema}.django_migrations WHERE app = 'secrets'")
+    owner.execute("UPDATE tenants_tenant SET signing_secret = %s WHERE id = %s", [text, tenant.pk])
+    assert lacking() == {schema}
+    assert migrate()[0] == 0 and not lacking()
+    (row,) = owner.execute("SELECT signing_secret, signing_version FROM tenants_tenant WHERE id = %s", [tenant.pk])
+    assert row == ("", 1)
+    with door.connect("test application") as conn:  # whose role needs its grants on the new tables
+        registry = Registry(cast("Any", OneLine(conn)))
+        registry.refresh(force=True)
+        found = registry.get(tenant.pk)
+        assert found is not None
+        assert Vault().signing(conn, found, now=NOW) == (text,)

@@ -40,8 +40,14 @@ class Work:
     signing_secrets: tuple[str, ...] = field(repr=False)  # the tenant's, newest first; every call is signed with all
     traceparent: str | None
     execution_kind: str  # what triggered the execution
+    tenant_schema: str = ""
     # The values that the target names, and no others: kernel.secretrules.fill(target, secrets) is what runs.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # For templates: filled in where the target asks for them.
+    schedule_id: uuid.UUID | None = None
+    job_name: str = ""
+    schedule_name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,7 @@ class Result:
 
 
 Done = Callable[[Work, Result], None]
+Progress = Callable[[Key, Any], None]  # what a running work says of itself, as small JSON
 
 
 class Executor(Protocol):
@@ -172,6 +179,10 @@ class Ledger:
     def wait_empty(self, timeout_s: float) -> bool:
         with self._lock:
             return self._empty.wait_for(lambda: not self._held, timeout_s)
+
+
+def no_progress(key: Key, value: Any) -> None:
+    """For executors that nobody asks."""
 
 
 def returned(now: datetime, started_at: datetime | None = None, why: str = "the worker is stopping") -> Result:

@@ -5,7 +5,6 @@ gets bounded JSON. What can't be caught (a kill, a crash, a blocked thread) the 
 """
 
 import contextlib
-import importlib
 import io
 import mmap
 import os
@@ -14,19 +13,18 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from datetime import datetime
 from types import FrameType
 from typing import Any
 
 from workers.executors import frames
-from workers.executors.bounds import NotJson, bounded_error, bounded_json, from_json, to_json
-from workers.executors.task import Cancelled, NoRetry, RetryAfter, SoftTimeout, TaskContext
+from workers.executors.bounds import bounded_json, from_json, to_json
+from workers.executors.task import Cancelled, SoftTimeout, TaskContext
+from workers.executors.task_call import Around, Task, around_tasks, call, failure, import_path, load, no_surroundings
+from workers.executors.task_result import PROGRESS_MAX_BYTES
 
 OUTPUT_MAX_BYTES = 65_536  # printed per run, to the worker's standard error; more is dropped
 PR_SET_PDEATHSIG = 1
-
-Task = Callable[..., Any]  # (payload, context)
 
 
 def main(read_fd: int, write_fd: int, page_fd: int, parent_pid: int) -> None:
@@ -41,10 +39,10 @@ def main(read_fd: int, write_fd: int, page_fd: int, parent_pid: int) -> None:
     output = BoundedOutput()
     sys.stdout = sys.stderr = output
     if init["setup"]:
-        _import(init["setup"])()
-    tasks = {name: _load(name, path) for name, path in init["registry"].items()}
+        import_path(init["setup"])()
+    tasks = {name: load(path) for name, path in init["registry"].items()}
     inbox = Inbox(page, write_fd)
-    runner = Runner(page, tasks, inbox, output)
+    runner = Runner(page, tasks, inbox, output, around_tasks() if init["setup"] else no_surroundings)
     signal.signal(signal.SIGUSR1, runner.interrupt)
     threading.Thread(target=inbox.listen, args=(source,), name="inbox", daemon=True).start()
     inbox.send(frames.READY)
@@ -109,8 +107,11 @@ class Inbox:
 class Runner:
     """Runs one work at a time and reports how it ended."""
 
-    def __init__(self, page: memoryview, tasks: dict[str, "Task | str"], inbox: Inbox, output: "BoundedOutput") -> None:
-        self._page, self._tasks, self._inbox, self._output = page, tasks, inbox, output
+    def __init__(
+        self, page: memoryview, tasks: dict[str, Task | str], inbox: Inbox, output: "BoundedOutput", around: Around
+    ) -> None:
+        self._page, self._tasks, self._inbox, self._output, self._around = page, tasks, inbox, output, around
+        self._soft_timeout: type[SoftTimeout] = SoftTimeout
         self._interruptible = False
         self._pid = os.getpid()
 
@@ -121,7 +122,7 @@ class Runner:
         try:
             status, body = self._outcome(work)
         except (Cancelled, SoftTimeout) as late:  # the signal came while the outcome was being put together
-            status, body = _failure(late)
+            status, body = failure(late)
         if os.getpid() != self._pid:
             os._exit(0)  # the callable forked, and its copy came back from the call
         head = frames.DONE_HEAD.pack(seq, status, began, time.time())
@@ -132,30 +133,36 @@ class Runner:
         """The signal handler: raises in the callable that the parent means, and only in that."""
         if self._interruptible and self._page[frames.INTERRUPT_SEQ] == self._page[frames.LAST_STARTED]:
             self._interruptible = False
-            raise Cancelled if self._page[frames.INTERRUPT_WHY] == frames.CANCELLED else SoftTimeout
+            raise Cancelled if self._page[frames.INTERRUPT_WHY] == frames.CANCELLED else self._soft_timeout
 
     def _outcome(self, work: list[Any]) -> tuple[int, bytes]:
-        seq, name, payload, run_key, attempt, nominal_at, deadline, tenant, execution_id = work
+        seq, name, payload, run_key, attempt, nominal_at, deadline, tenant, execution_id, tenant_id, schema = work
+        task = self._tasks.get(name, "no task of this name is registered")
+        self._soft_timeout = getattr(task, "soft_timeout", SoftTimeout)
+        context = TaskContext(
+            run_key=run_key,
+            attempt=attempt,
+            nominal_at=None if nominal_at is None else datetime.fromisoformat(nominal_at),
+            deadline=datetime.fromisoformat(deadline),
+            tenant=tenant,
+            execution_id=execution_id,
+            cancel_requested=lambda: self._page[frames.INTERRUPT_SEQ] == seq,
+            report_progress=lambda value: self._report(seq, value),
+            tenant_id=tenant_id,
+            schema=schema,
+        )
         try:
-            task = self._tasks.get(name, "no task of this name is registered")
-            if isinstance(task, str):
-                return frames.FAILED_FOR_GOOD, to_json(bounded_error("unknown_task", f"{name}: {task}"))
-            context = TaskContext(
-                run_key=run_key,
-                attempt=attempt,
-                nominal_at=None if nominal_at is None else datetime.fromisoformat(nominal_at),
-                deadline=datetime.fromisoformat(deadline),
-                tenant=tenant,
-                execution_id=execution_id,
-                cancel_requested=lambda: self._page[frames.INTERRUPT_SEQ] == seq,
-            )
             self._interruptible = True
-            value = task(payload, context)
+            outcome = call(task, name, payload, context, self._around)
             self._interruptible = False
-            return frames.SUCCEEDED, bounded_json(value)
-        except BaseException as error:
+            return outcome
+        except BaseException as error:  # the signal came on the way into the call or out of it
             self._interruptible = False
-            return _failure(error)
+            return failure(error)
+
+    def _report(self, seq: int, value: Any) -> None:
+        """Tells the parent. Raises NotJson, in the callable, for what can't be told."""
+        self._inbox.send(frames.PROGRESS, frames.SEQ.pack(seq) + bounded_json(value, PROGRESS_MAX_BYTES))
 
 
 class BoundedOutput(io.TextIOBase):
@@ -177,54 +184,6 @@ class BoundedOutput(io.TextIOBase):
             with contextlib.suppress(OSError):
                 os.write(2, data)
         return len(text)
-
-
-def _failure(error: BaseException) -> tuple[int, bytes]:
-    status = frames.FAILED
-    more: dict[str, Any] = {}
-    match error:
-        case Cancelled():
-            return frames.CANCELLED, to_json(bounded_error("cancelled", "The run was cancelled."))
-        case SoftTimeout():
-            return frames.TIMED_OUT, to_json(bounded_error("soft_timeout", "The run reached its soft time-out."))
-        case NotJson():
-            return frames.FAILED_FOR_GOOD, to_json(bounded_error("bad_result", "The result is not JSON."))
-        case NoRetry():
-            status = frames.FAILED_FOR_GOOD
-        case RetryAfter():
-            more["retry_after_s"] = error.seconds
-    return status, to_json(bounded_error(type(error).__name__, _text_of(error), where=_where(error), **more))
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return ""
-
-
-def _where(error: BaseException) -> str:
-    """File, line and function of the last step; no values, so nothing secret."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return ""
-    code = trace.tb_frame.f_code
-    return f"{os.path.basename(code.co_filename)}:{trace.tb_lineno} in {code.co_name}"[:200]
-
-
-def _load(name: str, path: str) -> Task | str:
-    try:
-        task: Task = _import(path)
-        return task
-    except Exception as error:
-        return f"its callable can't be imported ({type(error).__name__})"
-
-
-def _import(path: str) -> Any:
-    module, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
 
 
 def _read_frame(source: io.BufferedReader) -> tuple[int, bytes]:

@@ -192,6 +192,8 @@ def encode_work(work: Work) -> bytes:
             work.deadline.isoformat(),
             work.tenant_slug,
             str(work.execution_id),
+            work.tenant_id,
+            work.tenant_schema,
         ]
     )[1:-1]
 

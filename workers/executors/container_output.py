@@ -1,39 +1,38 @@
 """What a container leaves behind, within its bounds: the last part of its output, its artefact, the run's result."""
 
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from kernel.masking import Echoes
 from workers.executors.bounds import RESULT_MAX_BYTES, bounded_json, clean_text, from_json
 
-TAIL_BYTES = 16_384  # of each stream, while it runs
+TAIL_BYTES = 16_384  # of each stream
+MARGIN_BYTES = 4_096  # kept before it, so that a secret at its beginning is seen whole
 STREAM_MAX_JSON_BYTES = 8_192  # of each stream, in the result beside a large artefact
 ERROR_TAIL_CHARS = 800
 ARTEFACT_MAX_BYTES = RESULT_MAX_BYTES
-MASK = "[secret]"
 _CUT = b'{"truncated":true,"size_bytes":'  # how bounded_json begins what it had to cut
-MASKED_MIN_CHARS = 4  # shorter values would turn up in any text
 
 
 @dataclass(slots=True)
 class Tail:
-    """The last TAIL_BYTES of a stream, and how many there were."""
+    """The end of a stream, and how many bytes there were."""
 
     size: int = 0
     _kept: bytearray = field(default_factory=bytearray)
 
     def add(self, data: bytes) -> None:
         self.size += len(data)
-        self._kept += data[-TAIL_BYTES:]
+        self._kept += data[-TAIL_BYTES - MARGIN_BYTES :]
         if len(self._kept) > 2 * TAIL_BYTES:
-            del self._kept[:-TAIL_BYTES]
+            del self._kept[: -TAIL_BYTES - MARGIN_BYTES]
 
-    @property
-    def data(self) -> bytes:
-        return bytes(self._kept[-TAIL_BYTES:])
+    def text(self, echoes: Echoes) -> str:
+        """The last TAIL_BYTES, without secrets and without what text can't hold."""
+        return _text(bytes(self._kept), echoes, last_bytes=TAIL_BYTES)
 
 
 @dataclass(slots=True)
@@ -46,15 +45,14 @@ class Logs:
 
 
 def result_of(
-    code: int | None, logs: Logs, artefact: bytes | None, *, secrets: Iterable[str], oom_killed: bool = False
+    code: int | None, logs: Logs, artefact: bytes | None, *, echoes: Echoes, oom_killed: bool = False
 ) -> dict[str, Any]:
     """The run's result, of at most RESULT_MAX_BYTES as JSON and without the values of secrets.
 
     A large artefact leaves the streams STREAM_MAX_JSON_BYTES each; one that is too large becomes its beginning.
     """
-    masks = _masks(secrets)
     streams = {"stdout": logs.stdout} | ({"stderr": logs.stderr} if logs.stderr else {})
-    texts = {name: _text(tail.data, masks) for name, tail in streams.items()}
+    texts = {name: tail.text(echoes) for name, tail in streams.items()}
     result: dict[str, Any] = {
         "exit_code": code,
         "output": None,
@@ -70,7 +68,7 @@ def result_of(
     room = RESULT_MAX_BYTES - 1_000
     if artefact:
         most = room - sum(_shared(text) for text in texts.values())
-        kept, result["output_is"] = _artefact(artefact, masks, most)
+        kept, result["output_is"] = _artefact(artefact, echoes, most)
         result["truncated"] = kept.startswith(_CUT)
         result["output"] = from_json(kept)
         room -= len(kept)
@@ -93,10 +91,10 @@ def steering(artefact: bytes | None) -> tuple[float | None, bool]:
     return (float(after_s) if fits and after_s is not None else None), asked.get("no_retry") is True
 
 
-def last_words(logs: Logs, *, secrets: Iterable[str]) -> str:
+def last_words(logs: Logs, *, echoes: Echoes) -> str:
     """The end of what a failed container said, for its error."""
     tail = logs.stderr if logs.stderr and logs.stderr.size else logs.stdout
-    return _text(tail.data, _masks(secrets)).strip()[-ERROR_TAIL_CHARS:]
+    return tail.text(echoes).strip()[-ERROR_TAIL_CHARS:]
 
 
 def fit_end(text: str, max_bytes: int) -> str:
@@ -111,9 +109,9 @@ def fit_end(text: str, max_bytes: int) -> str:
     return text
 
 
-def _artefact(data: bytes, masks: Mapping[str, str], max_bytes: int) -> tuple[bytes, str]:
+def _artefact(data: bytes, echoes: Echoes, max_bytes: int) -> tuple[bytes, str]:
     """The artefact as JSON of at most `max_bytes`, and what it was: "json", or "text" where it is none."""
-    text = _text(data, masks)
+    text = _text(data, echoes, cut=len(data) > ARTEFACT_MAX_BYTES)
     if len(data) <= ARTEFACT_MAX_BYTES:
         with suppress(ValueError):
             return bounded_json(from_json(text.encode()), max_bytes), "json"
@@ -124,15 +122,6 @@ def _shared(text: str) -> int:
     return min(len(orjson.dumps(text)), STREAM_MAX_JSON_BYTES)
 
 
-def _masks(secrets: Iterable[str]) -> dict[str, str]:
-    """Longest first, so that a secret within another leaves nothing of it."""
-    found = {one for one in secrets if len(one) >= MASKED_MIN_CHARS}
-    found |= {orjson.dumps(one).decode()[1:-1] for one in found}  # as it is written within JSON
-    return dict.fromkeys(sorted(found, key=len, reverse=True), MASK)
-
-
-def _text(data: bytes, masks: Mapping[str, str]) -> str:
-    text = clean_text(data.decode(errors="replace"))
-    for secret, mask in masks.items():
-        text = text.replace(secret, mask)
-    return text
+def _text(data: bytes, echoes: Echoes, *, cut: bool = False, last_bytes: int | None = None) -> str:
+    masked = echoes.masked(data, cut=cut)
+    return clean_text((masked if last_bytes is None else masked[-last_bytes:]).decode(errors="replace"))

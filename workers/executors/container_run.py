@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from kernel.clock import utc_now
 from kernel.containerrules import ContainerRules, Target, read_target
 from kernel.errors import InvalidInput
+from kernel.masking import Echoes
 from kernel.secretrules import SecretMissing, fill
 from workers.executors.base import Outcome, Result, Work, ended
 from workers.executors.bounds import NotJson, bounded_error, to_json
@@ -78,6 +79,7 @@ class Run:
         self._timeout_at = float("inf")
         self._found: Found | None = None
         self._making: Box | None = None  # asked for, and not in our hands yet
+        self._echoes = Echoes(work.secrets.values())
         self.unavailable = False
 
     def stop(self, outcome: Outcome) -> None:
@@ -188,7 +190,7 @@ class Run:
                 log.warning("container %s could not be stopped in order: %s", found.ref, failed.message)
         now, result = self._clock(), None
         if found is not None and outcome == "timed_out":
-            result = result_of(None, logs, artefact, secrets=self._secrets)
+            result = result_of(None, logs, artefact, echoes=self._echoes)
         if outcome == "timed_out" and found is None:
             error = bounded_error("timeout", f"The container could not be made within {PREPARE_S:g} s.")
         elif outcome == "timed_out":
@@ -227,7 +229,7 @@ class Run:
 
     def _judge(self, target: Target, exited: Exit, logs: Logs, artefact: bytes | None, now: datetime) -> Result:
         codes, code = target.exit_codes, exited.code
-        result = result_of(code, logs, artefact, secrets=self._secrets, oom_killed=exited.oom_killed)
+        result = result_of(code, logs, artefact, echoes=self._echoes, oom_killed=exited.oom_killed)
         if code in codes.success:
             return Result("succeeded", result, None, True, None, False, self._started_at, now)
         retry_after_s, no_retry = steering(artefact)
@@ -241,27 +243,23 @@ class Run:
         return Result("failed", result, error, retryable, retry_after_s, False, self._started_at, now)
 
     def _said(self, logs: Logs) -> dict[str, str]:
-        said = last_words(logs, secrets=self._secrets)
+        said = last_words(logs, echoes=self._echoes)
         return {"output_end": said} if said else {}
 
     def _failed(self, class_: str, message: str, *, retryable: bool) -> Result:
         return self._ended("failed", class_, message, retryable=retryable)
 
     def _ended(self, outcome: Outcome, class_: str, message: str, *, retryable: bool = True) -> Result:
-        error = bounded_error(class_, message)
+        error = bounded_error(class_, self._echoes.masked_text(message))
         return ended(outcome, self._clock(), self._started_at, error=error, retryable=retryable)
-
-    @property
-    def _secrets(self) -> list[str]:
-        return list(self._work.secrets.values())
 
     def _box(self) -> Box:
         """What is to run. Raises Refused."""
         work = self._work
         try:
-            target = read_target(work.target, self._rules, tenant=work.tenant_slug)
+            filled = {**work.target, "environment": fill(work.target.get("environment"), work.secrets)}
+            target = read_target(filled, self._rules, tenant=work.tenant_slug)
             payload = to_json(work.payload)
-            environment = fill(target.environment, work.secrets)
         except InvalidInput as invalid:
             first = invalid.errors[0]
             class_ = "image_refused" if first.code == "image_not_allowed" else "bad_target"
@@ -270,9 +268,7 @@ class Run:
             raise Refused("secret_missing", str(missing)) from None
         except NotJson as error:
             raise Refused("bad_payload", f"The payload is no JSON: {error}") from None
-        if any("\x00" in value for value in environment.values()):
-            raise Refused("bad_target", "A variable's value holds NUL.")
-        environment |= self._variables()
+        environment = {**target.environment, **self._variables()}
         if target.payload_as == "env":
             if len(payload) > ENV_PAYLOAD_MAX_BYTES:
                 raise Refused("bad_payload", f"A payload in a variable may have {ENV_PAYLOAD_MAX_BYTES:,} bytes.")

@@ -4,7 +4,7 @@ JSON, not pickle: nothing that a callable returns can run code in the worker. Th
 the child runs, without a message for it, and still does after the child was killed.
 
     parent -> child   INIT {registry, ...}   WORKS [[seq, task, ...], ...]   REVOKE [seq, ...]
-    child -> parent   READY   DONE header + JSON   REVOKED [seq, ...]: these will not run here
+    child -> parent   READY   DONE header + JSON   REVOKED [seq, ...]: these will not run here   PROGRESS seq + JSON
 
 A work has a number `seq` that grows per child; a child runs its works in that order.
 """
@@ -15,7 +15,8 @@ FRAME = struct.Struct("<IB")  # bytes that follow the header, kind
 DONE_HEAD = struct.Struct("<QBdd")  # seq, status, started and finished (seconds since 1970)
 MAX_FRAME_BYTES = 262_144  # from a child; results are cut to a quarter of that before
 
-INIT, WORKS, REVOKE, READY, DONE, REVOKED = range(6)
+SEQ = struct.Struct("<Q")
+INIT, WORKS, REVOKE, READY, DONE, REVOKED, PROGRESS = range(7)
 SUCCEEDED, FAILED, FAILED_FOR_GOOD, TIMED_OUT, CANCELLED = range(5)
 
 # Words of the page, each an aligned 64-bit number with one writer.
@@ -40,7 +41,7 @@ def unpack(buffer: bytearray) -> list[tuple[int, bytes]]:
     frames, at = [], 0
     while len(buffer) - at >= FRAME.size:
         size, kind = FRAME.unpack_from(buffer, at)
-        if size > MAX_FRAME_BYTES or kind not in (READY, DONE, REVOKED):
+        if size > MAX_FRAME_BYTES or kind not in (READY, DONE, REVOKED, PROGRESS):
             raise BrokenFrame
         end = at + FRAME.size + size
         if end > len(buffer):

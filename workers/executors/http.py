@@ -22,7 +22,7 @@ from kernel.clock import utc_now
 from workers.executors.address import Lookup, SystemLookup
 from workers.executors.base import Done, Held, Key, Ledger, Outcome, Result, Work, ended, returned
 from workers.executors.bounds import bounded_error
-from workers.executors.http_call import Caller
+from workers.executors.http_call import Caller, timed_out_error
 from workers.executors.http_connector import Connector
 from workers.executors.http_request import PlanCache
 
@@ -118,8 +118,7 @@ class HttpExecutor:
             async with asyncio.timeout(entry.work.timeout_s):
                 return await self._caller.call(entry.work, started_at)
         except TimeoutError:
-            error = bounded_error("timeout", f"The target did not answer within {entry.work.timeout_s:g} s.")
-            return ended("timed_out", self._clock(), started_at, error=error)
+            return ended("timed_out", self._clock(), started_at, error=timed_out_error(entry.work))
 
     def _finish(self, entry: Held, task: asyncio.Task[Result]) -> None:
         del self._running[entry]

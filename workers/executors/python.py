@@ -8,6 +8,7 @@ stuck behind a long one are asked back and go to another child. A work's time st
 import logging
 import os
 import selectors
+import struct
 import threading
 import time
 from collections import deque
@@ -17,7 +18,7 @@ from uuid import UUID
 
 from kernel.clock import utc_now
 from workers.executors import frames
-from workers.executors.base import Done, Held, Key, Ledger, Outcome, Work, ended, returned
+from workers.executors.base import Done, Held, Key, Ledger, Outcome, Progress, Work, ended, no_progress, returned
 from workers.executors.bounds import NotJson, bounded_error, from_json
 from workers.executors.childpool import Child, encode_work, spawn
 from workers.executors.pace import Pace
@@ -56,7 +57,9 @@ class PythonExecutor:
         setup: str | None = None,
         recycle_after: int = RECYCLE_AFTER,
         clock: Callable[[], datetime] = utc_now,
+        progress: Progress = no_progress,
     ) -> None:
+        self._progress = progress
         self._registry, self._setup, self._count = dict(registry), setup, children
         self._pace = Pace(depth_max)
         self._recycle_after = recycle_after
@@ -201,13 +204,17 @@ class PythonExecutor:
                     entry = child.in_flight.pop(seq)
                     self._pace.saw((result.finished_at - result.started_at).total_seconds())
                     self._ledger.end(entry, result)
+                elif kind == frames.PROGRESS:
+                    (seq,) = frames.SEQ.unpack_from(body)
+                    work = child.in_flight[seq].work
+                    self._progress((work.execution_id, work.fence), from_json(body[frames.SEQ.size :]))
                 elif kind == frames.REVOKED:
                     child.revoking = False
                     self._requeue([child.in_flight.pop(seq) for seq in from_json(body)])
                 else:
                     child.ready = True
                     self._start_failures = 0
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, struct.error):
             log.error("child process %d wrote what is no frame, so it is killed", child.pid)
             received, closed = [], True
         if closed:

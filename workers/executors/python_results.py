@@ -1,40 +1,21 @@
 """What becomes of a work in a child process: results from DONE frames, and those that the parent writes itself."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from workers.executors import frames
 from workers.executors.base import Held, Outcome, Result, ended, returned
 from workers.executors.bounds import ERROR_MAX_BYTES, bounded_error, from_json
 from workers.executors.childpool import Child
-
-_STATUS: Mapping[int, Outcome] = {
-    frames.SUCCEEDED: "succeeded",
-    frames.FAILED: "failed",
-    frames.FAILED_FOR_GOOD: "failed",
-    frames.TIMED_OUT: "timed_out",
-    frames.CANCELLED: "cancelled",
-}
+from workers.executors.task_result import result_of
 
 
 def result_of_frame(body: bytes) -> tuple[int, Result]:
     """Number of the work and its result. Raises ValueError, KeyError or TypeError for what a child may not send."""
     seq, status, began, ended_at = frames.DONE_HEAD.unpack_from(body)
     value = from_json(body[frames.DONE_HEAD.size :])
-    outcome = _STATUS[status]
-    succeeded = outcome == "succeeded"
-    if not succeeded and (not isinstance(value, dict) or len(body) > 2 * ERROR_MAX_BYTES):
+    if status != frames.SUCCEEDED and (not isinstance(value, dict) or len(body) > 2 * ERROR_MAX_BYTES):
         raise frames.BrokenFrame
-    return seq, Result(
-        outcome=outcome,
-        result=value if succeeded else None,
-        error=None if succeeded else value,
-        retryable=status != frames.FAILED_FOR_GOOD,
-        retry_after_s=None if succeeded else value.pop("retry_after_s", None),
-        pause_schedule=False,
-        started_at=datetime.fromtimestamp(began, UTC),
-        finished_at=datetime.fromtimestamp(ended_at, UTC),
-    )
+    return seq, result_of(status, value, datetime.fromtimestamp(began, UTC), datetime.fromtimestamp(ended_at, UTC))
 
 
 def result_without_frame(entry: Held, outcome: Outcome, now: datetime) -> Result:

@@ -19,6 +19,10 @@ class TaskContext(Mapping[str, Any]):
     tenant: str  # slug
     execution_id: str
     cancel_requested: Callable[[], bool] = field(repr=False)  # for loops that want to stop at a good moment
+    # report_progress({"done": 3, "of": 10}): small JSON for whoever looks at the run; the latest counts
+    report_progress: Callable[[Any], None] = field(repr=False)
+    tenant_id: int = field(repr=False)
+    schema: str = field(repr=False)  # of the tenant; where Django is set up its connection is in it already
 
     def __getitem__(self, name: str) -> Any:
         if name not in _FACTS:
@@ -50,3 +54,11 @@ class RetryAfter(Exception):
     def __init__(self, seconds: float, message: str = "") -> None:
         super().__init__(message or f"asked to be tried again in {seconds:g} s")
         self.seconds = max(0.0, float(seconds))
+
+
+class Final(Exception):
+    """Ends the run for good with the error inside: for adapters that know that no retry is wanted."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
