@@ -39,6 +39,14 @@ def word(name: str, default: str, *, most: int) -> str:
     return value
 
 
+def choice(name: str, default: str, choices: tuple[str, ...]) -> str:
+    """One of the choices, or the default."""
+    value = os.environ.get(name, default)
+    if value not in (*choices, default):
+        raise ImproperlyConfigured(f"{name}={value!r} is none of {', '.join(choices)}.")
+    return value
+
+
 def flag(name: str, default: bool = False) -> bool:
     """1, true, yes, on (any case) are true; 0, false, no, off and empty are false."""
     value = os.environ.get(name)

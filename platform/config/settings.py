@@ -112,7 +112,7 @@ PYTHON_TASKS: dict[str, str] = {
 }
 
 # --- containers: the web processes check with these what tenants may run, the workers again before they run it ---
-CONTAINER_RUNTIME = env.text("CONTAINER_RUNTIME", "")  # runc, docker or kubernetes; empty: no container jobs
+CONTAINER_RUNTIME = env.choice("CONTAINER_RUNTIME", "", ("runc", "docker", "kubernetes"))  # empty: no container jobs
 CONTAINER_SLOTS = env.whole("CONTAINER_SLOTS", 4, least=1)
 CONTAINER_IMAGES = env.listed("CONTAINER_IMAGES")  # patterns: "registry.test/team/*", or "acme=..." for one tenant
 CONTAINER_NETWORKS = env.listed("CONTAINER_NETWORKS")  # beyond "none", in the same form
@@ -124,7 +124,7 @@ CONTAINER_ROOT_USER = env.flag("CONTAINER_ROOT_USER")  # whether jobs may run as
 CONTAINER_ROOTFS: dict[str, str] = dict(pair.split("=", 1) for pair in env.listed("CONTAINER_ROOTFS"))  # for runc
 CONTAINER_RUNC_DIR = env.text("CONTAINER_RUNC_DIR", "/run/shardbeat")
 CONTAINER_DOCKER_URL = env.text("CONTAINER_DOCKER_URL", "unix:///var/run/docker.sock")
-CONTAINER_PULL = env.text("CONTAINER_PULL", "missing")  # never, missing or always
+CONTAINER_PULL = env.choice("CONTAINER_PULL", "missing", ("never", "missing", "always"))
 CONTAINER_KUBERNETES_URL = env.text("CONTAINER_KUBERNETES_URL", "https://kubernetes.default.svc")
 CONTAINER_KUBERNETES_NAMESPACE = env.text("CONTAINER_KUBERNETES_NAMESPACE", "")  # empty: the worker's own
 CONTAINER_KUBERNETES_ACCOUNT = env.text(
