@@ -15,7 +15,7 @@ REFRESH_S = 3.0
 
 SELECT_TENANTS = """
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
-       p.max_running, t.network::text, t.signing_version
+       p.max_running, t.network::text, t.signing_version, t.status <> 'active'
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -35,6 +35,7 @@ class Tenancy:
     network: tuple[str, ...]
     signing_version: int  # of what signs its calls, which apps.secrets keeps; 0 is none
     queues: dict[str, str]
+    suspended: bool = False  # or being deleted: its schedules stand still
 
     def queue(self, pool: str) -> str:
         """The Celery queue of this tenant in a pool."""
@@ -80,5 +81,5 @@ def _tenancy(row: tuple[Any, ...]) -> Tenancy:
     queues = {pool: queue_name(pool=pool, tenant_id=row[0], slug=row[1], own=row[5]) for pool in POOLS}
     return Tenancy(
         id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
-        network=reach_of(orjson.loads(row[7])), signing_version=row[8], queues=queues,
+        network=reach_of(orjson.loads(row[7])), signing_version=row[8], queues=queues, suspended=row[9],
     )  # fmt: skip

@@ -26,6 +26,13 @@ def optional(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any)
     return field(required=False, allow_null=True, **options)
 
 
+def wall_time(text: str) -> Any:
+    """A time that may come without an offset."""
+    return optional(
+        serializers.CharField, max_length=40, help_text=f"{text} RFC 3339; without an offset in `timezone`."
+    )
+
+
 def label(*, null: bool = False) -> Any:
     """A label's text; in a merge patch null removes one."""
     return serializers.CharField(max_length=200, allow_blank=True, allow_null=null)
@@ -145,8 +152,8 @@ class TimingInput(Serializer):
         '{"at": time} or {"rrule": "FREQ=MONTHLY;BYDAY=-1FR", "dtstart"?, "rdate"?, "exdate"?}'
     )
     timezone = optional(serializers.CharField, help_text="Such as Europe/Berlin. UTC.")
-    start_at = optional(serializers.DateTimeField)
-    end_at = optional(serializers.DateTimeField)
+    start_at = wall_time("The first instant that counts.")
+    end_at = wall_time("The last instant that counts.")
     jitter_s = optional(serializers.IntegerField, min_value=0, max_value=MAX_NUMBERS["jitter_s"])
     misfire = optional(serializers.ChoiceField, choices=list(CHOICES["misfire"]), help_text="fire_once")
     grace_s = optional(serializers.IntegerField, min_value=0, max_value=MAX_NUMBERS["grace_s"], help_text="60")
@@ -262,8 +269,8 @@ ScheduleReplacement = replacement("ScheduleReplacement", ScheduleInput, schedule
 class PreviewInput(TimingInput):
     """A schedule that is not saved, and how much of its future to show."""
 
-    after = optional(serializers.DateTimeField, help_text="Later than this; now.")
-    until = optional(serializers.DateTimeField, help_text="Up to this, inclusive.")
+    after = wall_time("Later than this; now.")
+    until = wall_time("Up to this, inclusive.")
     count = optional(serializers.IntegerField, min_value=1, max_value=1000, help_text="5; with until 1000.")
     previous = optional(serializers.IntegerField, min_value=0, max_value=100, help_text="So many earlier ones too. 0")
 

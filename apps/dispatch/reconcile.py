@@ -2,7 +2,7 @@
 
 Each pass ends running tickets whose worker died or whose deadline passed (attempt `lost`, then the retry policy), ends
 those that waited for too long (see `outcomes.expire`), and takes one bounded step of the rotation over everything else
-that could have come apart (see `repairs`).
+that could have come apart (see `repairs`). It also sees when the database's clock goes back (see `clockwatch`).
 """
 
 import logging
@@ -14,6 +14,7 @@ from uuid import UUID
 import psycopg
 from django.conf import settings
 
+from apps.dispatch.clockwatch import ClockWatch
 from apps.dispatch.expiry import Expiry
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.repairs import Rotation
@@ -55,6 +56,7 @@ class ReconcileService:
         self._definitions = Definitions()
         self._expiry = Expiry()
         self._rotation = Rotation()
+        self._clock = ClockWatch()
         self._rotate_at = float("-inf")
         self._lost_after = NOTHING
 
@@ -64,13 +66,14 @@ class ReconcileService:
         conn = self._line.get()
         self._registry.refresh()
         counts, self._lost_after = end_lost(conn, self._registry, self._definitions, after=self._lost_after)
+        counts |= self._clock.step(conn, self._registry)
         counts |= self._expiry.run(conn, self._registry, now=database_now(conn))
         if monotonic_s() >= self._rotate_at:
             for name, count in self._rotation.step(conn, self._registry).items():
                 counts[name] = counts.get(name, 0) + count
             workers.prune(conn, older_than_s=FORGET_WORKERS_S)
             self._rotate_at = monotonic_s() + ROTATE_EVERY_S
-        full = self._lost_after != NOTHING or self._expiry.full
+        full = self._lost_after != NOTHING or self._expiry.full or self._clock.busy
         return Pass(counts, full=full, wait_s=settings.LEASE_LOOK_S)
 
     def close(self) -> None:

@@ -9,14 +9,13 @@ from uuid import UUID
 import orjson
 
 from apps.audit.services import Actor, record
-from apps.executions import store as executions
 from apps.executions.models import Execution
 from apps.schedules.defined import version_of
 from apps.schedules.input_fields import Fields
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
+from apps.schedules.locked import lock_schedule
 from apps.schedules.policy import overlap as overlap_of
-from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, payload_of, run_delay, run_start, share_job
-from apps.schedules.services_schedules import lock_schedule
+from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, make_way, payload_of, run_delay, run_start, share_job
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
@@ -99,11 +98,7 @@ def schedule_trigger(
             alive = tickets.alive_of_schedules(conn, [schedule_id]).get(schedule_id, 0)
         decided = overlap_of(chosen, new=1, live=alive, buffer=spec.overlap_max)
         if decided.replaces:
-            waiting = tickets.replace_waiting(conn, [schedule_id], unguarded=spec.overlap == "allow")
-            ended = [executions.Replaced(*one[1:]) for one in waiting]
-            executions.replace(conn, tenant.schema_name, ended, now=now)
-        if decided.cancels:
-            tickets.cancel_running_of(conn, [schedule_id])
+            make_way(tenant, schedule_id, cancels=decided.cancels, now=now, unguarded=spec.overlap == "allow")
         if not decided.starts:
             execution_id = _skip(job, run, now)
         else:

@@ -160,6 +160,18 @@ def read_due(conn: Conn, shards: Sequence[int], *, after: datetime, until: datet
     return _select(conn, READ_DUE, shards, after=after, until=until, limit=limit, not_tenants=[], only_tenants=None)
 
 
+def read_after(
+    conn: Conn, shard: int, *, due_at: datetime, key: UUID, until: datetime, limit: int
+) -> list[Entry]:  # fmt: skip
+    """Entries of a shard later than (due_at, key) and up to `until`, in that order, without a lock."""
+    rows = conn.execute(
+        f"SELECT {COLUMNS} FROM due_dueentry WHERE shard = %s AND parked = '' AND (due_at, key) > (%s, %s)"
+        " AND due_at <= %s ORDER BY due_at, key LIMIT %s",
+        [shard, due_at, key, until, limit],
+    )
+    return [Entry._make(row) for row in rows]
+
+
 def move(conn: Conn, moves: Sequence[Move]) -> psycopg.Cursor[Any]:
     """Moves entries on where they still are what was read. The cursor yields the keys that moved."""
     return conn.execute(MOVE, [json_rows(moves)])

@@ -29,6 +29,7 @@ from tenants.registry import Registry, Tenancy
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 REASON = "max_queue_age"
+LOCK_TIMEOUT_MS = 400  # the runs of many tenants wait while it waits for the table of one
 WAITED_FOR = {
     "ready": "to be released (room on workers, a limit, the end of a pause, its schedule's turn)",
     "queued": "for a worker to take it",
@@ -46,6 +47,8 @@ def expire_batch(
         for one in overdue.expire(conn, now=now, limit=limit, not_tenants=not_tenants, only_tenants=only_tenants):
             by_tenant[one.tenant_id].append(one)
             counts["expired" if one.first_started_at is None else "given_up"] += 1
+        if by_tenant:
+            conn.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
         for tenant_id, gone in sorted(by_tenant.items()):
             tenancy = registry.get(tenant_id)
             if tenancy is None:  # the tenant is gone and its history with it

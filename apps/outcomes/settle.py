@@ -1,7 +1,8 @@
 """Settle: end attempts, hundreds at a time, and do what follows, in one transaction.
 
-An attempt counts only where its (execution, fence) still is what runs: those rows are locked first, the others are
-stale and change nothing. A batch that fails is settled per tenant, so that one tenant's fault costs only that tenant.
+An attempt counts only where its (execution, fence) still is what runs: those rows are locked, the others are stale and
+change nothing. Schedules that it may pause are locked before, in the order that all keep (docs/architecture.md).
+A batch that fails is settled per tenant, so that one tenant's fault costs only that tenant.
 """
 
 import logging
@@ -69,7 +70,7 @@ class _Writes:
     attempts: list[executions.Attempted] = field(default_factory=list)
     letters: list[deadletters.Letter] = field(default_factory=list)
     pauses: list[tuple[UUID, str, datetime]] = field(default_factory=list)
-    died: dict[UUID, datetime] = field(default_factory=dict)  # schedules of which a run has died, and when
+    died: dict[UUID, datetime] = field(default_factory=dict)  # of schedules that watch failures, and when a run died
 
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -131,6 +132,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     ends: list[Pair] = []
     agains: list[tuple[UUID, int, datetime, int]] = []
     with conn.transaction():
+        watching = pausing.lock_to_pause(conn, _suspects(registry, items))
         current, now = tickets.lock_current(conn, [item.pair for item in items])
         for item in (_in_order(item, now) for item in items):
             cancel_requested = current.get(item.pair)
@@ -140,7 +142,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
             del current[item.pair]  # the same attempt twice in one batch counts once
             verdict = _judge(item, cancel_requested)
             done.counts[verdict.state if verdict.kind == "end" else "retry"] += 1
-            _note(item, verdict, writes[item.started.tenant_id])
+            _note(item, verdict, writes[item.started.tenant_id], watching)
             if verdict.kind == "end":
                 ends.append(item.pair)
             else:
@@ -148,6 +150,22 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 agains.append((*item.pair, verdict.at, verdict.failures))
         _write(conn, registry, writes, ends, agains)
     return done
+
+
+def _suspects(registry: Registry, items: Sequence[Settlement]) -> dict[str, pausing.Suspects]:
+    """Schedules, by schema, that these attempts may pause, whatever of them is stale."""
+    found: dict[str, pausing.Suspects] = {}
+    for item in items:
+        schedule_id, tenancy = item.started.schedule_id, registry.get(item.started.tenant_id)
+        if schedule_id is None or tenancy is None:
+            continue
+        dies = _judge(item, False).state == "dead"
+        if dies or item.report.pause_schedule:
+            of_schema = found.setdefault(tenancy.schema, pausing.Suspects(set(), set()))
+            for applies, ids in ((item.report.pause_schedule, of_schema.gone), (dies, of_schema.dying)):
+                if applies:
+                    ids.add(schedule_id)
+    return found
 
 
 def _write(
@@ -207,7 +225,7 @@ def _judge(item: Settlement, cancel_requested: bool) -> Verdict:
     )  # fmt: skip
 
 
-def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
+def _note(item: Settlement, verdict: Verdict, write: _Writes, watching: set[UUID]) -> None:
     started, report = item.started, item.report
     error = error_text(report.error)
     write.attempts.append(
@@ -232,7 +250,7 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
             )
         )  # fmt: skip
     if verdict.state == "dead":
-        if started.schedule_id is not None:
+        if started.schedule_id in watching:
             write.died[started.schedule_id] = report.finished_at
         host = _host(item.definition)
         write.letters.append(

@@ -16,6 +16,7 @@ from apps.schedules.recurrence_parse import Parts, parse_rrule
 MAX_DATES, MAX_RANGES, MAX_RULES, MAX_TEXT_CHARS = 1_000, 200, 50, 16_384
 RUN_DAYS_MAX = 400  # no business day is looked for farther away
 _RULES_CACHED = 4_096
+_DAYS_REMEMBERED = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,19 @@ class Exclusion:
     weekdays: tuple[int, ...] = ()
     weekend: tuple[int, ...] = (5, 6)
     _days: Any = field(default=None, init=False, repr=False, compare=False)
+    _years: dict[int, frozenset[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _seen: dict[int, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def excludes(self, day: int) -> bool:
         """Whether nothing runs on this day."""
+        found = self._seen.get(day)
+        if found is None:
+            if len(self._seen) >= _DAYS_REMEMBERED:
+                self._seen.clear()
+            found = self._seen[day] = self._excludes(day)
+        return found
+
+    def _excludes(self, day: int) -> bool:
         days = self._days
         if days is None:
             days = frozenset(self.dates)
@@ -42,8 +53,23 @@ class Exclusion:
             or any(
                 (last is None or day <= last) and bool(_rule(text, first).times(day))
                 for text, first, last in self.rules
+                if not _is_coarse(text)
             )
+            or (any(_is_coarse(text) for text, _, _ in self.rules) and day in self._by_rules(date_of(day).year))
         )
+
+    def _by_rules(self, year: int) -> frozenset[int]:
+        """The days of a year that the rules of months and years name."""
+        found = self._years.get(year)
+        if found is None:
+            start, end = day_of(date(year, 1, 1)), day_of(date(year, 12, 31))
+            found = self._years[year] = frozenset(
+                day
+                for text, first, last in self.rules
+                if _is_coarse(text)
+                for day, _ in _rule(text, first).between(start, end if last is None else min(end, last))
+            )
+        return found
 
     def is_business_day(self, day: int) -> bool:
         """Whether something may be moved onto this day."""
@@ -142,6 +168,10 @@ def _rule(text: str, first: int) -> RuleDays:
     if parts is None:
         raise ValueError(faults[0])
     return RuleDays(parts.rule(midnight(date_of(first))))
+
+
+def _is_coarse(text: str) -> bool:
+    return text.startswith(("FREQ=MONTHLY", "FREQ=YEARLY"))
 
 
 def _day(value: Any) -> int:

@@ -45,7 +45,8 @@ class Skip:
     """A run of `count` occurrences from `nominal_at` to `until` (both nominal, inclusive) that do not run, and why.
 
     Reasons: "misfire_skipped" (the policy), "misfire_capped" (older than the newest `misfire_max`), "misfire_too_old"
-    (above `misfire_max_age_s`), "overlap_skipped", "replaced" (a newer one took its place before it could start).
+    (above `misfire_max_age_s`), "overlap_skipped", "replaced" (a newer one took its place before it could start),
+    "tenant_suspended".
     """
 
     nominal_at: datetime
@@ -110,6 +111,18 @@ def decide(spec: Spec, *, key: str, nominal_at: datetime, due_at: datetime, now:
     if now - nominal_at > IMPLAUSIBLE_DEBT:
         return Decision((), (), nominal_at, due_at, alert="clock_implausible")
     return _decide_debt(spec, key, nominal_at, due_at, now, live)
+
+
+def stand_still(spec: Spec, *, key: str, nominal_at: datetime, due_at: datetime, now: datetime) -> Decision:
+    """Decides about the due entry of a tenant that is suspended: nothing runs, nothing is owed, one skip tells it."""
+    if due_at > now:
+        return Decision((), (), nominal_at, due_at)
+    if now - nominal_at > IMPLAUSIBLE_DEBT:
+        return Decision((), (), nominal_at, due_at, alert="clock_implausible")
+    debt = _debt(spec, key, nominal_at, due_at, now)
+    later = count_between(spec, after=nominal_at, until=debt.newest)
+    skip = Skip(nominal_at, debt.newest, later + 1, "tenant_suspended")
+    return Decision((), (skip,), debt.next_nominal, debt.next_due)
 
 
 def first_due(spec: Spec, *, key: str, after: datetime, created: bool = False) -> tuple[datetime, datetime] | None:

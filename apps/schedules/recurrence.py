@@ -13,6 +13,7 @@ from datetime import date, timedelta
 
 DAY_S = 86_400
 PERIODS_MAX = 4_000  # looked at in vain: a rule that has nothing for so long has nothing (29 February: 8 years of days)
+YEARS_MAX = 120  # the same for years, which cost more; weekdays of dates come back after 28 of them, or 40
 REMEMBERED = 256
 _EPOCH = date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = (date(1, 1, 3) - _EPOCH).days, (date(2499, 12, 31) - _EPOCH).days
@@ -53,6 +54,7 @@ class RuleDays:
         self._times = rule.times()
         self._first = _FIRST_DAY if before_start else rule.start_day
         self._base = _period(rule, rule.start_day)
+        self._periods_max = YEARS_MAX if rule.freq == "YEARLY" else PERIODS_MAX
         self._remembered: dict[int, list[tuple[int, Times]]] = {}
 
     def day_from(self, day: int) -> int | None:
@@ -61,7 +63,7 @@ class RuleDays:
         if day > _LAST_DAY:
             return None
         period = self._aligned(_period(self._rule, day))
-        for _ in range(PERIODS_MAX):
+        for _ in range(self._periods_max):
             days = self._days(period)
             index = bisect_left(days, (day,))
             if index < len(days):
@@ -77,7 +79,7 @@ class RuleDays:
         if day < self._first:
             return None
         period = self._aligned(_period(self._rule, day), up=False)
-        for _ in range(PERIODS_MAX):
+        for _ in range(self._periods_max):
             days = self._days(period)
             index = bisect_right(days, (day, (DAY_S,)))
             if index:
@@ -96,6 +98,22 @@ class RuleDays:
         days = self._days(period)
         index = bisect_left(days, (day,))
         return days[index][1] if index < len(days) and days[index][0] == day else ()
+
+    def total(self, first: int, last: int) -> int:
+        """How many times there are on the days from `first` to `last`, both inclusive."""
+        rule, first, last = self._rule, max(first, self._first), min(last, _LAST_DAY)
+        if first > last:
+            return 0
+        if rule.freq == "DAILY" and not (rule.months or rule.monthdays or rule.weekdays or rule.setpos):
+            steps = (last - self._base) // rule.interval - (first - 1 - self._base) // rule.interval
+            return steps * len(self._times)
+        return sum(len(times) for _, times in self.between(first, last))
+
+    def between(self, first: int, last: int) -> Iterator[tuple[int, Times]]:
+        """The days from `first` to `last`, both inclusive, with their times."""
+        rule, first, last = self._rule, max(first, self._first), min(last, _LAST_DAY)
+        for period in range(self._aligned(_period(rule, first)), _period(rule, last) + 1, rule.interval):
+            yield from (each for each in self._days(period) if first <= each[0] <= last)
 
     def _aligned(self, period: int, *, up: bool = True) -> int:
         over = (period - self._base) % self._rule.interval

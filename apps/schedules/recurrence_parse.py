@@ -13,6 +13,7 @@ STEP_S = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 MAX_CHARS = 512
 MAX_COUNT = 100_000
+MAX_COUNT_OF_DAYS = 5_000  # of rules from daily on, which are counted by their periods
 MAX_INTERVAL = 10_000
 MAX_STEP_S = 10 * 366 * 86_400
 MAX_TIMES = 1_440  # of one day: more is a matter for cron with a seconds field
@@ -197,6 +198,8 @@ def _check(parts: Parts, fault: Note) -> None:
             hint = "write it as cron, which has a minute and a seconds field, such as '0,30 9-17 * * MON-FRI'"
             fault("unbounded", f"BYMINUTE, BYSECOND and BYSETPOS are not offered for FREQ={freq}; {hint}.")
         return
+    if parts.count is not None and parts.count > MAX_COUNT_OF_DAYS:
+        fault("range", f"COUNT must be at most {MAX_COUNT_OF_DAYS:,} for FREQ={freq}; use UNTIL.")
     times = 1
     for name in ("BYHOUR", "BYMINUTE", "BYSECOND"):
         times *= len(lists.get(name, (0,)))

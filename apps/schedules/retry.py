@@ -34,6 +34,7 @@ OUTCOMES = ("failed", "timed_out", "lost")
 ERROR_CLASSES = (
     "http_status", "timeout", "address_blocked", "dns_failed", "tls_failed", "connect_failed", "connection_lost",
     "bad_response", "bad_target", "internal", "soft_timeout", "unknown_task", "bad_result", "bad_payload",
+    "token_failed", "secret_missing", "secret_unreadable",
     "worker_lost", "deadline_passed", "not_prepared", "connect_timeout", "too_many_redirects", "bad_location",
     "redirect_refused", "bad_template", "bad_json", "condition_unmet",
     "exit_code", "oom_killed", "command_failed", "image_missing", "image_refused", "container_failed", "container_gone",

@@ -141,6 +141,18 @@ def ticket_add(
     tickets.insert(door.raw(), ticket)
 
 
+def make_way(tenant: Tenant, schedule_id: UUID, *, cancels: bool, now: datetime, unguarded: bool = False) -> None:
+    """What waits of a schedule is replaced by what the caller makes; with `cancels` what runs is asked to stop."""
+    conn = door.raw()
+    if cancels:
+        tickets.lock_runs_of(conn, [schedule_id])
+    waiting = tickets.replace_waiting(conn, [schedule_id], unguarded=unguarded)
+    ended = [executions.Replaced(*one[1:]) for one in waiting]
+    if cancels:
+        tickets.cancel_running_of(conn, [schedule_id])
+    executions.replace(conn, tenant.schema_name, ended, now=now)
+
+
 def payload_of(execution: Execution) -> tuple[str, str | None]:
     """Where an execution's payload comes from, and its JSON text when it is its own."""
     if execution.payload is not None:

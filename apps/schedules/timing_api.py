@@ -19,6 +19,7 @@ from kernel.errors import Faults
 
 PAST_TOLERANCE_S = 60  # a clock that is a little off, or a slow request, does not make an instant "past"
 DEFAULTS = {each.name: each.default for each in fields(Spec)}
+LIMITED_RUNS_MAX = 1_000  # of schedules whose runs can't be counted but by walking
 _GAPS_LOOKED_AT = 2_000
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -181,16 +182,16 @@ def _check_policies(spec: Spec, faults: Faults) -> None:
     if age is not None and age <= grace:
         detail = f"is not above grace_s ({grace}): what is that young is on time, so nothing would be made up for."
         faults.add("/misfire_max_age_s", "contradiction", detail)
-    if spec.outside != "skip" and not spec.windows:
+    if spec.outside != "skip" and not spec.windows and not _told(faults, "/windows"):
         faults.add(
             "/outside", "contradiction", "says what happens outside of windows, and there are none; give windows."
         )
-    if (
-        spec.on_excluded != "skip"
-        and spec.exclusion is None
-        and not any(e.pointer == "/calendar" for e in faults.errors)
-    ):
+    if spec.on_excluded != "skip" and spec.exclusion is None and not _told(faults, "/calendar"):
         faults.add("/on_excluded", "contradiction", "says what happens on excluded days; give a calendar.")
+
+
+def _told(faults: Faults, pointer: str) -> bool:
+    return any(error.pointer.startswith(pointer) for error in faults.errors)
 
 
 def _check_window(spec: Spec, now: datetime, faults: Faults) -> bool:
@@ -208,6 +209,10 @@ def _check_window(spec: Spec, now: datetime, faults: Faults) -> bool:
 
 def _check_runs(spec: Spec, now: datetime, faults: Faults) -> None:
     """The trigger has an instant from now on, inside the window."""
+    if spec.max_runs is not None and spec.max_runs > LIMITED_RUNS_MAX and (spec.windows or spec.exclusion):
+        detail = f"with windows or a calendar it is at most {LIMITED_RUNS_MAX:,}; give an end_at instead."
+        faults.add("/max_runs", "contradiction", detail)
+        return
     earliest = now - timedelta(seconds=PAST_TOLERANCE_S)
     if isinstance(spec.trigger, At):
         instant = spec.trigger.instant

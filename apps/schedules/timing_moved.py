@@ -7,13 +7,18 @@ trigger's own calendar first; two instants that are moved onto one are one.
 from datetime import datetime, timedelta
 from typing import Any
 
-from apps.schedules.exclusion import Exclusion
+from apps.schedules.exclusion import RUN_DAYS_MAX, Exclusion
 from apps.schedules.recurrence import DAY_S
 from apps.schedules.timing_open import OpenTimes
 from apps.schedules.timing_walls import floor_s, instant, local_s, place
 from apps.schedules.timing_zones import MAX_S, zone_offsets
 
-TRIES_MAX = 2_000  # in vain: a trigger that has nothing inside of its windows so often never runs
+TRIES_MAX = (
+    2_000  # in vain, fewer where each costs more: a trigger that has nothing inside of its windows so often never runs
+)
+DAYS_IN_VAIN_MAX = 4_000  # that were closed between the tries
+MOVED_MAX = 1_000  # instants that are moved onto one day; those farther away are left out
+DAYS_REMEMBERED = 512
 RUNS_A_DAY_MAX = 100  # of a schedule whose runs are moved from day to day
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -21,30 +26,44 @@ _MICROSECOND = timedelta(microseconds=1)
 class Clipped:
     """Only what is open; the rest is left out."""
 
+    counts_at_once = False
+
     def __init__(self, base: Any, open_times: OpenTimes) -> None:
         self.base, self.open = base, open_times
+        self.tries = 0  # all that were made so far: what looks at many instants keeps an eye on it
+        self._tries_max = TRIES_MAX // 5 if isinstance(base, ToBusinessDay) else TRIES_MAX
 
     def next_after(self, after: datetime) -> datetime | None:
         at: datetime | None = after
-        for _ in range(TRIES_MAX):
+        closed = timedelta()
+        for _ in range(self._tries_max):
             at = None if at is None else self.base.next_after(at)
             if at is None:
                 return None
             opening = self.open.opening(at)
             if opening is None or opening == at:
                 return opening
+            self.tries += 1
+            closed += opening - at
+            if closed.days > DAYS_IN_VAIN_MAX:
+                return None
             at = opening - _MICROSECOND
         return None
 
     def previous_before(self, before: datetime) -> datetime | None:
         at: datetime | None = before
-        for _ in range(TRIES_MAX):
+        closed = timedelta()
+        for _ in range(self._tries_max):
             at = None if at is None else self.base.previous_before(at)
             if at is None:
                 return None
             closing = self.open.last_open(at)
             if closing is None or closing == at:
                 return closing
+            self.tries += 1
+            closed += at - closing
+            if closed.days > DAYS_IN_VAIN_MAX:
+                return None
             at = closing + _MICROSECOND
         return None
 
@@ -58,8 +77,14 @@ class Clipped:
 class ToOpening:
     """What is closed runs at the next opening, once."""
 
+    counts_at_once = False
+
     def __init__(self, base: Any, open_times: OpenTimes) -> None:
         self.base, self.open = base, open_times
+
+    @property
+    def tries(self) -> int:
+        return int(getattr(self.base, "tries", 0))
 
     def next_after(self, after: datetime) -> datetime | None:
         since = self.open.last_open(after)
@@ -103,9 +128,13 @@ class ToBusinessDay:
     The wall time stays. Days come one after the other; each collects its own instants and those that are moved to it.
     """
 
+    counts_at_once = False
+
     def __init__(self, base: Any, exclusion: Exclusion, step: int, zone: str) -> None:
         self.base, self._exclusion, self._step = base, exclusion, step
         self._offsets = zone_offsets(zone)
+        self._remembered: dict[int, list[datetime]] = {}
+        self._targets: dict[int, int | None] = {}
 
     def next_after(self, after: datetime) -> datetime | None:
         day = self._day(after)
@@ -152,27 +181,53 @@ class ToBusinessDay:
         """Where to look next, when nothing lies between: at a day, or before it where days like it are moved to."""
         if self._exclusion.is_business_day(to):
             return to
-        target = self._exclusion.business_day(to, self._step)
+        target = self._target(to)
         return target if target is not None and min(day, to) < target < max(day, to) else to
+
+    def _target(self, day: int) -> int | None:
+        """The business day that an excluded one is moved to; found once for a whole row of them."""
+        if day not in self._targets:
+            if len(self._targets) >= DAYS_REMEMBERED:
+                self._targets.clear()
+            row, at = [day], day + self._step
+            while len(row) < RUN_DAYS_MAX and at not in self._targets and not self._exclusion.is_business_day(at):
+                row.append(at)
+                at += self._step
+            if at in self._targets:
+                target = self._targets[at]
+            else:
+                target = at if self._exclusion.is_business_day(at) else None
+            self._targets.update(dict.fromkeys(row, target))
+        return self._targets[day]
 
     def _on(self, day: int) -> list[datetime]:
         """Everything that runs on a day."""
+        found = self._remembered.get(day)
+        if found is None:
+            if len(self._remembered) >= DAYS_REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[day] = self._compute(day)
+        return found
+
+    def _compute(self, day: int) -> list[datetime]:
         if self._exclusion.excludes(day):
             return []
         found = set(self._base_on(day))
         if self._exclusion.is_business_day(day):
-            source = day - self._step
-            while not self._exclusion.is_business_day(source) and abs(source - day) < 400:
+            walls: set[tuple[int, int]] = set()  # second of the day, microsecond
+            source, moved = day - self._step, 0
+            while not self._exclusion.is_business_day(source) and abs(source - day) < 400 and moved < MOVED_MAX:
                 if self._exclusion.excludes(source):
-                    found |= {at for each in self._base_on(source) for at in self._kept_time(each, source, day)}
+                    on_source = self._base_on(source)
+                    moved += len(on_source)
+                    walls.update(
+                        (local_s(self._offsets, floor_s(at)) - source * DAY_S, at.microsecond) for at in on_source
+                    )
                 source -= self._step
+            for second, rest in walls:
+                for at_s in place(self._offsets, day * DAY_S + second, True, "first"):
+                    found.add(instant(at_s) + timedelta(microseconds=rest))
         return sorted(found)
-
-    def _kept_time(self, at: datetime, source: int, day: int) -> list[datetime]:
-        at_s = floor_s(at)
-        wall = local_s(self._offsets, at_s) + (day - source) * DAY_S
-        rest = timedelta(microseconds=at.microsecond)
-        return [instant(each) + rest for each in place(self._offsets, wall, True, "first")]
 
     def _base_on(self, day: int) -> list[datetime]:
         end = self._start(day + 1)

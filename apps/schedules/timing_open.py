@@ -8,7 +8,7 @@ from typing import Any
 from apps.schedules.exclusion import Exclusion
 from apps.schedules.recurrence import weekday_of
 from apps.schedules.timing_walls import floor_s, local_s, spans_of
-from apps.schedules.timing_zones import DAY_S, EPOCH, zone_offsets
+from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, MIN_S, zone_offsets
 
 SEARCH_DAYS_MAX = 800  # no opening is looked for farther away
 REMEMBERED = 1_024
@@ -33,11 +33,12 @@ WHOLE_DAY = (Window(0, DAY_S),)
 class OpenTimes:
     """The stretches of time that are open. Instants are in whole microseconds since the epoch inside."""
 
-    __slots__ = ("_exclusion", "_offsets", "_remembered", "_windows")
+    __slots__ = ("_exclusion", "_offsets", "_plain", "_remembered", "_windows")
 
     def __init__(self, windows: tuple[Window, ...], exclusion: Exclusion | None, zone: str) -> None:
         self._windows, self._exclusion, self._offsets = windows, exclusion, zone_offsets(zone)
         self._remembered: dict[int, list[tuple[int, int]]] = {}
+        self._plain = [self._plain_day(weekday) for weekday in range(7)]
 
     def is_open(self, at: datetime) -> bool:
         us = _us(at)
@@ -90,6 +91,11 @@ class OpenTimes:
         """What opens on this day; a window past midnight belongs to the day on which it begins."""
         if self._exclusion is not None and self._exclusion.excludes(day):
             return []
+        offsets = self._offsets
+        index = offsets.index(min(max((day - 2) * DAY_S, MIN_S), MAX_S))
+        if index == offsets.index(min(max((day + 4) * DAY_S, MIN_S), MAX_S)):
+            start_us = (day * DAY_S - offsets.offsets[index]) * _US
+            return [(start_us + start, start_us + end) for start, end in self._plain[weekday_of(day)]]
         spans: list[tuple[int, int]] = []
         for window in self._windows:
             if weekday_of(day) not in window.days:
@@ -102,13 +108,26 @@ class OpenTimes:
                     last and end + self._offsets.offsets[self._offsets.index(end - 1)] == day * DAY_S + until_s + 1
                 )
                 spans.append((start * _US, (end - 1) * _US + 1 if inclusive else end * _US))
-        merged: list[tuple[int, int]] = []
-        for start, end in sorted(spans):
-            if merged and start <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((start, end))
-        return merged
+        return _merged(spans)
+
+    def _plain_day(self, weekday: int) -> list[tuple[int, int]]:
+        """What opens on such a day when no change of the clock is near, in microseconds since its local midnight."""
+        spans = []
+        for window in self._windows:
+            if weekday in window.days:
+                until_s = window.until_s + (DAY_S if window.until_s < window.from_s else 0)
+                spans.append((window.from_s * _US, until_s * _US + (window.until_s != DAY_S)))
+        return _merged(spans)
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def _us(at: datetime) -> int:

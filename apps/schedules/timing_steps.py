@@ -93,6 +93,10 @@ class StepCalendar:
         offset = self._offsets.offsets[index]
         low, high = self._offsets.starts[index], self._offsets.end(index)
         day, second = divmod(at + offset, DAY_S)
+        months = self._filters.months
+        if months and (date := date_of(day)).month not in months:
+            first = day - date.day + 1
+            return False, max(first * DAY_S - offset, low), min((first + _length(day)) * DAY_S - offset, high)
         fits = self._filters.day(day)
         start, size = day * DAY_S - offset, DAY_S
         if fits and self._filters.hours:

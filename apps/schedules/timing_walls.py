@@ -24,6 +24,8 @@ class Days(Protocol):
 
     def times(self, day: int) -> tuple[int, ...]: ...
 
+    def total(self, first: int, last: int) -> int: ...
+
 
 class WallCalendar:
     """The instants of local days and times in a zone."""
@@ -67,13 +69,15 @@ class WallCalendar:
             return 0
         first, last = local_s(self._offsets, low) // DAY_S - 1, local_s(self._offsets, high) // DAY_S + 1
         total = 0
-        day = self._days.day_from(first)
-        while day is not None and day <= last:
-            if first + 2 < day < last - 2 and not self._changes(day):
-                total += len(self._days.times(day))
+        day = first
+        while day <= last:
+            calm = min(self._calm_until(day), last - 3)
+            if day > first + 2 and calm > day:
+                total += self._days.total(day, calm)
+                day = calm + 1
             else:
                 total += sum(low < each <= high for each in self._instants(day))
-            day = self._days.day_from(day + 1)
+                day += 1
         return total
 
     def flags(self, at: datetime) -> list[str]:
@@ -94,6 +98,11 @@ class WallCalendar:
             return False
         low, high = (day - 2) * DAY_S, (day + 3) * DAY_S
         return offsets.index(max(low, MIN_S)) != offsets.index(min(high, MAX_S))
+
+    def _calm_until(self, day: int) -> int:
+        """The last day up to which no change of the clock is near; an earlier one when there is one near this day."""
+        end = self._offsets.end(self._offsets.index(min(max((day - 2) * DAY_S, MIN_S), MAX_S)))
+        return (min(end, MAX_S + DAY_S) - 1) // DAY_S - 3
 
     def _instants(self, day: int) -> list[int]:
         offsets = self._offsets

@@ -13,6 +13,7 @@ from apps.secrets.store import put_value, value_of
 from kernel.ids import uuid7
 from kernel.masking import NAMED_TEXTS, credential_span, is_credential_name
 from kernel.secretrules import is_internal, is_reference, secret_names
+from kernel.templates import has_template
 
 
 def kept_apart(target: Mapping[str, Any], *, known: Mapping[str, Any], tenant_id: int, now: datetime) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def kept_apart(target: Mapping[str, Any], *, known: Mapping[str, Any], tenant_id
     keeper = _Keeper(known, tenant_id, now)
     kept = dict(target)
     url = target.get("url")
-    span = credential_span(url) if isinstance(url, str) else None
+    span = credential_span(url) if isinstance(url, str) and not has_template(url) else None
     if isinstance(url, str) and span is not None:
         reference = keeper.reference(url[span[0] : span[1]], known.get("url"))
         kept["url"] = {**reference, "prefix": url[: span[0]], "suffix": url[span[1] :]}
@@ -66,4 +67,5 @@ class _Keeper:
 
 
 def _is_credential(name: Any, value: Any) -> bool:
-    return isinstance(value, str) and bool(value) and is_credential_name(str(name))
+    """Templates are no credentials: they are filled in from what the run is given."""
+    return isinstance(value, str) and bool(value) and is_credential_name(str(name)) and not has_template(value)

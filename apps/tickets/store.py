@@ -414,3 +414,11 @@ def lock(conn: Conn, ids: Sequence[UUID]) -> None:
 def remove(conn: Conn, ids: Sequence[UUID]) -> None:
     """Deletes tickets whose execution does not exist or has ended: for repairs only."""
     conn.execute("DELETE FROM tickets_ticket WHERE execution_id = ANY(%s)", [list(ids)])
+
+
+def lock_runs_of(conn: Conn, schedule_ids: Sequence[UUID]) -> None:
+    """Locks the guarded runs of these schedules in id order, whether they wait or run."""
+    conn.execute(
+        "SELECT 1 FROM tickets_ticket WHERE guarded AND schedule_id = ANY(%s) ORDER BY execution_id FOR UPDATE",
+        [list(schedule_ids)],
+    )

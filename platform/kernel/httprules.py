@@ -6,7 +6,7 @@ addresses, when the connection is made.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Literal
@@ -24,15 +24,16 @@ from kernel.addressrules import (
     parse_host_address,
 )
 from kernel.errors import FieldError
+from kernel.httpauthrules import auth_faults, auths_of
 from kernel.httpsuccess import Fault, condition_faults, read_statuses
 from kernel.httptemplates import fixed_url, template_faults
-from kernel.secretrules import is_reference, reference_faults, with_stand_ins
+from kernel.secretrules import STAND_IN, is_reference, reference_faults, with_stand_ins
 from kernel.templates import has_template
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 DEFAULT_METHOD = "POST"
 TARGET_FIELDS = frozenset(
-    {"url", "method", "headers", "body", "success_status", "success_if", "redirects", "connect_timeout_s"}
+    {"url", "method", "headers", "body", "success_status", "success_if", "redirects", "connect_timeout_s", "auth"}
 )
 MAX_URL_CHARS = 4_096
 MAX_HEADERS = 50
@@ -90,6 +91,7 @@ def validate_target(target: Any, network: Iterable[str] = (), *, base: str = "")
     if not isinstance(target, Mapping):
         return [FieldError(base, "invalid", "The target of an HTTP job is an object with at least a url.")]
     named = _reference_faults(target)
+    named += auth_faults(target.get("auth"), headers=target.get("headers"), url=target.get("url"))
     if named:
         return [FieldError(base + fault.pointer, fault.code, fault.detail) for fault in named]
     whole_url_is_secret = is_reference(target.get("url")) and not target["url"].get("prefix")
@@ -97,6 +99,7 @@ def validate_target(target: Any, network: Iterable[str] = (), *, base: str = "")
     faults: list[TargetRefused | None] = [TargetRefused(*fault) for fault in template_faults(target)]
     if not whole_url_is_secret and not any(fault and fault.part == "/url" for fault in faults):
         faults.append(_refusal_of(check_url, _fixed_url(target.get("url")), tuple(network)))
+    faults += _token_url_faults(target.get("auth"), tuple(network))
     faults.append(_refusal_of(check_method, _method_of(target)))
     faults += header_faults(target.get("headers"))
     faults.append(_refusal_of(check_success_status, target.get("success_status")))
@@ -242,6 +245,17 @@ def _reference_faults(target: Mapping[str, Any]) -> list[FieldError]:
         texts |= {_pointer("/headers", name): value for name, value in headers.items()}
     named = [(pointer, value) for pointer, value in texts.items() if isinstance(value, Mapping)]
     return [fault for pointer, value in named for fault in reference_faults(value, pointer)]
+
+
+def _token_url_faults(auth: Any, network: tuple[str, ...]) -> Iterator[TargetRefused]:
+    """Token endpoints are called like targets. Stand-ins for secrets are no URL, and judged before each call."""
+    for at, one in enumerate(auths_of(auth)):
+        url = one.get("token_url")
+        if url is not None and url != STAND_IN:
+            refused = _refusal_of(check_url, url, network)
+            if refused:
+                pointer = f"/auth/{at}/token_url" if isinstance(auth, list) else "/auth/token_url"
+                yield TargetRefused(pointer, refused.code, refused.detail)
 
 
 def _header_fault(name: Any, value: Any) -> tuple[str, str] | None:

@@ -397,7 +397,6 @@ def test_a_crash_at_every_round_trip_of_an_expiry_is_one_outcome(
 def test_one_tenants_locked_schema_costs_only_that_tenant(
     conn: Conn, registry: Registry, acme: Tenant, globex: Tenant
 ) -> None:
-    conn.execute("SET lock_timeout = '100ms'")
     mine, theirs = (make_ticket(one, make_job(one, max_queue_age_s=60)) for one in (acme, globex))
     service = Expiry()
     with table_lock(acme):
@@ -408,6 +407,23 @@ def test_one_tenants_locked_schema_costs_only_that_tenant(
     service._failing = {tenant: (failures, 0.0) for tenant, (failures, _) in service._failing.items()}
     assert service.run(conn, registry, now=NOW + timedelta(hours=1)) == {"expired": 1}
     assert_exactly_one_outcome(conn, acme, mine.hex, state="expired")
+
+
+def test_a_pass_stays_short_however_many_tenants_do_not_answer(
+    conn: Conn, registry: Registry, acme: Tenant, globex: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the lease would not be renewed, and the next holder would fare no better."""
+    monkeypatch.setattr(expiry, "BUDGET_S", 0.1)
+    ids = [make_ticket(one, make_job(one, max_queue_age_s=60)) for one in (acme, globex)]
+    service = Expiry()
+    with table_lock(acme), table_lock(globex):
+        service.run(conn, registry, now=NOW + timedelta(hours=1))
+        assert len(service._failing) == 1, "the other one is left for the next pass"
+        service.run(conn, registry, now=NOW + timedelta(hours=1))
+        assert len(service._failing) == 2
+    service._failing = {}
+    assert service.run(conn, registry, now=NOW + timedelta(hours=1)) == {"expired": 2}
+    assert [ticket_of(conn, one) for one in ids] == [None, None]
 
 
 def test_runs_of_a_tenant_that_is_gone_end_without_history(conn: Conn, registry: Registry, acme: Tenant) -> None:

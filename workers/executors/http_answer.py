@@ -1,13 +1,14 @@
 """What an answer becomes: the attempt's result, an excerpt for its error, and whether it fulfils a condition."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
 import orjson
 
 from kernel.httpsuccess import is_fulfilled
+from kernel.masking import Echoes
 from workers.executors.bounds import clean_text, fit_text
 from workers.executors.http_body import BODY_MAX_BYTES, Body, read_body, result_of
 
@@ -24,10 +25,16 @@ class Answer:
     result: dict[str, Any]
 
 
-async def read_answer(response: aiohttp.ClientResponse, *, for_condition: bool) -> Answer:
-    """Read an answer within its bounds. All that can be wrong with a body is told by the result."""
+async def read_answer(response: aiohttp.ClientResponse, *, for_condition: bool, echoes: Echoes) -> Answer:
+    """Read an answer within its bounds. All that can be wrong with a body is told by the result.
+
+    What was sent in secret is masked in what is kept; a condition sees the answer as it came.
+    """
     body = await read_body(response, CONDITION_MAX_BYTES if for_condition else BODY_MAX_BYTES)
-    return Answer(body, result_of(response, body))
+    kept = replace(body, data=echoes.masked(body.data, cut=body.truncated))
+    result = result_of(response, kept)
+    result["headers"] = {name: echoes.masked_text(value) for name, value in result["headers"].items()}
+    return Answer(body, result)
 
 
 def unmet_condition(condition: Mapping[str, Any], answer: Answer) -> tuple[str, str] | None:

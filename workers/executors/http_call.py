@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -15,14 +15,18 @@ from workers.executors.address import NOBODY, AddressBlocked, Calling, calling
 from workers.executors.base import Result, Work, ended
 from workers.executors.bounds import bounded_error
 from workers.executors.http_answer import Answer, excerpt_of, read_answer, unmet_condition
-from workers.executors.http_redirects import RedirectFailed, Request, next_request
+from workers.executors.http_auth import Proof, authorized, echoes_of, proof_of, signed
+from workers.executors.http_redirects import RedirectFailed, Request, next_request, origin
 from workers.executors.http_request import Plan, PlanCache, make_request
+from workers.executors.http_sessions import Sessions
+from workers.executors.http_tokens import TokenFailed, Tokens
 
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_MAX_S = 86_400.0
 URL_SHOWN_CHARS = 500
 RETRY_AFTER_STATUS = frozenset({429, 503})
+UNAUTHORIZED = 401
 GONE = 410
 # Whether the target acted is not known when no answer came, and acting twice may do harm.
 NOT_REPEATED = frozenset({"POST", "PATCH"})
@@ -32,42 +36,75 @@ _NEVER_CEIL_S = 1e9  # aiohttp rounds longer time-outs up to whole seconds
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Makes calls. `session_for` gives the session whose connections respect an allow-list."""
+    """Makes calls."""
 
-    session_for: Callable[[tuple[str, ...]], aiohttp.ClientSession]
+    sessions: Sessions
     clock: Callable[[], datetime]
-    plans: PlanCache
+    plans: PlanCache = field(default_factory=PlanCache)
+    tokens: Tokens = field(default_factory=Tokens)
 
     async def call(self, work: Work, started_at: datetime) -> Result:
         """Send the request and read the answer. All failures of the target become results."""
         try:
             plan = self.plans.plan_for(work)
-            request = make_request(plan, work, started_at)
+            proof = proof_of(plan.auth)
+            request = signed(make_request(plan, work, started_at), proof, work, started_at)
         except TargetRefused as refused:
-            class_ = "bad_template" if refused.code == "bad_template" else "bad_target"
-            error = bounded_error(class_, refused.detail, code=refused.code)
-            return ended("failed", self.clock(), started_at, error=error, retryable=False)
+            return self._refused(refused, started_at)
         except SecretMissing as missing:
             error = bounded_error("secret_missing", str(missing))
             return ended("failed", self.clock(), started_at, error=error, retryable=False)
         calling.set(Calling(work.tenant_id, may_repeat=plan.method not in NOT_REPEATED))
         try:
-            response, hops, request = await self._send(plan, request, work.network)
-            answer = await read_answer(response, for_condition=plan.success_if is not None)
+            async with self.sessions.lease(work.network, work.tenant_id, proof.certificate) as session:
+                request, last, response, hops = await self._prove(plan, request, proof, work, session)
+                echoes = echoes_of(request, work)
+                answer = await read_answer(response, for_condition=plan.success_if is not None, echoes=echoes)
+        except TargetRefused as refused:
+            return self._refused(refused, started_at)
+        except TokenFailed as failed:
+            error = bounded_error("token_failed", failed.message)
+            ending = ended("failed", self.clock(), started_at, error=error, retryable=failed.retryable)
+            wait_s = retry_after_s(failed.response, self.clock()) if failed.response is not None else None
+            return replace(ending, retry_after_s=wait_s)
         except RedirectFailed as failed:
             error = bounded_error(failed.class_, failed.message)
             return ended("failed", self.clock(), started_at, error=error, retryable=failed.retryable)
         except Exception as exception:
             return self._failure(exception, started_at)
         if hops:
-            answer.result |= {"redirects": hops, "url": bounded_url(str(request.url))}
+            answer.result |= {"redirects": hops, "url": echoes.masked_text(bounded_url(str(last.url)))}
         return self._judge(plan, response, answer, started_at)
 
+    async def _prove(
+        self, plan: Plan, request: Request, proof: Proof, work: Work, session: aiohttp.ClientSession
+    ) -> tuple[Request, Request, aiohttp.ClientResponse, int]:
+        """Call as somebody; once more with a new token when the target refuses one that was kept.
+
+        The first request, the last one, the answer to it, and how many redirects lie between.
+        """
+        request, renewable = await self._authorized(request, proof, work, session)
+        response, hops, last = await self._send(plan, request, work.network, session)
+        if renewable and response.status == UNAUTHORIZED and origin(last.url) == origin(request.url):
+            response.release()
+            request, _ = await self._authorized(request, proof, work, session, refused=True)
+            response, hops, last = await self._send(plan, request, work.network, session)
+        return request, last, response, hops
+
+    async def _authorized(
+        self, request: Request, proof: Proof, work: Work, session: aiohttp.ClientSession, *, refused: bool = False
+    ) -> tuple[Request, bool]:
+        try:
+            return await authorized(request, proof, work, tokens=self.tokens, session=session, refused=refused)
+        except (aiohttp.ClientError, OSError) as error:
+            _, message, retryable = _describe(error)
+            raise TokenFailed(message.replace("target", "token endpoint"), retryable=retryable) from error
+
     async def _send(
-        self, plan: Plan, request: Request, network: tuple[str, ...]
+        self, plan: Plan, request: Request, network: tuple[str, ...], session: aiohttp.ClientSession
     ) -> tuple[aiohttp.ClientResponse, int, Request]:
         """The answer that counts, after how many redirects, to which request."""
-        session, timeout = self.session_for(network), _NO_TIMEOUT
+        first, timeout = request, _NO_TIMEOUT
         if plan.connect_timeout_s is not None:
             timeout = aiohttp.ClientTimeout(connect=plan.connect_timeout_s, ceil_threshold=_NEVER_CEIL_S)
         seen: set[tuple[str, str]] = set()
@@ -85,6 +122,8 @@ class Caller:
                 message = f"The target redirects more than {plan.max_hops} times."
                 raise RedirectFailed("too_many_redirects", message, retryable=True)
             request = next_request(request, response.status, location, network=network, seen=seen)
+            if origin(request.url) != origin(first.url):  # a client certificate is for the one who was meant
+                session = self.sessions.plain(network)
 
     def _judge(self, plan: Plan, response: aiohttp.ClientResponse, answer: Answer, started_at: datetime) -> Result:
         now, status = self.clock(), response.status
@@ -106,6 +145,11 @@ class Caller:
             started_at=started_at,
             finished_at=now,
         )
+
+    def _refused(self, refused: TargetRefused, started_at: datetime) -> Result:
+        class_ = "bad_template" if refused.code == "bad_template" else "bad_target"
+        error = bounded_error(class_, refused.detail, code=refused.code)
+        return ended("failed", self.clock(), started_at, error=error, retryable=False)
 
     def _failure(self, exception: Exception, started_at: datetime) -> Result:
         class_, message, retryable = _describe(exception)

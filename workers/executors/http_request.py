@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,6 +56,7 @@ class Plan:
     connect_timeout_s: float | None
     secret_headers: frozenset[str] = frozenset()  # in lower case
     secret_body: bool = False
+    auth: Any = field(default=None, repr=False)  # for http_auth.proof_of
 
     @property
     def destination(self) -> str:
@@ -136,6 +137,7 @@ def make_plan(target: Mapping[str, Any], network: tuple[str, ...]) -> Plan:
         payload_is_body=payload_is_body,
         max_hops=redirects.get("max_hops", MAX_HOPS) if redirects.get("follow") else 0,
         connect_timeout_s=target.get("connect_timeout_s"),
+        auth=target.get("auth"),
     )
 
 
