@@ -7,6 +7,7 @@ from django.conf import settings
 from apps.secrets.keyring import keyring
 from kernel.errors import Conflict
 from workers.breakers import BreakerDesk
+from workers.containers import container_executor
 from workers.executors.base import Executor
 from workers.executors.http import HttpExecutor
 from workers.executors.http_breaker import Breakers
@@ -56,6 +57,7 @@ def executors(breakers: Breakers | None = None) -> dict[str, Executor]:
     makers: dict[str, Callable[[], Executor]] = {
         "http": lambda: HttpExecutor(slots=settings.HTTP_SLOTS, breakers=breakers),
         "python": python_executor,
+        "container": container_executor,
     }
     unknown = set(settings.WORKER_POOLS) - set(makers)
     if unknown:

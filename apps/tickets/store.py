@@ -5,7 +5,7 @@ All functions take a psycopg connection and work in its current transaction; non
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import psycopg
@@ -426,6 +426,16 @@ def extend(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
 def disown(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
     """The worker does not hold these any more: their deadlines end now, and reconcile ends the attempts as lost."""
     conn.execute(DISOWN, [[one[0] for one in pairs], [one[1] for one in pairs]])
+
+
+def alive(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], Literal["running", "waiting"]]:
+    """Which of these attempts run, and which were the last of an execution that waits for its next one."""
+    rows = conn.execute(
+        "SELECT t.execution_id, t.fence, t.state = 'running' FROM unnest(%s::uuid[], %s::bigint[])"
+        " AS m(execution_id, fence) JOIN tickets_ticket t USING (execution_id, fence)",
+        [[one[0] for one in pairs], [one[1] for one in pairs]],
+    )
+    return {(row[0], row[1]): "running" if row[2] else "waiting" for row in rows}
 
 
 def lock(conn: Conn, ids: Sequence[UUID]) -> None:
