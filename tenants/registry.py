@@ -10,6 +10,7 @@ from django.conf import settings
 from kernel.clock import monotonic_s
 from kernel.pools import POOLS, own_queue, shared_queue
 from tenants.door import Line
+from tenants.models import Tenant
 
 REFRESH_S = 3.0
 
@@ -45,6 +46,19 @@ class Tenancy:
 def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
     """A queue of its own, or the shared one that the tenant's number falls on."""
     return own_queue(pool, slug) if own else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
+
+
+def tenancy_of(tenant: Tenant) -> Tenancy:
+    """A tenant that was read with its plan, as the hot paths see it."""
+    plan, active = tenant.plan, tenant.status == Tenant.Status.ACTIVE
+    queues = {
+        pool: queue_name(pool=pool, tenant_id=tenant.pk, slug=tenant.slug, own=plan.own_queue) for pool in POOLS
+    }  # fmt: skip
+    return Tenancy(
+        id=tenant.pk, slug=tenant.slug, schema=tenant.schema_name, active=active and not tenant.dispatch_paused,
+        weight=plan.weight, own_queue=plan.own_queue, max_running=plan.max_running, network=reach_of(tenant.network),
+        signing_version=tenant.signing_version, queues=queues, suspended=not active,
+    )  # fmt: skip
 
 
 def reach_of(network: Iterable[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from kernel.clock import monotonic_s, utc_now
 from kernel.secretrules import shown_name
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
+from tenants.runtokens import runtoken_make
 from workers.executors.base import Executor, Result, Work
 from workers.heartbeat import Heartbeat
 from workers.settling import SettleBuffer
@@ -244,7 +245,7 @@ class Runtime:
             (work.execution_id, work.fence),
             Report(
                 result.outcome, result.started_at, result.finished_at, text, result.error, result.retryable,
-                result.retry_after_s, result.pause_schedule,
+                result.retry_after_s, result.pause_schedule, result.holder,
             ),
         )  # fmt: skip
         with self._slot_free:
@@ -293,14 +294,24 @@ def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy, 
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
         schedule_id=one.schedule_id, job_name=names.job_name, schedule_name=names.schedule_name, labels=names.labels,
         tenant_schema=tenancy.schema,
+        completion=runtoken_make(
+            "completion", tenant_id=one.tenant_id, execution_id=one.execution_id, attempt=one.attempt, fence=one.fence
+        ),
+        completion_url=_completion_url(one.execution_id),
     )  # fmt: skip
+
+
+def _completion_url(execution_id: UUID) -> str | None:
+    base = settings.PUBLIC_URL
+    return f"{base}/api/v1/executions/{execution_id}/complete" if base else None
 
 
 def _timeout_s(one: Started, definition: Definition) -> float:
     """The attempt's own, or what is left of the run's total time-out."""
+    most = min(definition.timeout_s, store.HELD_MAX_S)  # a result that takes longer comes over the API
     if one.give_up_at is None:
-        return definition.timeout_s
-    return max(TIMEOUT_LEAST_S, min(definition.timeout_s, (one.give_up_at - one.started_at).total_seconds()))
+        return most
+    return max(TIMEOUT_LEAST_S, min(most, (one.give_up_at - one.started_at).total_seconds()))
 
 
 def _set_lock_timeout(conn: Conn) -> None:

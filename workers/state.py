@@ -6,6 +6,7 @@ from django.conf import settings
 
 from apps.secrets.keyring import keyring
 from kernel.errors import Conflict
+from workers.containers import container_executor
 from workers.executors.base import Executor
 from workers.executors.http import HttpExecutor
 from workers.executors.python import PythonExecutor
@@ -45,6 +46,7 @@ def executors() -> dict[str, Executor]:
     makers: dict[str, Callable[[], Executor]] = {
         "http": lambda: HttpExecutor(slots=settings.HTTP_SLOTS),
         "python": python_executor,
+        "container": container_executor,
     }
     unknown = set(settings.WORKER_POOLS) - set(makers)
     if unknown:

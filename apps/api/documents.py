@@ -6,10 +6,16 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.schedules import job_input, schedule_input
-from apps.schedules.job_input import KINDS, KINDS_TO_COME
+from apps.schedules.job_input import KINDS
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 
 Serializer = serializers.Serializer[Any]
+TARGET_TEXT = (
+    "http: url, method, headers, body, success_status, completion. python: task, soft_timeout_s. pull: what your"
+    " workers read, or delivery, url, exchange, routing_key, queue, stream, max_length, headers, finish_on."
+    " container: image, command, args, environment, payload_as, cpu, memory_mb, pids, scratch_mb, network,"
+    " working_dir, user, exit_codes."
+)
 
 
 def nullable(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any) -> Any:
@@ -67,10 +73,13 @@ class JobChange(Serializer):
     name = serializers.CharField(max_length=200, required=False)
     target = serializers.DictField(
         required=False,
-        help_text="http: url, method, headers, body, success_status. python: task, soft_timeout_s.",
+        help_text=TARGET_TEXT,
     )
     payload = serializers.JSONField(required=False, help_text="Any JSON; sent to the target.")
-    timeout_s = optional(serializers.IntegerField, min_value=1, max_value=900, help_text="Of one attempt. 60.")
+    timeout_s = optional(
+        serializers.IntegerField, min_value=1, max_value=28_800,
+        help_text="Of one attempt. 60. Above 900 where the result comes over the API: pull, completion callback.",
+    )  # fmt: skip
     max_queue_age_s = optional(
         serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S,
         help_text="A run that has not started so many seconds after it was due expires; null is no limit.",
@@ -87,7 +96,7 @@ class JobChange(Serializer):
     labels = optional(serializers.DictField, child=label(null=True), help_text="null removes one.")
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among jobs.")
     kind = optional(serializers.ChoiceField, choices=list(KINDS), help_text="It can't change.")
-    queue = optional(serializers.CharField, max_length=80, help_text="For kind pull, which is not available yet.")
+    queue = optional(serializers.CharField, max_length=80, help_text="Of kind pull: where its runs wait.")
 
 
 class JobInput(JobChange):
@@ -97,8 +106,8 @@ class JobInput(JobChange):
     kind = serializers.ChoiceField(list(KINDS))
     labels = optional(serializers.DictField, child=label())
     target = serializers.DictField(
-        help_text="http: url, method, headers, body, success_status. python: task, soft_timeout_s."
-    )
+        required=False, help_text=f"{TARGET_TEXT} Only kind pull needs none."
+    )  # fmt: skip
 
 
 JobReplacement = replacement("JobReplacement", JobInput, job_input.READ_ONLY)
@@ -122,7 +131,7 @@ class JobAnswer(Serializer):
 
     id = serializers.UUIDField()
     name = serializers.CharField()
-    kind = serializers.ChoiceField([*KINDS, *KINDS_TO_COME])
+    kind = serializers.ChoiceField(list(KINDS))
     target = serializers.DictField()
     payload = serializers.JSONField()
     timeout_s = serializers.IntegerField()

@@ -3,7 +3,7 @@
 from rest_framework import serializers
 
 from apps.api.documents import Serializer, label, labels, nullable, optional
-from apps.api.permissions import ROLES
+from apps.api.permissions import KEY_ROLES
 from apps.executions.models import TRIGGERS
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
@@ -51,6 +51,7 @@ class ExecutionAnswer(Serializer):
     finished_at = nullable(serializers.DateTimeField)
     attempt_count = serializers.IntegerField()
     cancel_requested = serializers.BooleanField()
+    progress = serializers.JSONField(help_text="What its worker told last; null when it runs with us or not at all.")
     result = serializers.JSONField()
     error = serializers.JSONField()
     reason = nullable(serializers.CharField, help_text="Why it was skipped, expired or cancelled.")
@@ -119,7 +120,7 @@ class ApiKeyInput(Serializer):
     """A new API key."""
 
     name = serializers.CharField(max_length=100)
-    role = serializers.ChoiceField(list(ROLES))
+    role = serializers.ChoiceField(list(KEY_ROLES))
     expires_at = optional(serializers.DateTimeField)
 
 
@@ -129,7 +130,7 @@ class ApiKeyAnswer(Serializer):
     id = serializers.UUIDField()
     name = serializers.CharField()
     prefix = serializers.CharField()
-    role = serializers.ChoiceField(list(ROLES))
+    role = serializers.ChoiceField(list(KEY_ROLES))
     created_at = serializers.DateTimeField()
     expires_at = nullable(serializers.DateTimeField)
     revoked_at = nullable(serializers.DateTimeField)

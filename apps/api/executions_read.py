@@ -69,6 +69,7 @@ class ExecutionRow(NamedTuple):
     available_at: datetime | None
     start_by: datetime | None
     cancel_requested: bool
+    progress: str | None
     payload: str | None
 
 
@@ -92,7 +93,7 @@ _COLUMNS = """
     coalesce(t.first_queued_at, e.queued_at), coalesce(t.first_started_at, e.started_at), e.finished_at,
     coalesce(t.attempt, e.attempt_count), e.result::text, e.error::text, e.reason, e.replay_of, e.fired_by,
     e.labels::text, CASE WHEN e.state = 'scheduled' THEN e.actual_at ELSE t.available_at END,
-    t.start_by, coalesce(t.cancel_requested, false)
+    t.start_by, coalesce(t.cancel_requested, false), t.progress::text
 """
 _FROM = "FROM {schema}.executions_execution e LEFT JOIN tickets_ticket t ON t.execution_id = e.id"
 _FROM_LIVE = "FROM tickets_ticket t JOIN {schema}.executions_execution e ON e.id = t.execution_id"
@@ -181,6 +182,7 @@ def execution_shape(row: ExecutionRow, *, as_of: datetime, payload: bool = False
         "finished_at": row.finished_at,
         "attempt_count": row.attempt_count,
         "cancel_requested": row.cancel_requested,
+        "progress": stored(row.progress),
         "result": stored(row.result),
         "error": stored(row.error),
         "reason": row.reason or None,

@@ -100,6 +100,7 @@ class SecretDetail(Endpoint):
         return Response(status=204)
 
     def _change(self, request: Request, secret_id: UUID, body: Any, *, whole: bool) -> Response:
+        access_secret(actor=self.actor, secret_id=secret_id, need="secret.update")  # 404 before anything of the body
         fields = Fields(body, Faults())
         fields.only(("value", "description"), read_only=READ_ONLY)
         value = _value(fields, required=whole)

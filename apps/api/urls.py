@@ -2,7 +2,20 @@
 
 from django.urls import URLPattern, path, re_path
 
-from apps.api import calendars, deadletters, executions, jobs, keys, pages, previews, schedules, secrets, signing
+from apps.api import (
+    calendars,
+    deadletters,
+    executions,
+    jobs,
+    keys,
+    leases,
+    pages,
+    previews,
+    queues,
+    schedules,
+    secrets,
+    signing,
+)
 
 urlpatterns: list[URLPattern] = [
     path("jobs", jobs.JobList.as_view()),
@@ -27,11 +40,23 @@ urlpatterns: list[URLPattern] = [
     path("executions/<uuid:execution_id>/attempts", executions.ExecutionAttempts.as_view()),
     path("executions/<uuid:execution_id>/cancel", executions.ExecutionCancel.as_view()),
     path("executions/<uuid:execution_id>/rerun", executions.ExecutionRerun.as_view()),
+    path("executions/<uuid:execution_id>/complete", leases.ExecutionComplete.as_view()),
+    path("executions/<uuid:execution_id>/heartbeat", leases.ExecutionHeartbeat.as_view()),
     path("attempts", executions.AttemptList.as_view()),
     path("dead-letters", deadletters.DeadLetterList.as_view()),
     path("dead-letters/<uuid:letter_id>", deadletters.DeadLetterDetail.as_view()),
     path("dead-letters/<uuid:letter_id>/replay", deadletters.DeadLetterReplay.as_view()),
     path("dead-letters/<uuid:letter_id>/resolve", deadletters.DeadLetterResolve.as_view()),
+    path("queues", queues.QueueList.as_view()),
+    path("queues/leases/settle", leases.LeaseSettle.as_view()),
+    path("queues/leases/<str:token>/heartbeat", leases.LeaseHeartbeat.as_view()),
+    path("queues/leases/<str:token>/complete", leases.LeaseComplete.as_view()),
+    path("queues/leases/<str:token>/fail", leases.LeaseFail.as_view()),
+    path("queues/leases/<str:token>/release", leases.LeaseRelease.as_view()),
+    path("queues/<str:name>", queues.QueueDetail.as_view()),
+    path("queues/<str:name>/lease", queues.QueueLease.as_view()),
+    path("queues/<str:name>/pause", queues.QueuePause.as_view()),
+    path("queues/<str:name>/resume", queues.QueueResume.as_view()),
     path("api-keys", keys.ApiKeyList.as_view()),
     path("api-keys/<uuid:key_id>", keys.ApiKeyDetail.as_view()),
     path("schema", pages.schema),

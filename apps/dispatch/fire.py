@@ -24,6 +24,7 @@ from apps.due.entries import Entry
 from apps.executions import store as executions
 from apps.schedules import timing
 from apps.tickets import store as tickets
+from kernel.pools import PULL
 from kernel.service import Pass
 from tenants.door import Line
 from tenants.registry import Registry
@@ -164,9 +165,11 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime) -> dict
         # Can't be while the rows are locked; if it ever is, nothing of this batch may stand.
         raise psycopg.errors.SerializationFailure("due entries moved under their lock")
     new = [row[0] for cursor in inserted for row in cursor]
-    tickets.copy_in(conn, [plan.new_tickets[execution_id] for execution_id in new])
+    made = [plan.new_tickets[execution_id] for execution_id in new]
+    tickets.copy_in(conn, made)
     if new:
         tickets.notify_ready(conn)
+        tickets.notify_pull(conn, ((one.tenant_id, one.queue) for one in made if one.pool == PULL))
     return {
         "fired": len(new),
         "already_there": len(plan.new_tickets) - len(new),

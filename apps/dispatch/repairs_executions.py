@@ -7,11 +7,11 @@ from uuid import UUID
 import psycopg
 
 from apps.dispatch.findings import CHUNK, NOTHING, Finding, Found, in_schema
-from apps.schedules.models import POOL_OF_KIND
 from apps.schedules.retry import MAX_ATTEMPTS
 from apps.tickets import store as tickets
 from apps.tickets.values import start_by
 from kernel.ids import attempt_id
+from kernel.pools import pool_of
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -26,7 +26,7 @@ FROM {schema}.executions_attempt WHERE id = ANY(%s)
 
 _ALIVE = """
 SELECT e.id, e.run_key, e.job_id, e.job_version, e.schedule_id, e.schedule_version, e.trigger, e.priority, e.nominal_at,
-       e.actual_at, e.payload IS NOT NULL, j.kind, jv.timeout_s,
+       e.actual_at, e.payload IS NOT NULL, j.kind, jv.queue, jv.timeout_s,
        CASE WHEN j.paused_at IS NULL THEN jv.max_concurrency ELSE 0 END,
        v.own_payload, coalesce((v.definition->>'max_queue_age_s')::int, jv.max_queue_age_s), jv.total_timeout_s
 FROM {schema}.executions_execution e
@@ -64,14 +64,14 @@ def _tries(conn: Conn, tenancy: Tenancy, execution_id: UUID) -> tuple[int, int]:
 
 def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, tries: tuple[int, int]) -> tickets.Ticket:
     (execution_id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at,
-     actual_at, own_payload, kind, timeout_s, limit, schedule_payload, max_queue_age_s, total_timeout_s,
+     actual_at, own_payload, kind, queue, timeout_s, limit, schedule_payload, max_queue_age_s, total_timeout_s,
     ) = row  # fmt: skip
-    pool = POOL_OF_KIND[kind]
+    pool = pool_of(kind, queue)
     available: datetime = actual_at
     return tickets.Ticket(
         execution_id=execution_id, tenant_id=tenancy.id, job_id=job_id, job_version=job_version,
         schedule_id=schedule_id, schedule_version=schedule_version, run_key=run_key, trigger=trigger,
-        nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=tenancy.queue(pool), priority=priority,
+        nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=queue or tenancy.queue(pool), priority=priority,
         timeout_s=timeout_s, gate=tickets.gate_of(job_id, limit), gate_limit=limit, guarded=schedule_id is not None,
         payload_from="execution" if own_payload else "schedule" if schedule_payload else "job", state="ready",
         available_at=available, rank=None, attempt=tries[0], failures=tries[1],

@@ -11,8 +11,8 @@ from apps.dispatch.findings import CHUNK, Finding, Found, in_schema
 from apps.due import entries
 from apps.due.entries import Entry
 from apps.schedules import timing
-from apps.schedules.models import POOL_OF_KIND
 from apps.schedules.timing_rezoned import ZONE_SHIFT_MAX, follows_wall
+from kernel.pools import pool_of
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -24,8 +24,8 @@ ORDER BY id LIMIT %s
 """
 
 _SCHEDULES = """
-SELECT s.id, s.version, v.spec, v.own_payload, j.id, j.kind, jv.version, jv.priority, jv.timeout_s, jv.max_concurrency,
-       jv.max_queue_age_s, (v.definition->>'max_queue_age_s')::int, jv.total_timeout_s,
+SELECT s.id, s.version, v.spec, v.own_payload, j.id, j.kind, jv.queue, jv.version, jv.priority, jv.timeout_s,
+       jv.max_concurrency, jv.max_queue_age_s, (v.definition->>'max_queue_age_s')::int, jv.total_timeout_s,
        CASE WHEN s.status = 'paused' THEN v.created_at ELSE least(v.created_at, %(now)s) END,
        e.at, e.told_at, e.schedule_version
 FROM {schema}.schedules_schedule s
@@ -138,15 +138,16 @@ def _zone_data_since(conn: Conn) -> datetime:
 
 
 def _entry_of(suspect: _Suspect, tenancy: Tenancy) -> Entry:
-    key, version, spec_text, own_payload, job_id, kind, job_version, priority, timeout_s, limit = suspect.row[:10]
-    max_queue_age_s, own_max_queue_age_s, total_timeout_s = suspect.row[10:13]
+    (key, version, spec_text, own_payload, job_id, kind, queue, job_version, priority, timeout_s,
+     limit) = suspect.row[:11]  # fmt: skip
+    max_queue_age_s, own_max_queue_age_s, total_timeout_s = suspect.row[11:14]
     assert suspect.expected is not None
     due_at = timing.actual_at(timing.spec_from_json(spec_text), str(key), suspect.expected)
-    pool = POOL_OF_KIND[kind]
+    pool = pool_of(kind, queue)
     return Entry(
         key, entries.shard_for(key), "schedule", tenancy.id, due_at, suspect.expected, version, spec_text, job_id,
-        job_version, pool, tenancy.queue(pool), priority, timeout_s, limit, own_payload, max_queue_age_s,
-        own_max_queue_age_s, total_timeout_s,
+        job_version, pool, queue or tenancy.queue(pool), priority, timeout_s, limit, own_payload,
+        max_queue_age_s, own_max_queue_age_s, total_timeout_s,
     )  # fmt: skip
 
 

@@ -19,10 +19,11 @@ import psycopg
 from apps.deadletters import store as deadletters
 from apps.executions import store as executions
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
-from apps.outcomes.verdict import TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
+from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
 from apps.schedules import pausing
 from apps.schedules.definitions import Definition
 from apps.schedules.retry import retry_from_json
+from apps.tickets import remote
 from apps.tickets import store as tickets
 from apps.tickets.store import Started
 from kernel.ids import attempt_id, uuid7
@@ -31,6 +32,7 @@ from tenants.registry import Registry, Tenancy
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 Pair = tuple[UUID, int]
+HOLDER_CHARS = 100
 
 DEFAULT_POLICY = retry_from_json({})  # of runs whose job can't be read right now
 # A lock that is not given, a table that is not there: each further try would wait as long for the same answer.
@@ -131,6 +133,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     writes: dict[int, _Writes] = defaultdict(_Writes)
     ends: list[Pair] = []
     agains: list[tuple[UUID, int, datetime, int]] = []
+    accepted: list[tuple[UUID, int, str]] = []
     with conn.transaction():
         watching = pausing.lock_to_pause(conn, _suspects(registry, items))
         current, now = tickets.lock_current(conn, [item.pair for item in items])
@@ -140,6 +143,10 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 done.counts["stale"] += 1
                 continue
             del current[item.pair]  # the same attempt twice in one batch counts once
+            if item.report.outcome == ACCEPTED:  # not the end: somebody outside goes on with it
+                done.counts[ACCEPTED] += 1
+                accepted.append((*item.pair, (item.report.holder or _host(item.definition))[:HOLDER_CHARS]))
+                continue
             verdict = _judge(item, cancel_requested)
             done.counts[verdict.state if verdict.kind == "end" else "retry"] += 1
             _note(item, verdict, writes[item.started.tenant_id], watching)
@@ -148,6 +155,8 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
             else:
                 assert verdict.at is not None
                 agains.append((*item.pair, verdict.at, verdict.failures))
+        if accepted:
+            remote.hand_over(conn, accepted, lease_s=remote.LEASE_MAX_S, grace_s=tickets.REMOTE_CANCEL_GRACE_S)
         _write(conn, registry, writes, ends, agains)
     return done
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from apps.schedules.retry import RETRY_AFTER_MAX_S, RetryPolicy
 
 Kind = Literal["end", "again"]
+ACCEPTED = "accepted"  # the attempt goes on outside; its result comes over the API
 FAILURES = ("failed", "timed_out", "lost")
 CUT_SHORT = ("timed_out", "lost")
 USED_UP = "attempts_used_up"
@@ -30,6 +31,7 @@ class Report:
     retryable: bool = True
     retry_after_s: float | None = None
     pause_schedule: bool = False
+    holder: str = ""  # who goes on with what was accepted
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from psycopg import sql
 from apps.due import entries
 from apps.executions import store as executions
 from apps.executions.models import Execution
-from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, ScheduleVersion
+from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
 from apps.tickets.values import start_by
 from kernel.errors import NotFound
 from kernel.ids import uuid7
+from kernel.pools import pool_of
 from tenants import door
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
@@ -77,10 +78,10 @@ class Run:
 
 def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
     """The job's part of tickets and entries."""
-    pool = POOL_OF_KIND[job.kind]
+    pool = pool_of(job.kind, definition.queue)
     return JobNow(
-        id=job.pk, version=job.version, pool=pool, queue=queue_for(tenant, pool), priority=definition.priority,
-        timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency,
+        id=job.pk, version=job.version, pool=pool, queue=definition.queue or queue_for(tenant, pool),
+        priority=definition.priority, timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency,
         max_queue_age_s=definition.max_queue_age_s, total_timeout_s=definition.total_timeout_s,
         paused=job.paused_at is not None,
     )  # fmt: skip
@@ -95,12 +96,13 @@ def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
         raise NotFound("There is no such job.")
     version, kind, paused = found
     # A statement of its own: joined to the lock it would be the version from before a wait.
-    definition = JobVersion.objects.filter(job_id=job_id, version=version)
-    limits = definition.values_list(
-        "priority", "timeout_s", "max_concurrency", "max_queue_age_s", "total_timeout_s"
-    ).get()  # fmt: skip
-    pool = POOL_OF_KIND[kind]
-    return JobNow(job_id, version, pool, queue_for(tenant, pool), *limits, paused)
+    definition = JobVersion.objects.defer("target", "payload", "retry").filter(job_id=job_id, version=version)
+    one = definition.get()
+    pool = pool_of(kind, one.queue)
+    return JobNow(
+        job_id, version, pool, one.queue or queue_for(tenant, pool), one.priority, one.timeout_s, one.max_concurrency,
+        one.max_queue_age_s, one.total_timeout_s, paused,
+    )  # fmt: skip
 
 
 def run_start(tenant: Tenant, job: JobNow, run: Run, *, now: datetime) -> UUID:

@@ -27,7 +27,8 @@ from apps.schedules.passed import pass_over
 from apps.schedules.remaking import remake_all
 from apps.schedules.running import JobNow, job_now
 from apps.schedules.services_secrets import target_kept, target_restored
-from apps.tickets import gates
+from apps.tickets import gates, pull_queues
+from kernel.containerrules import rules_of
 from kernel.errors import Conflict, NotFound, Stale
 from kernel.jsonrules import merge_patch
 from tenants import door
@@ -50,7 +51,7 @@ def job_create(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: da
             updated_at=now,
         )  # fmt: skip
         form = _with_target(form, {}, tenant, now)
-        made = DefinedJob(job, _version_add(job, form, now))
+        made = DefinedJob(job, _version_add(tenant, job, form, now))
         _, after = changes({}, job_as_given(made))
         _record(actor, "job.create", job, now, tenant, after=after)
         return made
@@ -147,7 +148,7 @@ def _change(
         form, new = _with_target(form, known, tenant, now), old
         if form.definition.as_dict() != {name: getattr(old.definition, name) for name in form.definition.as_dict()}:
             job.version += 1
-            new = DefinedJob(job, _version_add(job, form, now))
+            new = DefinedJob(job, _version_add(tenant, job, form, now))
             _retarget(tenant, job_now(tenant, job, new.definition), found, was=old.definition)
         job.name, job.labels, job.external_id = form.name, form.labels, form.external_id
         before, after = changes(given, job_as_given(new))
@@ -187,10 +188,14 @@ def _with_target(form: JobForm, known: Mapping[str, Any], tenant: Tenant, now: d
 
 
 def _rules(tenant: Tenant, plan: Plan) -> JobRules:
-    return JobRules(reach_of(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS)
+    return JobRules(
+        reach_of(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS, rules_of(settings), tenant.slug
+    )  # fmt: skip
 
 
-def _version_add(job: Job, form: JobForm, now: datetime) -> JobVersion:
+def _version_add(tenant: Tenant, job: Job, form: JobForm, now: datetime) -> JobVersion:
+    if form.definition.queue:
+        pull_queues.put(door.raw(), tenant_id=tenant.pk, name=form.definition.queue, now=now)
     return JobVersion.objects.create(job=job, version=job.version, created_at=now, **form.definition.as_dict())
 
 

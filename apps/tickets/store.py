@@ -5,20 +5,25 @@ All functions take a psycopg connection and work in its current transaction; non
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import psycopg
 
-from apps.tickets.values import NO_GATE, Candidate, Flow, Replaced, Started, Ticket
+from apps.tickets.values import NO_GATE, Candidate, Flow, Lost, Replaced, Started, Ticket
+from kernel.pools import PULL
 
 Conn = psycopg.Connection[Any]
 READY_CHANNEL = "shardbeat_ready"
+PULL_CHANNEL = "shardbeat_pull"  # "tenant queue", or nothing for all
 NOTHING = UUID(int=0)
+NOTIFIED_ONE_BY_ONE = 50
 AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiting: nothing starves
 # What is made up for comes after live work of its tenant that became due up to an hour later, whatever the priorities.
 CATCH_UP_YIELDS = timedelta(hours=1)
 DEADLINE_GRACE_S = 30  # the executor ends the work at its time-out; the deadline is for when it could not
+HELD_MAX_S = 900  # nothing of ours works on one attempt for longer; what is held outside may take longer
+REMOTE_CANCEL_GRACE_S = 10  # to hear of a cancel and stop
 
 
 COPY_IN = f"COPY tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) FROM STDIN"
@@ -35,7 +40,7 @@ WITH found AS MATERIALIZED (
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
        + CASE WHEN trigger = 'catch_up' THEN %(yields)s ELSE interval '0' END
-FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool
+FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool, t.tenant_id, t.queue
 """
 
 FLOWS = """
@@ -89,7 +94,7 @@ FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued' RETU
 """
 
 # The end of its time-out or of its total time-out, whichever comes first; least() passes over null.
-_DEADLINE = f"""least({{now}} + timeout_s * interval '1 second',
+_DEADLINE = f"""least({{now}} + least(timeout_s, {HELD_MAX_S}) * interval '1 second',
              coalesce(first_started_at, {{now}}) + total_timeout_s * interval '1 second')
        + interval '{DEADLINE_GRACE_S} seconds'"""
 
@@ -128,8 +133,8 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 
 TRY_AGAIN = """
 UPDATE tickets_ticket t SET state = 'ready', rank = NULL, available_at = m.available_at, failures = m.failures,
-       releases = 0, worker_id = NULL, started_at = NULL, deadline = NULL,
-       start_by = t.first_started_at + t.total_timeout_s * interval '1 second'
+       releases = 0, worker_id = NULL, started_at = NULL, deadline = NULL, remote = false, holder = '', lease_s = NULL,
+       progress = NULL, start_by = t.first_started_at + t.total_timeout_s * interval '1 second'
 FROM unnest(%s::uuid[], %s::bigint[], %s::timestamptz[], %s::int[]) AS m(execution_id, fence, available_at, failures)
 WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
 """
@@ -139,8 +144,12 @@ DELETE FROM tickets_ticket WHERE execution_id = %s AND tenant_id = %s AND state 
 RETURNING attempt, first_queued_at, first_started_at
 """
 
-CANCEL_RUNNING = """
-UPDATE tickets_ticket SET cancel_requested = true WHERE execution_id = %s AND tenant_id = %s AND state = 'running'
+# Whoever holds it outside learns of it from a heartbeat and gets a moment to stop.
+_ASK_TO_STOP = f"""cancel_requested = true, deadline = CASE WHEN remote
+    THEN least(deadline, clock_timestamp() + interval '{REMOTE_CANCEL_GRACE_S} seconds') ELSE deadline END"""
+
+CANCEL_RUNNING = f"""
+UPDATE tickets_ticket SET {_ASK_TO_STOP} WHERE execution_id = %s AND tenant_id = %s AND state = 'running'
 RETURNING fence
 """
 
@@ -155,22 +164,24 @@ WHERE t.execution_id = w.execution_id AND t.state IN ('blocked', 'ready', 'queue
 RETURNING t.tenant_id, t.execution_id, t.attempt, t.first_queued_at, t.first_started_at
 """
 
-CANCEL_RUNNING_OF = """
+CANCEL_RUNNING_OF = f"""
 WITH running AS (
     SELECT execution_id FROM tickets_ticket WHERE guarded AND schedule_id = ANY(%s) AND state = 'running'
     ORDER BY execution_id FOR UPDATE)
-UPDATE tickets_ticket t SET cancel_requested = true FROM running r
+UPDATE tickets_ticket t SET {_ASK_TO_STOP} FROM running r
 WHERE t.execution_id = r.execution_id AND t.state = 'running' AND NOT t.cancel_requested
 """
 
 LOST = f"""
-SELECT {", ".join("t." + name for name in Started._fields)}, t.worker_id, t.deadline < clock_timestamp()
+SELECT {", ".join("t." + name for name in Started._fields)}, t.worker_id, t.deadline < clock_timestamp(), t.remote,
+       t.remote AND t.deadline >= least(t.started_at + t.timeout_s * interval '1 second',
+                                        t.first_started_at + t.total_timeout_s * interval '1 second')
 FROM tickets_ticket t
 WHERE t.execution_id IN (
     SELECT r.execution_id FROM tickets_ticket r LEFT JOIN tickets_worker w ON w.id = r.worker_id
     WHERE r.state = 'running'
-      AND (w.id IS NULL OR r.deadline < clock_timestamp() OR (w.expires_at < clock_timestamp()
-           AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))
+      AND (r.deadline < clock_timestamp() OR (NOT r.remote AND (w.id IS NULL OR (w.expires_at < clock_timestamp()
+           AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))))
       AND r.execution_id > %(after)s
     ORDER BY r.execution_id LIMIT %(limit)s)
   AND t.state = 'running'
@@ -179,13 +190,13 @@ WHERE t.execution_id IN (
 EXTEND = f"""
 UPDATE tickets_ticket t SET deadline = {_DEADLINE.format(now="clock_timestamp()")}
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
-WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running' AND NOT t.remote
 """
 
 DISOWN = """
 UPDATE tickets_ticket t SET deadline = clock_timestamp() - interval '1 second'
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
-WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running' AND NOT t.remote
 """
 
 
@@ -209,7 +220,10 @@ def copy_in(conn: Conn, tickets: Iterable[Ticket]) -> None:
 def insert(conn: Conn, ticket: Ticket) -> None:
     """Adds one ticket and wakes the release loops."""
     conn.execute(INSERT, ticket)
-    notify_ready(conn)
+    if ticket.pool == PULL:
+        notify_pull(conn, {(ticket.tenant_id, ticket.queue)})
+    else:
+        notify_ready(conn)
 
 
 def notify_ready(conn: Conn) -> None:
@@ -217,11 +231,27 @@ def notify_ready(conn: Conn) -> None:
     conn.execute("SELECT pg_notify(%s, '')", [READY_CHANNEL])
 
 
+def notify_pull(conn: Conn, queues: Iterable[tuple[int, str]]) -> None:
+    """Tells those who wait at these (tenant, queue), when this transaction commits, that something is ready."""
+    told = sorted(set(queues))
+    if len(told) > NOTIFIED_ONE_BY_ONE:
+        notify_all_pulling(conn)
+    elif told:
+        payloads = [f"{tenant_id} {queue}" for tenant_id, queue in told]
+        conn.execute("SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload", [PULL_CHANNEL, payloads])
+
+
+def notify_all_pulling(conn: Conn) -> None:
+    """As `notify_pull`, to everybody who waits at any queue."""
+    conn.execute("SELECT pg_notify(%s, '')", [PULL_CHANNEL])
+
+
 def promote(conn: Conn, *, now: datetime, limit: int) -> int:
     """Ranks tickets whose time has come; returns how many."""
-    return len(
-        conn.execute(PROMOTE, {"now": now, "aging": AGING, "yields": CATCH_UP_YIELDS, "limit": limit}).fetchall()
-    )
+    parameters = {"now": now, "aging": AGING, "yields": CATCH_UP_YIELDS, "limit": limit}
+    rows = conn.execute(PROMOTE, parameters).fetchall()
+    notify_pull(conn, ((tenant_id, queue) for pool, tenant_id, queue in rows if pool == PULL))
+    return len(rows)
 
 
 def any_ready(conn: Conn, pool: str) -> bool:
@@ -343,15 +373,17 @@ def cancel_running(conn: Conn, execution_id: UUID, *, tenant_id: int) -> bool:
     return conn.execute(CANCEL_RUNNING, [execution_id, tenant_id]).fetchone() is not None
 
 
-def lost(conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING) -> list[tuple[Started, UUID | None, bool]]:
-    """Running tickets whose worker's lease has run out or whose deadline has passed (the last item says which).
+def lost(conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING) -> list[Lost]:
+    """Running tickets whose worker's lease has run out or whose deadline has passed.
+
+    What is held outside has no worker: only its deadline counts, which is its lease or its time-out.
 
     In id order from `after` on. A database that has started within `grace_s` seconds was away itself: no lease could
     be renewed, so one that has run out says nothing yet.
     """
     rows = conn.execute(LOST, {"limit": limit, "grace": grace_s, "after": after})
     width = len(Started._fields)
-    return [(Started._make(row[:width]), row[width], row[width + 1]) for row in rows]
+    return [Lost(Started._make(row[:width]), *row[width:]) for row in rows]
 
 
 def alive_of_schedules(conn: Conn, schedule_ids: Sequence[UUID]) -> dict[UUID, int]:
@@ -392,6 +424,16 @@ def extend(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
 def disown(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
     """The worker does not hold these any more: their deadlines end now, and reconcile ends the attempts as lost."""
     conn.execute(DISOWN, [[one[0] for one in pairs], [one[1] for one in pairs]])
+
+
+def alive(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], Literal["running", "waiting"]]:
+    """Which of these attempts run, and which were the last of an execution that waits for its next one."""
+    rows = conn.execute(
+        "SELECT t.execution_id, t.fence, t.state = 'running' FROM unnest(%s::uuid[], %s::bigint[])"
+        " AS m(execution_id, fence) JOIN tickets_ticket t USING (execution_id, fence)",
+        [[one[0] for one in pairs], [one[1] for one in pairs]],
+    )
+    return {(row[0], row[1]): "running" if row[2] else "waiting" for row in rows}
 
 
 def lock(conn: Conn, ids: Sequence[UUID]) -> None:

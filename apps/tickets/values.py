@@ -69,6 +69,16 @@ class Started(NamedTuple):
         return self.first_started_at + timedelta(seconds=self.total_timeout_s)
 
 
+class Lost(NamedTuple):
+    """A running ticket that nobody works on any more, and what is known of why."""
+
+    started: Started
+    worker_id: UUID | None
+    overdue: bool  # its deadline has passed
+    remote: bool  # it was held outside
+    timed_out: bool  # held outside, and its time-out is what has passed
+
+
 class Flow(NamedTuple):
     """Ready tickets of one tenant behind one gate, and the gate's limit."""
 

@@ -95,6 +95,10 @@ WORKER_RENEW_S = 2.0
 WORKER_GRACE_S = env.whole("WORKER_GRACE_S", 20)  # a stopping worker lets its work end for so long
 WORKER_POOLS = env.listed("WORKER_POOLS", "http,python")
 HTTP_SLOTS = env.whole("HTTP_SLOTS", 200, least=1)
+QUEUE_SLOTS = env.whole("QUEUE_SLOTS", 16, least=1)  # deliveries to tenants' brokers at a time: a thread each
+PULL_WAITERS = env.whole("PULL_WAITERS", 16, least=0)  # requests that wait for work in one web process: a thread each
+PULL_WAITERS_PER_TENANT = env.whole("PULL_WAITERS_PER_TENANT", 8, least=0)
+PUBLIC_URL = env.text("PUBLIC_URL", "").rstrip("/")  # where receivers reach the API, for links in outgoing calls
 # Where all tenants' HTTP jobs may call besides ports 80 and 443 of public addresses: rules of kernel.addressrules.
 HTTP_REACH = tuple(env.listed("HTTP_REACH", ",".join(USUAL)))
 read_rules(HTTP_REACH)  # a mistake is told now, not in every call
@@ -110,6 +114,28 @@ PYTHON_TASKS: dict[str, str] = {
     "shardbeat.echo": "workers.library:echo",
     **dict(pair.split("=", 1) for pair in env.listed("PYTHON_TASKS")),
 }
+
+# --- containers: the web processes check with these what tenants may run, the workers again before they run it ---
+CONTAINER_RUNTIME = env.choice("CONTAINER_RUNTIME", "", ("runc", "docker", "kubernetes"))  # empty: no container jobs
+CONTAINER_SLOTS = env.whole("CONTAINER_SLOTS", 4, least=1)
+CONTAINER_IMAGES = env.listed("CONTAINER_IMAGES")  # patterns: "registry.test/team/*", or "acme=..." for one tenant
+CONTAINER_NETWORKS = env.listed("CONTAINER_NETWORKS")  # beyond "none", in the same form
+CONTAINER_MAX_CPU_MILLIS = env.whole("CONTAINER_MAX_CPU_MILLIS", 1_000, least=10)
+CONTAINER_MAX_MEMORY_MB = env.whole("CONTAINER_MAX_MEMORY_MB", 512, least=8)
+CONTAINER_MAX_PIDS = env.whole("CONTAINER_MAX_PIDS", 256, least=1)
+CONTAINER_MAX_SCRATCH_MB = env.whole("CONTAINER_MAX_SCRATCH_MB", 64)
+CONTAINER_ROOT_USER = env.flag("CONTAINER_ROOT_USER")  # whether jobs may run as root inside
+CONTAINER_ROOTFS: dict[str, str] = dict(pair.split("=", 1) for pair in env.listed("CONTAINER_ROOTFS"))  # for runc
+CONTAINER_RUNC_DIR = env.text("CONTAINER_RUNC_DIR", "/run/shardbeat")
+CONTAINER_DOCKER_URL = env.text("CONTAINER_DOCKER_URL", "unix:///var/run/docker.sock")
+CONTAINER_PULL = env.choice("CONTAINER_PULL", "missing", ("never", "missing", "always"))
+CONTAINER_KUBERNETES_URL = env.text("CONTAINER_KUBERNETES_URL", "https://kubernetes.default.svc")
+CONTAINER_KUBERNETES_NAMESPACE = env.text("CONTAINER_KUBERNETES_NAMESPACE", "")  # empty: the worker's own
+CONTAINER_KUBERNETES_ACCOUNT = env.text(
+    "CONTAINER_KUBERNETES_ACCOUNT", "/var/run/secrets/kubernetes.io/serviceaccount"
+)  # a folder with token, ca.crt and namespace
+# Marks our containers on a runtime that others use too. The same for all processes of one installation.
+INSTALLATION = env.word("INSTALLATION", env.fingerprint(DATABASE_URL), most=16)
 
 # --- web ----------------------------------------------------------------------------------------------------------
 ROOT_URLCONF = "config.urls"

@@ -34,7 +34,9 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 DEFAULT_METHOD = "POST"
 TARGET_FIELDS = frozenset(
     {"url", "method", "headers", "body", "success_status", "success_if", "redirects", "connect_timeout_s", "auth"}
+    | {"completion"}
 )
+COMPLETIONS = ("response", "callback")
 MAX_URL_CHARS = 4_096
 MAX_HEADERS = 50
 MAX_HEADER_BYTES = 8_192  # one name with its value; all of them may have four times that
@@ -103,6 +105,7 @@ def validate_target(target: Any, network: Iterable[str] = (), *, base: str = "")
     faults.append(_refusal_of(check_method, _method_of(target)))
     faults += header_faults(target.get("headers"))
     faults.append(_refusal_of(check_success_status, target.get("success_status")))
+    faults.append(_refusal_of(check_completion, target.get("completion")))
     faults += condition_refusals(target.get("success_if"))
     faults.append(_refusal_of(check_redirects, target.get("redirects")))
     faults.append(_refusal_of(check_connect_timeout, target.get("connect_timeout_s")))
@@ -120,6 +123,7 @@ def check_target(target: Mapping[str, Any], network: tuple[str, ...]) -> Url:
     url = check_url(target.get("url"), network)
     check_method(_method_of(target))
     check_success_status(target.get("success_status"))
+    check_completion(target.get("completion"))
     check_redirects(target.get("redirects"))
     check_connect_timeout(target.get("connect_timeout_s"))
     for fault in (*header_faults(target.get("headers")), *condition_refusals(target.get("success_if"))):
@@ -213,6 +217,12 @@ def check_connect_timeout(seconds: Any) -> None:
     if not fits or not CONNECT_TIMEOUT_MIN_S <= seconds <= CONNECT_TIMEOUT_MAX_S:
         detail = f"connect_timeout_s is a number from {CONNECT_TIMEOUT_MIN_S} to {CONNECT_TIMEOUT_MAX_S}."
         raise TargetRefused("/connect_timeout_s", "range", detail)
+
+
+def check_completion(completion: Any) -> None:
+    """Raises TargetRefused when `completion` is neither None nor one of COMPLETIONS."""
+    if completion is not None and completion not in COMPLETIONS:
+        raise TargetRefused("/completion", "choice", f"must be one of {', '.join(COMPLETIONS)}.")
 
 
 def header_faults(headers: Any) -> list[TargetRefused]:

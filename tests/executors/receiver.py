@@ -143,6 +143,11 @@ class Receiver:
         code, *headers = rest.split("/")
         writer.write(response(int(code), b"as asked", *(header.replace("_", " ") for header in headers)))
 
+    async def _do_later(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
+        """202 with the token that was sent, or with what follows in the path."""
+        token = rest or request.headers.get("shardbeat-completion", "")
+        writer.write(response(202, b"later", f"Shardbeat-Completion: {token}"))
+
     async def _do_redirect(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
         """/redirect/<how>; "to" has <status>/<where, percent-encoded> behind it, "hops" counts down to /ok."""
         how, _, more = rest.partition("/")

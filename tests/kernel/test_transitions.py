@@ -16,7 +16,7 @@ from apps.executions import store as executions
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.expire import expire_batch
 from apps.outcomes.replay import deadletter_replay
-from apps.tickets import store
+from apps.tickets import remote, store
 from kernel.errors import Conflict
 from kernel.transitions import (
     ATTEMPT_STATES,
@@ -140,6 +140,17 @@ def do_start(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) ->
     return bool(store.start(conn, [execution], release=RELEASE, worker=WORKER, limit=1))
 
 
+def do_lease(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+    return bool(remote.lease(conn, [execution], holder="box", lease_s=60))
+
+
+def do_hand_over(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+    done = settle_with("accepted")(conn, registry, tenant, execution)
+    ticket = ticket_of(conn, execution)
+    assert done == bool(ticket and ticket["remote"] and ticket["worker_id"] is None and ticket["lease_s"] == 900)
+    return done
+
+
 def settle_with(outcome: str, **report: Any) -> Do:
     def do(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
         row = conn.execute("SELECT coalesce(max(fence), 1) FROM tickets_ticket").fetchone()
@@ -221,6 +232,8 @@ DOES: dict[str, Do] = {
     "release": do_release,
     "release_again": do_release_again,
     "start": do_start,
+    "lease": do_lease,
+    "hand_over": do_hand_over,
     "hand_back": settle_with("returned"),
     "retry": settle_with("failed"),
     "succeed": settle_with("succeeded"),
@@ -300,7 +313,11 @@ def test_a_ticket_in_an_impossible_state_can_not_exist(conn: Conn, acme: Tenant)
         "state = 'paused'": "ticket_state_is_known",
         "priority = 10": "ticket_priority_is_0_to_9",
         "state = 'queued'": "ticket_queued_has_release",
-        "state = 'running'": "ticket_running_has_fence_worker_deadline",
+        "state = 'running'": "ticket_running_has_fence_deadline",
+        "state = 'running', fence = 1, deadline = now(), started_at = now()": "ticket_running_has_one_holder",
+        "state = 'running', fence = 1, deadline = now(), started_at = now(), worker_id = gen_random_uuid(),"
+        " remote = true, lease_s = 1": "ticket_running_has_one_holder",
+        "remote = true": "ticket_remote_is_running",
         "gate = gen_random_uuid()": "ticket_gate_has_limit",
         "gate_limit = 3": "ticket_gate_has_limit",
         "payload_from = 'nowhere'": "ticket_payload_source_is_known",

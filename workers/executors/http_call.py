@@ -32,6 +32,7 @@ GONE = 410
 NOT_REPEATED = frozenset({"POST", "PATCH"})
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # one deadline, around the whole call
 _NEVER_CEIL_S = 1e9  # aiohttp rounds longer time-outs up to whole seconds
+ACCEPTED = 202
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Caller:
             return self._failure(exception, started_at)
         if hops:
             answer.result |= {"redirects": hops, "url": echoes.masked_text(bounded_url(str(last.url)))}
-        return self._judge(plan, response, answer, started_at)
+        return self._judge(plan, work, response, answer, started_at)
 
     async def _prove(
         self, plan: Plan, request: Request, proof: Proof, work: Work, session: aiohttp.ClientSession
@@ -125,8 +126,12 @@ class Caller:
             if origin(request.url) != origin(first.url):  # a client certificate is for the one who was meant
                 session = self.sessions.plain(network)
 
-    def _judge(self, plan: Plan, response: aiohttp.ClientResponse, answer: Answer, started_at: datetime) -> Result:
+    def _judge(
+        self, plan: Plan, work: Work, response: aiohttp.ClientResponse, answer: Answer, started_at: datetime
+    ) -> Result:
         now, status = self.clock(), response.status
+        if status == ACCEPTED and work.completion and _answers_later(plan, work.completion, response):
+            return Result("accepted", None, None, True, None, False, started_at, now)
         class_, message = "", ""
         if not plan.is_success(status):
             class_, message = "http_status", _sentence(status)
@@ -181,6 +186,11 @@ def retry_after_s(response: aiohttp.ClientResponse, now: datetime) -> float | No
     # An HTTP date is in GMT also where its zone is missing.
     wait_s = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
     return min(max(wait_s, 0.0), RETRY_AFTER_MAX_S)
+
+
+def _answers_later(plan: Plan, token: str, response: aiohttp.ClientResponse) -> bool:
+    """Whether 202 means that the result comes later: the job says so, or the receiver by sending the token back."""
+    return plan.answers_later or response.headers.get("Shardbeat-Completion", "").strip() == token
 
 
 def _sentence(status: int) -> str:

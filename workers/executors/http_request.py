@@ -36,6 +36,8 @@ ATTEMPT = istr("Shardbeat-Attempt")
 NOMINAL_TIME = istr("Shardbeat-Nominal-Time")
 DEADLINE = istr("Shardbeat-Deadline")
 TRACEPARENT = istr("traceparent")
+COMPLETION = istr("Shardbeat-Completion")
+COMPLETION_URL = istr("Shardbeat-Completion-Url")
 WEBHOOK_ID = istr("webhook-id")
 WEBHOOK_TIMESTAMP = istr("webhook-timestamp")
 WEBHOOK_SIGNATURE = istr("webhook-signature")
@@ -52,6 +54,7 @@ class Plan:
     success_status: frozenset[int] | None
     success_if: Mapping[str, Any] | None
     payload_is_body: bool
+    answers_later: bool  # 202 means that the result comes over the API
     max_hops: int  # 0: redirects are not followed
     connect_timeout_s: float | None
     secret_headers: frozenset[str] = frozenset()  # in lower case
@@ -135,6 +138,7 @@ def make_plan(target: Mapping[str, Any], network: tuple[str, ...]) -> Plan:
         success_status=statuses if isinstance(statuses, frozenset) else None,
         success_if=target.get("success_if"),
         payload_is_body=payload_is_body,
+        answers_later=target.get("completion") == "callback",
         max_hops=redirects.get("max_hops", MAX_HOPS) if redirects.get("follow") else 0,
         connect_timeout_s=target.get("connect_timeout_s"),
         auth=target.get("auth"),
@@ -166,6 +170,10 @@ def request_headers(plan: Plan, work: Work, body: bytes | None, now: datetime) -
     headers[DEADLINE] = _rfc3339(work.deadline)
     if work.nominal_at is not None:
         headers[NOMINAL_TIME] = _rfc3339(work.nominal_at)
+    if work.completion:
+        headers[COMPLETION] = work.completion
+        if work.completion_url:
+            headers[COMPLETION_URL] = work.completion_url
     if work.traceparent:
         headers[TRACEPARENT] = work.traceparent
     if work.signing_secrets:
