@@ -134,8 +134,10 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 TRY_AGAIN = """
 UPDATE tickets_ticket t SET state = 'ready', rank = NULL, available_at = m.available_at, failures = m.failures,
        releases = 0, worker_id = NULL, started_at = NULL, deadline = NULL, remote = false, holder = '', lease_s = NULL,
-       progress = NULL, start_by = t.first_started_at + t.total_timeout_s * interval '1 second'
-FROM unnest(%s::uuid[], %s::bigint[], %s::timestamptz[], %s::int[]) AS m(execution_id, fence, available_at, failures)
+       progress = NULL, start_by = t.first_started_at + t.total_timeout_s * interval '1 second',
+       wait_reason = m.wait_reason
+FROM unnest(%s::uuid[], %s::bigint[], %s::timestamptz[], %s::int[], %s::text[])
+    AS m(execution_id, fence, available_at, failures, wait_reason)
 WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
 """
 
@@ -358,8 +360,8 @@ def end(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
     conn.execute(END, [[one[0] for one in pairs], [one[1] for one in pairs]])
 
 
-def try_again(conn: Conn, rows: Sequence[tuple[UUID, int, datetime, int]]) -> None:
-    """running -> ready at (execution, fence, available_at, failures), for tickets that were locked as current."""
+def try_again(conn: Conn, rows: Sequence[tuple[UUID, int, datetime, int, str]]) -> None:
+    """running -> ready at (execution, fence, available_at, failures, why), for tickets that were locked as current."""
     conn.execute(TRY_AGAIN, [list(column) for column in zip(*rows, strict=True)])
 
 

@@ -102,6 +102,10 @@ PUBLIC_URL = env.text("PUBLIC_URL", "").rstrip("/")  # where receivers reach the
 # Where all tenants' HTTP jobs may call besides ports 80 and 443 of public addresses: rules of kernel.addressrules.
 HTTP_REACH = tuple(env.listed("HTTP_REACH", ",".join(USUAL)))
 read_rules(HTTP_REACH)  # a mistake is told now, not in every call
+HTTP_BREAKER_FAILURES = env.whole("HTTP_BREAKER_FAILURES", 10)  # in the window, and half of the calls; 0: no breakers
+HTTP_BREAKER_WINDOW_S = env.whole("HTTP_BREAKER_WINDOW_S", 30, least=1)
+HTTP_BREAKER_OPEN_S = env.whole("HTTP_BREAKER_OPEN_S", 10, least=1)  # at first; then twice as long each time
+HTTP_BREAKER_OPEN_MAX_S = env.whole("HTTP_BREAKER_OPEN_MAX_S", 300, least=1)
 PYTHON_POOL = env.text("PYTHON_POOL", "prefork")  # or "threads": for tasks that mostly wait; they can't be killed
 PYTHON_CHILDREN = env.whole("PYTHON_CHILDREN", 2, least=1)
 PYTHON_THREADS = env.whole("PYTHON_THREADS", 20, least=1)
