@@ -8,7 +8,7 @@ rules of a zone changed between now and the entry.
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib.metadata import version as installed_version
 from typing import Any
 from uuid import UUID
@@ -23,6 +23,7 @@ from tenants.registry import Registry
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 CHUNK = 500
+_MICROSECOND = timedelta(microseconds=1)
 
 _CHUNK = """
 SELECT key FROM due_dueentry WHERE kind = 'schedule' AND key > %s AND parked = '' ORDER BY key LIMIT %s
@@ -99,7 +100,10 @@ def _chunk(
             spec = timing.spec_from_json(entry.spec)
         except timing.TimingInvalid:
             continue  # firing puts it aside with its reason
-        nominal = timing.next_after(spec, resumes.get(entry.key, now))
+        begins = resumes.get(entry.key, now)
+        if spec.max_runs is not None and entry.runs_done is not None:  # so many are done, whatever the zone says now
+            spec = spec.counted(before=begins + _MICROSECOND, used=spec.runs_used + entry.runs_done)
+        nominal = timing.next_after(spec, begins)
         due = None if nominal is None else timing.actual_at(spec, str(entry.key), nominal)
         if tenancy is None or (nominal == entry.nominal_at and due == entry.due_at):
             continue

@@ -36,6 +36,7 @@ class Entry(NamedTuple):
     timeout_s: int
     max_concurrency: int | None
     own_payload: bool
+    runs_done: int | None = None  # occurrences before nominal_at that count for max_runs; None: not counted yet
 
 
 class Move(NamedTuple):
@@ -46,6 +47,7 @@ class Move(NamedTuple):
     version: int
     next_due: datetime
     next_nominal: datetime
+    runs_done: int | None = None
 
 
 COLUMNS = ", ".join(Entry._fields)
@@ -76,9 +78,9 @@ READ_DUE = _DUE_OF_SHARD.format(lock="")
 LOCK_DUE = _DUE_OF_SHARD.format(lock="FOR UPDATE SKIP LOCKED")
 
 MOVE = """
-UPDATE due_dueentry d SET due_at = m.next_due, nominal_at = m.next_nominal
+UPDATE due_dueentry d SET due_at = m.next_due, nominal_at = m.next_nominal, runs_done = m.runs_done
 FROM json_to_recordset(%s::json)
-     AS m(key uuid, due_at timestamptz, version int, next_due timestamptz, next_nominal timestamptz)
+     AS m(key uuid, due_at timestamptz, version int, next_due timestamptz, next_nominal timestamptz, runs_done int)
 WHERE d.key = m.key AND d.due_at = m.due_at AND d.version = m.version AND d.parked = ''
 RETURNING d.key
 """

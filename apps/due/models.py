@@ -26,6 +26,9 @@ class DueEntry(models.Model):
     own_payload = models.BooleanField(
         default=False, help_text="The schedule or the execution has a payload of its own."
     )
+    runs_done = models.IntegerField(
+        null=True, help_text="Occurrences before nominal_at that count for max_runs; empty when not counted yet."
+    )
     parked = models.TextField(blank=True, help_text="Why this entry is put aside; empty when it is served.")
 
     class Meta:
