@@ -71,6 +71,7 @@ class Domain(DomainMixin):
 
 
 class Role(models.TextChoices):
+    WORKER = "worker"
     VIEWER = "viewer"
     EDITOR = "editor"
     OPERATOR = "operator"

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from psycopg import sql
 
-from kernel.addressrules import parse_networks
+from kernel.addressrules import read_rules
 from kernel.errors import Conflict, FieldError, InvalidInput
 from tenants import door, template
 from tenants.models import SLUG_PATTERN, Domain, Plan, Tenant
@@ -61,12 +61,12 @@ def check_slug(slug: str) -> None:
 
 
 def check_network(network: tuple[str, ...]) -> None:
-    """InvalidInput when an entry is no CIDR: each call of the tenant's jobs would fail on it."""
+    """InvalidInput when an entry is no rule of `kernel.addressrules`: each call of the tenant would fail on it."""
     for number, cidr in enumerate(network):
         try:
-            parse_networks((cidr,))
+            read_rules((cidr,))
         except ValueError as error:
-            detail = f"{cidr!r} is no network; give one as 10.0.0.0/8 or fd00::/8."
+            detail = f"{cidr!r} is no network; give one as 10.0.0.0/8, fd00::/8 or 10.0.0.7/32 25."
             raise InvalidInput([FieldError(f"/network/{number}", "invalid_network", detail)], detail=detail) from error
 
 

@@ -1,5 +1,6 @@
 """What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,13 @@ from django.conf import settings
 from kernel.clock import monotonic_s
 from kernel.pools import POOLS, own_queue, shared_queue
 from tenants.door import Line
+from tenants.models import Tenant
 
 REFRESH_S = 3.0
 
 SELECT_TENANTS = """
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
-       p.max_running, t.network::text, t.signing_version
+       p.max_running, t.network::text, t.signing_version, t.status <> 'active'
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -34,6 +36,7 @@ class Tenancy:
     network: tuple[str, ...]
     signing_version: int  # of what signs its calls, which apps.secrets keeps; 0 is none
     queues: dict[str, str]
+    suspended: bool = False  # or being deleted: its schedules stand still
 
     def queue(self, pool: str) -> str:
         """The Celery queue of this tenant in a pool."""
@@ -43,6 +46,24 @@ class Tenancy:
 def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
     """A queue of its own, or the shared one that the tenant's number falls on."""
     return own_queue(pool, slug) if own else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
+
+
+def tenancy_of(tenant: Tenant) -> Tenancy:
+    """A tenant that was read with its plan, as the hot paths see it."""
+    plan, active = tenant.plan, tenant.status == Tenant.Status.ACTIVE
+    queues = {
+        pool: queue_name(pool=pool, tenant_id=tenant.pk, slug=tenant.slug, own=plan.own_queue) for pool in POOLS
+    }  # fmt: skip
+    return Tenancy(
+        id=tenant.pk, slug=tenant.slug, schema=tenant.schema_name, active=active and not tenant.dispatch_paused,
+        weight=plan.weight, own_queue=plan.own_queue, max_running=plan.max_running, network=reach_of(tenant.network),
+        signing_version=tenant.signing_version, queues=queues, suspended=not active,
+    )  # fmt: skip
+
+
+def reach_of(network: Iterable[str]) -> tuple[str, ...]:
+    """Where a tenant's HTTP jobs may call: the operator's rules and its own (`kernel.addressrules`)."""
+    return (*settings.HTTP_REACH, *network)
 
 
 class Registry:
@@ -74,5 +95,5 @@ def _tenancy(row: tuple[Any, ...]) -> Tenancy:
     queues = {pool: queue_name(pool=pool, tenant_id=row[0], slug=row[1], own=row[5]) for pool in POOLS}
     return Tenancy(
         id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
-        network=tuple(orjson.loads(row[7])), signing_version=row[8], queues=queues,
+        network=reach_of(orjson.loads(row[7])), signing_version=row[8], queues=queues, suspended=row[9],
     )  # fmt: skip

@@ -19,7 +19,7 @@ from apps.executions import store as executions
 from apps.outcomes.settle import Pair, Settlement
 from apps.outcomes.storable import UNSTORABLE_RESULT
 from apps.outcomes.verdict import Report
-from apps.schedules.definitions import Definition, Definitions
+from apps.schedules.definitions import Definition, Definitions, RunNames, run_names
 from apps.secrets.keyring import KeyUnknown
 from apps.secrets.vault import Found, Vault
 from apps.tickets import store
@@ -28,6 +28,7 @@ from kernel.clock import monotonic_s, utc_now
 from kernel.secretrules import shown_name
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
+from tenants.runtokens import runtoken_make
 from workers.executors.base import Executor, Result, Work
 from workers.heartbeat import Heartbeat
 from workers.settling import SettleBuffer
@@ -37,6 +38,9 @@ Conn = psycopg.Connection[Any]
 T = TypeVar("T")
 WAIT_FOR_SLOT_S = 2.0
 NOT_PREPARED_WAIT_S = 5.0
+NAMED = frozenset({"job", "schedule", "labels"})  # what templates may ask for and tickets do not hold
+NO_NAMES = RunNames("", "", {})
+TIMEOUT_LEAST_S = 0.01
 LOCK_TIMEOUT_MS = 500  # the other tenants' messages wait for this thread meanwhile
 
 
@@ -206,6 +210,8 @@ class Runtime:
         known = definitions.jobs(conn, tenancy.schema, [(one.job_id, one.job_version) for one in started])
         own = [one.execution_id for one in started if one.payload_from == "execution"]
         payloads = executions.payloads(conn, tenancy.schema, own) if own else {}
+        named = [one.execution_id for one in started if _needs_names(known.get((one.job_id, one.job_version)))]
+        names = run_names(conn, tenancy.schema, named) if named else {}
         found = self.vault.values(
             conn, tenancy, {name for definition in known.values() for name in definition.secrets}, now=utc_now()
         )
@@ -227,7 +233,7 @@ class Runtime:
                 payload = orjson.loads(payloads[one.execution_id])
             elif one.payload_from == "schedule" and one.schedule_id is not None:
                 payload = definitions.schedule_payload(conn, tenancy.schema, one.schedule_id, one.schedule_version or 0)
-            work = _work(one, definition, payload, tenancy)
+            work = _work(one, definition, payload, tenancy, names.get(one.execution_id, NO_NAMES))
             secrets = {name: found.values[name] for name in definition.secrets}
             works.append(replace(work, secrets=secrets, signing_secrets=signing) if secrets or signing else work)
         return works
@@ -239,7 +245,7 @@ class Runtime:
             (work.execution_id, work.fence),
             Report(
                 result.outcome, result.started_at, result.finished_at, text, result.error, result.retryable,
-                result.retry_after_s, result.pause_schedule,
+                result.retry_after_s, result.pause_schedule, result.holder,
             ),
         )  # fmt: skip
         with self._slot_free:
@@ -275,15 +281,37 @@ class Runtime:
             self._started.pop(pair, None)
 
 
-def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy) -> Work:
+def _needs_names(definition: Definition | None) -> bool:
+    return definition is not None and not definition.uses.isdisjoint(NAMED)
+
+
+def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy, names: RunNames) -> Work:
     return Work(
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
-        target=definition.target, payload=payload, timeout_s=definition.timeout_s, nominal_at=one.nominal_at,
+        target=definition.target, payload=payload, timeout_s=_timeout_s(one, definition), nominal_at=one.nominal_at,
         deadline=one.deadline, network=tenancy.network, signing_secrets=(),
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
+        schedule_id=one.schedule_id, job_name=names.job_name, schedule_name=names.schedule_name, labels=names.labels,
         tenant_schema=tenancy.schema,
+        completion=runtoken_make(
+            "completion", tenant_id=one.tenant_id, execution_id=one.execution_id, attempt=one.attempt, fence=one.fence
+        ),
+        completion_url=_completion_url(one.execution_id),
     )  # fmt: skip
+
+
+def _completion_url(execution_id: UUID) -> str | None:
+    base = settings.PUBLIC_URL
+    return f"{base}/api/v1/executions/{execution_id}/complete" if base else None
+
+
+def _timeout_s(one: Started, definition: Definition) -> float:
+    """The attempt's own, or what is left of the run's total time-out."""
+    most = min(definition.timeout_s, store.HELD_MAX_S)  # a result that takes longer comes over the API
+    if one.give_up_at is None:
+        return most
+    return max(TIMEOUT_LEAST_S, min(most, (one.give_up_at - one.started_at).total_seconds()))
 
 
 def _set_lock_timeout(conn: Conn) -> None:

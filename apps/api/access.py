@@ -8,6 +8,7 @@ from apps.deadletters.models import DeadLetter
 from apps.schedules.defined import definition_of, version_of
 from apps.schedules.models import Calendar, Job, Schedule
 from apps.schedules.services import DefinedJob, DefinedSchedule
+from apps.secrets.models import Secret
 from kernel.errors import NotFound
 from tenants.models import ApiKey
 
@@ -33,6 +34,14 @@ def access_calendar(*, actor: Actor, calendar_id: UUID, need: str) -> Calendar:
     found = Calendar.objects.filter(pk=calendar_id, deleted_at=None).first()
     if found is None or not may(actor, need):
         raise NotFound("There is no such calendar.")
+    return found
+
+
+def access_secret(*, actor: Actor, secret_id: UUID, need: str) -> Secret:
+    """A secret that jobs may name, in the schema that the request is in."""
+    found = Secret.objects.filter(pk=secret_id, purpose=Secret.Purpose.JOB).first()
+    if found is None or not may(actor, need):
+        raise NotFound("There is no such secret.")
     return found
 
 

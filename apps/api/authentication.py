@@ -5,6 +5,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from apps.audit.services import Actor
+from kernel.runtokens import RunToken
 from tenants.models import ApiKey
 
 CHALLENGE = 'Bearer realm="shardbeat"'
@@ -13,11 +14,14 @@ CHALLENGE = 'Bearer realm="shardbeat"'
 class ApiKeyAuthentication(BaseAuthentication):
     """`Authorization: Bearer sb_...`. Raises what the middleware found wrong with the key or its host."""
 
-    def authenticate(self, request: Request) -> tuple[Actor, ApiKey] | None:
+    def authenticate(self, request: Request) -> tuple[Actor, ApiKey | None] | None:
         inner = request._request  # the middleware's; DRF would look for its own user there
         refusal: Exception | None = getattr(inner, "refusal", None)
         if refusal is not None:
             raise refusal
+        completion: RunToken | None = getattr(inner, "completion", None)
+        if completion is not None:
+            return actor_of_run(completion, request_id=getattr(inner, "request_id", "")), None
         key: ApiKey | None = getattr(inner, "api_key", None)
         if key is None:
             return None
@@ -30,6 +34,11 @@ class ApiKeyAuthentication(BaseAuthentication):
 def actor_of(key: ApiKey, *, request_id: str = "") -> Actor:
     """The key as the audit trail names it."""
     return Actor(name=f"key:{key.name} ({key.role})", role=key.role, tenant_id=key.tenant_id, request_id=request_id)
+
+
+def actor_of_run(token: RunToken, *, request_id: str = "") -> Actor:
+    """Whoever holds the token of an attempt."""
+    return Actor(name=f"run:{token.execution_id}", role="completion", tenant_id=token.tenant_id, request_id=request_id)
 
 
 def invalid_key() -> AuthenticationFailed:

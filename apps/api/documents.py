@@ -10,6 +10,10 @@ from apps.schedules.job_input import KINDS, KINDS_TO_COME
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 
 Serializer = serializers.Serializer[Any]
+TARGET_TEXT = (
+    "http: url, method, headers, body, success_status, completion. python: task, soft_timeout_s. pull: what your"
+    " workers read, or delivery, url, exchange, routing_key, queue, stream, max_length, headers, finish_on."
+)
 
 
 def nullable(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any) -> Any:
@@ -20,6 +24,13 @@ def nullable(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any)
 def optional(field: type[serializers.Field[Any, Any, Any, Any]], **options: Any) -> Any:
     """A member that a body may leave out or set to null: then it has its default."""
     return field(required=False, allow_null=True, **options)
+
+
+def wall_time(text: str) -> Any:
+    """A time that may come without an offset."""
+    return optional(
+        serializers.CharField, max_length=40, help_text=f"{text} RFC 3339; without an offset in `timezone`."
+    )
 
 
 def label(*, null: bool = False) -> Any:
@@ -60,10 +71,21 @@ class JobChange(Serializer):
     name = serializers.CharField(max_length=200, required=False)
     target = serializers.DictField(
         required=False,
-        help_text="http: url, method, headers, body, success_status. python: task, soft_timeout_s.",
+        help_text=TARGET_TEXT,
     )
     payload = serializers.JSONField(required=False, help_text="Any JSON; sent to the target.")
-    timeout_s = optional(serializers.IntegerField, min_value=1, max_value=900, help_text="Of one attempt. 60.")
+    timeout_s = optional(
+        serializers.IntegerField, min_value=1, max_value=28_800,
+        help_text="Of one attempt. 60. Above 900 where the result comes over the API: pull, completion callback.",
+    )  # fmt: skip
+    max_queue_age_s = optional(
+        serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S,
+        help_text="A run that has not started so many seconds after it was due expires; null is no limit.",
+    )  # fmt: skip
+    total_timeout_s = optional(
+        serializers.IntegerField, min_value=1, max_value=job_input.MAX_TOTAL_TIMEOUT_S,
+        help_text="From the first start over all attempts and waits; at least timeout_s; null is no limit.",
+    )  # fmt: skip
     retry = RetryInput(required=False, allow_null=True)
     priority = optional(serializers.IntegerField, min_value=0, max_value=9, help_text="9 is first. 5.")
     max_concurrency = optional(
@@ -72,7 +94,7 @@ class JobChange(Serializer):
     labels = optional(serializers.DictField, child=label(null=True), help_text="null removes one.")
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among jobs.")
     kind = optional(serializers.ChoiceField, choices=list(KINDS), help_text="It can't change.")
-    queue = optional(serializers.CharField, max_length=80, help_text="For kind pull, which is not available yet.")
+    queue = optional(serializers.CharField, max_length=80, help_text="Of kind pull: where its runs wait.")
 
 
 class JobInput(JobChange):
@@ -82,8 +104,8 @@ class JobInput(JobChange):
     kind = serializers.ChoiceField(list(KINDS))
     labels = optional(serializers.DictField, child=label())
     target = serializers.DictField(
-        help_text="http: url, method, headers, body, success_status. python: task, soft_timeout_s."
-    )
+        required=False, help_text=f"{TARGET_TEXT} Only kind pull needs none."
+    )  # fmt: skip
 
 
 JobReplacement = replacement("JobReplacement", JobInput, job_input.READ_ONLY)
@@ -111,6 +133,8 @@ class JobAnswer(Serializer):
     target = serializers.DictField()
     payload = serializers.JSONField()
     timeout_s = serializers.IntegerField()
+    max_queue_age_s = nullable(serializers.IntegerField)
+    total_timeout_s = nullable(serializers.IntegerField)
     retry = RetryAnswer()
     priority = serializers.IntegerField()
     max_concurrency = nullable(serializers.IntegerField)
@@ -133,8 +157,8 @@ class TimingInput(Serializer):
         '{"at": time} or {"rrule": "FREQ=MONTHLY;BYDAY=-1FR", "dtstart"?, "rdate"?, "exdate"?}'
     )
     timezone = optional(serializers.CharField, help_text="Such as Europe/Berlin. UTC.")
-    start_at = optional(serializers.DateTimeField)
-    end_at = optional(serializers.DateTimeField)
+    start_at = wall_time("The first instant that counts.")
+    end_at = wall_time("The last instant that counts.")
     jitter_s = optional(serializers.IntegerField, min_value=0, max_value=MAX_NUMBERS["jitter_s"])
     misfire = optional(serializers.ChoiceField, choices=list(CHOICES["misfire"]), help_text="fire_once")
     grace_s = optional(serializers.IntegerField, min_value=0, max_value=MAX_NUMBERS["grace_s"], help_text="60")
@@ -181,6 +205,9 @@ class ScheduleInput(TimingInput):
         serializers.IntegerField, min_value=schedule_input.PROBE_MIN_S, max_value=schedule_input.PROBE_MAX_S,
         help_text="Then tried again after so many seconds.",
     )  # fmt: skip
+    max_queue_age_s = optional(
+        serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S, help_text="Instead of the job's."
+    )
     payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
     labels = optional(serializers.DictField, child=label())
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among schedules.")
@@ -221,6 +248,7 @@ class ScheduleAnswer(Serializer):
     on_excluded = serializers.ChoiceField(list(CHOICES["on_excluded"]))
     pause_after_failures = nullable(serializers.IntegerField)
     probe_after_s = nullable(serializers.IntegerField)
+    max_queue_age_s = nullable(serializers.IntegerField, help_text="Null: what the job says.")
     dst_gap = serializers.ChoiceField(list(CHOICES["dst_gap"]))
     dst_fold = serializers.ChoiceField(list(CHOICES["dst_fold"]))
     payload = serializers.JSONField()
@@ -246,8 +274,8 @@ ScheduleReplacement = replacement("ScheduleReplacement", ScheduleInput, schedule
 class PreviewInput(TimingInput):
     """A schedule that is not saved, and how much of its future to show."""
 
-    after = optional(serializers.DateTimeField, help_text="Later than this; now.")
-    until = optional(serializers.DateTimeField, help_text="Up to this, inclusive.")
+    after = wall_time("Later than this; now.")
+    until = wall_time("Up to this, inclusive.")
     count = optional(serializers.IntegerField, min_value=1, max_value=1000, help_text="5; with until 1000.")
     previous = optional(serializers.IntegerField, min_value=0, max_value=100, help_text="So many earlier ones too. 0")
 

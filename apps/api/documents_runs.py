@@ -3,8 +3,9 @@
 from rest_framework import serializers
 
 from apps.api.documents import Serializer, label, labels, nullable, optional
-from apps.api.permissions import ROLES
+from apps.api.permissions import KEY_ROLES
 from apps.executions.models import TRIGGERS
+from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
 
@@ -16,6 +17,9 @@ class SubmitInput(Serializer):
     run_at = optional(serializers.DateTimeField)
     delay_s = optional(serializers.IntegerField, min_value=0, max_value=366 * 86_400)
     priority = optional(serializers.IntegerField, min_value=0, max_value=9)
+    max_queue_age_s = optional(
+        serializers.IntegerField, min_value=1, max_value=MAX_QUEUE_AGE_S, help_text="Instead of the job's."
+    )
     labels = optional(serializers.DictField, child=label())
 
 
@@ -36,12 +40,18 @@ class ExecutionAnswer(Serializer):
     count = serializers.IntegerField(help_text="Occurrences that this row stands for.")
     actual_at = serializers.DateTimeField(help_text="When it was or will be due.")
     available_at = nullable(serializers.DateTimeField, help_text="It does not start before; null when finished.")
+    start_by = nullable(
+        serializers.DateTimeField,
+        help_text="It does not start after: it expires, or between attempts is dead. Null without a limit, while it "
+        "runs, and when finished.",
+    )  # fmt: skip
     created_at = serializers.DateTimeField()
     queued_at = nullable(serializers.DateTimeField)
     started_at = nullable(serializers.DateTimeField, help_text="Start of the first attempt.")
     finished_at = nullable(serializers.DateTimeField)
     attempt_count = serializers.IntegerField()
     cancel_requested = serializers.BooleanField()
+    progress = serializers.JSONField(help_text="What its worker told last; null when it runs with us or not at all.")
     result = serializers.JSONField()
     error = serializers.JSONField()
     reason = nullable(serializers.CharField, help_text="Why it was skipped, expired or cancelled.")
@@ -110,7 +120,7 @@ class ApiKeyInput(Serializer):
     """A new API key."""
 
     name = serializers.CharField(max_length=100)
-    role = serializers.ChoiceField(list(ROLES))
+    role = serializers.ChoiceField(list(KEY_ROLES))
     expires_at = optional(serializers.DateTimeField)
 
 
@@ -120,7 +130,7 @@ class ApiKeyAnswer(Serializer):
     id = serializers.UUIDField()
     name = serializers.CharField()
     prefix = serializers.CharField()
-    role = serializers.ChoiceField(list(ROLES))
+    role = serializers.ChoiceField(list(KEY_ROLES))
     created_at = serializers.DateTimeField()
     expires_at = nullable(serializers.DateTimeField)
     revoked_at = nullable(serializers.DateTimeField)

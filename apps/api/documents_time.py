@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from apps.api.documents import Serializer, optional, replacement
+from apps.api.documents import Serializer, optional, replacement, wall_time
 from apps.api.documents_runs import ReasonInput
 from apps.schedules import calendar_input
 from apps.schedules.timing_spec import CHOICES
@@ -11,7 +11,7 @@ from apps.schedules.timing_spec import CHOICES
 class SchedulePauseInput(ReasonInput):
     """Why, and until when."""
 
-    resume_at = optional(serializers.DateTimeField, help_text="It goes on by itself from this time on.")
+    resume_at = wall_time("It goes on by itself from this time on; until somebody resumes it.")
 
 
 class ScheduleResumeInput(Serializer):

@@ -6,12 +6,14 @@ or neither. Only successful answers are kept; a refused request changed nothing 
 """
 
 import hashlib
+import hmac
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
+from django.conf import settings
 from rest_framework.response import Response
 
 from apps.api.models import IdempotentAnswer
@@ -22,7 +24,7 @@ from tenants.models import Tenant
 from tenants.work import in_tenant
 
 KEPT = timedelta(hours=72)
-SHOWN_ONCE = ("key",)  # members of an answer that are never stored: the text of a new API key
+SHOWN_ONCE = ("key", "signing_secret")  # members of an answer that are never stored: new keys and secrets
 KEPT_HEADERS = ("Location", "ETag")
 REMOVED_AT_ONCE = 20
 RETRY_AFTER_S = 1
@@ -37,16 +39,18 @@ class KeyReused(ShardbeatError):
 
 
 def once(
-    *, tenant: Tenant, key: str, method: str, path: str, body: Any, now: datetime, work: Callable[[], Response]
-) -> Response:
+    *, tenant: Tenant, key: str, method: str, path: str, body: Any, now: datetime, work: Callable[[], Response],
+    hidden: bool = False,
+) -> Response:  # fmt: skip
     """The answer of `work`, or the one it gave before under this key.
 
-    KeyReused when the key was used for something else; Conflict while the first request is still being served.
+    KeyReused when the key was used for something else; Conflict while the first request is still being served. What is
+    kept of the body is a digest; of a `hidden` one it can't be told by trying values, since it is keyed.
     """
     if not _KEY.fullmatch(key):
         detail = "An Idempotency-Key has 1 to 255 printable ASCII characters."
         raise InvalidInput([FieldError("", "invalid_idempotency_key", detail)], detail)
-    fingerprint = _fingerprint(method, path, body)
+    fingerprint = _fingerprint(method, path, body, settings.SECRET_KEY.encode() if hidden else b"")
 
     def serve() -> Response:
         _claim(tenant, key)
@@ -100,6 +104,7 @@ def _storable(data: Any) -> Any:
     return data
 
 
-def _fingerprint(method: str, path: str, body: Any) -> str:
+def _fingerprint(method: str, path: str, body: Any, key: bytes) -> str:
     text = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(b"\n".join((method.encode(), path.encode(), text))).hexdigest()
+    request = b"\n".join((method.encode(), path.encode(), text))
+    return (hmac.digest(key, request, hashlib.sha256) if key else hashlib.sha256(request).digest()).hex()

@@ -13,7 +13,7 @@ from apps.api.documents_runs import ApiKeyAnswer, ApiKeyInput, NewApiKeyAnswer
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.lists import PAGING, page
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation
-from apps.api.permissions import ROLES
+from apps.api.permissions import KEY_ROLES
 from apps.api.shapes import apikey_shape
 from apps.audit.services import record
 from apps.schedules.input_fields import Fields
@@ -93,7 +93,7 @@ def _read(body: Any, now: datetime) -> tuple[str, str, datetime | None]:
     fields = Fields(body, faults)
     fields.only(("name", "role", "expires_at"))
     name = fields.text("name", most=MAX_NAME_CHARS, required=True)
-    role = fields.choice("role", ROLES)
+    role = fields.choice("role", KEY_ROLES)
     given = fields.data.get("expires_at")
     expires_at = None if given is None else read_instant(given, "/expires_at", "UTC", faults)
     if expires_at is not None and expires_at <= now:

@@ -19,9 +19,11 @@ from apps.api.bodies import BodyBroken, BodyTooLarge, LengthRequired, take_in
 from apps.api.problems import NO_DATABASE, plain_response, unavailable_response
 from apps.audit.services import record
 from kernel.errors import Forbidden
+from kernel.runtokens import PREFIXES, RunToken
 from tenants import door
 from tenants.keys import apikey_find, apikey_touch
 from tenants.models import ApiKey, Domain, Tenant
+from tenants.runtokens import runtoken_read
 from tenants.work import database_now
 
 
@@ -33,6 +35,7 @@ class TenantRequest(HttpRequest):
     tenant: Tenant | None
     api_key: ApiKey | None
     refusal: Exception | None
+    completion: RunToken | None  # of whoever reports the end of one attempt
 
 
 Handler = Callable[[TenantRequest], HttpResponse]
@@ -65,7 +68,7 @@ class TenantMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: TenantRequest) -> HttpResponse:
-        request.tenant = request.api_key = request.refusal = None
+        request.tenant = request.api_key = request.refusal = request.completion = None
         if request.path in PROBES:  # before anything that may wait for the database
             return PROBES[request.path](request)
         try:
@@ -123,6 +126,8 @@ def _identify(request: TenantRequest, of_host: Tenant | None) -> Tenant | None:
     if scheme.lower() != "bearer":
         request.refusal = invalid_key()
         return None
+    if text.strip().startswith(PREFIXES["completion"]):
+        return _of_completion(request, text.strip(), of_host)
     key = apikey_find(text.strip(), now=request.now)
     if key is None:
         request.refusal = invalid_key()
@@ -133,6 +138,22 @@ def _identify(request: TenantRequest, of_host: Tenant | None) -> Tenant | None:
     apikey_touch(key, now=request.now)
     request.api_key = key
     return key.tenant
+
+
+def _of_completion(request: TenantRequest, text: str, of_host: Tenant | None) -> Tenant | None:
+    """The tenant of the run whose token this is; what is wrong is left as `refusal`."""
+    token = runtoken_read("completion", text)
+    tenant: Tenant | None = None
+    if token is not None:
+        tenant = Tenant.objects.select_related("plan").filter(pk=token.tenant_id).first()
+    if token is None or tenant is None or (of_host is not None and of_host.pk != tenant.pk):
+        request.refusal = invalid_key()
+        return None
+    if tenant.status != Tenant.Status.ACTIVE:
+        request.refusal = Forbidden(f"The tenant is {tenant.status}.", code="tenant_not_active")
+        return None
+    request.completion = token
+    return tenant
 
 
 def _refusal(request: TenantRequest, key: ApiKey, of_host: Tenant | None) -> Forbidden | None:

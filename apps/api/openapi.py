@@ -16,12 +16,13 @@ from rest_framework import serializers
 from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
 from apps.api.problems import MEDIA_TYPE
 from apps.schedules.job_input import KINDS, KINDS_TO_COME
+from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
 Decorator = Callable[[Any], Any]
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 SCHEME = "apiKey"
-STRICT_SUFFIXES = ("Input", "Change", "Replacement", "Ask")
+STRICT_SUFFIXES = ("Input", "Change", "Replacement", "Ask", "Beat")
 
 PAGE_SIZE_PARAMETER = OpenApiParameter(
     "page_size", {"type": "integer", "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": PAGE_SIZE}
@@ -106,7 +107,13 @@ def openapi_document() -> dict[str, Any]:
         "OAS_VERSION": "3.1.0",
         "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
         "COMPONENT_SPLIT_PATCH": False,
-        "ENUM_NAME_OVERRIDES": {"JobKind": [*KINDS], "AnyJobKind": [*KINDS, *KINDS_TO_COME]},
+        "ENUM_NAME_OVERRIDES": {
+            "JobKind": [*KINDS],
+            "AnyJobKind": [*KINDS, *KINDS_TO_COME],
+            "AttemptState": [*ATTEMPT_STATES],
+            "ExecutionState": [*EXECUTION_STATES],
+            "JobStatus": ["active", "paused"],
+        },
     }
     with patched_settings(options):
         found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)

@@ -32,6 +32,12 @@ LEAST_ROLE = {
     "calendar.create": "editor",
     "calendar.update": "editor",
     "calendar.delete": "editor",
+    "secret.read": "viewer",
+    "secret.create": "editor",
+    "secret.update": "editor",
+    "secret.delete": "editor",
+    "signing.read": "viewer",
+    "signing.rotate": "admin",
     "execution.read": "viewer",
     "execution.submit": "editor",
     "execution.cancel": "operator",
@@ -39,14 +45,29 @@ LEAST_ROLE = {
     "deadletter.read": "viewer",
     "deadletter.replay": "operator",
     "deadletter.resolve": "operator",
+    "execution.complete": "operator",
+    "queue.read": "viewer",
+    "queue.pause": "editor",
+    "queue.resume": "editor",
+    "queue.work": "operator",
     "apikey.read": "admin",
     "apikey.create": "admin",
     "apikey.revoke": "admin",
 }
 
 
+# Roles beside the ladder: for programs that do one thing. The token of a run is such a role, too.
+NARROW = {
+    "worker": frozenset({"queue.read", "queue.work"}),
+    "completion": frozenset({"execution.complete"}),
+}
+KEY_ROLES = ("worker", *ROLES)  # what a key may have
+
+
 def may(actor: Actor, action: str) -> bool:
     """Whether the actor's role reaches for this action. Unknown roles may nothing."""
+    if actor.role in NARROW:
+        return action in NARROW[actor.role]
     return actor.role in ROLES and ROLES.index(actor.role) >= ROLES.index(LEAST_ROLE[action])
 
 

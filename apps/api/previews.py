@@ -17,7 +17,7 @@ from apps.schedules.input_fields import Fields
 from apps.schedules.schedule_input import FIELDS, READ_ONLY, TIMING_DEFAULTS, Known, read_timing, timing_of
 from apps.schedules.services import DefinedSchedule, schedule_as_given
 from apps.schedules.services_calendars import exclusion_read
-from apps.schedules.timing import Spec, describe, notes, spec_from_json
+from apps.schedules.timing import Spec, describe, notes, seed_notes, spec_from_json
 from apps.schedules.timing_preview import Difference, Occurrence, compare, left_out, preview, preview_previous
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults
@@ -49,15 +49,16 @@ class PreviewUnsaved(Endpoint):
         faults = Faults()
         fields = Fields(self.body, faults)
         fields.only((*FIELDS, *ASK_FIELDS), read_only=READ_ONLY)
-        ask = _ask(fields, self.now)
         timing = timing_of(fields.data)
         spec = read_timing(
             timing, fields.data, key="", now=self.now, min_interval_s=self.tenant.plan.min_interval_s, faults=faults,
             exclusion_of=exclusion_read,
         )  # fmt: skip
+        ask = _ask(fields, self.now, spec.zone if spec is not None else "UTC")
         faults.raise_if_any()
         assert spec is not None
-        return Response(_forecast(spec, "", ask))
+        answer = _forecast(spec, "", ask)
+        return Response({**answer, "notes": [*answer["notes"], *seed_notes(spec, fields.data.get("trigger"))]})
 
 
 class PreviewSaved(Endpoint):
@@ -72,8 +73,8 @@ class PreviewSaved(Endpoint):
         faults = Faults()
         fields = Fields(self.body, faults)
         fields.only((*TIMING_DEFAULTS, *ASK_FIELDS))
-        ask = _ask(fields, self.now)
         spec = spec_from_json(found.definition.spec)
+        ask = _ask(fields, self.now, spec.zone)
         change = {name: fields.data[name] for name in TIMING_DEFAULTS if name in fields.data}
         changed = self._changed(found, spec, change, faults) if change else None
         faults.raise_if_any()
@@ -103,8 +104,8 @@ class PreviewSaved(Endpoint):
         )  # fmt: skip
 
 
-def _ask(fields: Fields, now: datetime) -> Ask:
-    after, until = (_instant(fields, name) for name in ("after", "until"))
+def _ask(fields: Fields, now: datetime, zone: str) -> Ask:
+    after, until = (_instant(fields, name, zone) for name in ("after", "until"))
     after = after or now
     if until is not None and until <= after:
         fields.faults.add("/until", "range", "must be later than after.")
@@ -114,9 +115,9 @@ def _ask(fields: Fields, now: datetime) -> Ask:
     )  # fmt: skip
 
 
-def _instant(fields: Fields, name: str) -> datetime | None:
+def _instant(fields: Fields, name: str, zone: str) -> datetime | None:
     given = fields.data.get(name)
-    return None if given is None else read_instant(given, f"/{name}", "UTC", fields.faults)
+    return None if given is None else read_instant(given, f"/{name}", zone, fields.faults)
 
 
 def _forecast(spec: Spec, key: str, ask: Ask) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from apps.schedules.input_fields import Fields
 from apps.schedules.models import Schedule
 from apps.schedules.schedule_input import READ_ONLY
 from apps.schedules.services import DefinedSchedule
+from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults
@@ -156,16 +157,19 @@ class SchedulePause(ScheduleEndpoint):
         fields = Fields(self.body, faults)
         fields.only(("reason", "resume_at"))
         reason = fields.text("reason", most=MAX_REASON_CHARS, lines=True) or ""
-        given = fields.data.get("resume_at")
-        resume_at = None if given is None else read_instant(given, "/resume_at", "UTC", faults)
+        given, zone = fields.data.get("resume_at"), "UTC"
+        if given is not None:
+            found = access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.pause")
+            zone = spec_from_json(found.definition.spec).zone
+        resume_at = None if given is None else read_instant(given, "/resume_at", zone, faults)
         if resume_at is not None and resume_at <= self.now:
             faults.add("/resume_at", "past", "lies in the past; leave it out to resume it yourself.")
         faults.raise_if_any()
-        found = services.schedule_pause(
+        paused = services.schedule_pause(
             tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, reason=reason,
             resume_at=resume_at,
         )  # fmt: skip
-        return self.answer(found)
+        return self.answer(paused)
 
 
 class ScheduleResume(ScheduleEndpoint):

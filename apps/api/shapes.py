@@ -12,6 +12,8 @@ from apps.deadletters.models import DeadLetter
 from apps.due.models import DueEntry
 from apps.schedules.models import Calendar, Job, JobVersion, Schedule, ScheduleVersion
 from apps.schedules.services import DefinedJob, DefinedSchedule, job_as_given, schedule_as_given
+from apps.secrets.models import Secret
+from kernel.masking import masked_target
 from tenants import door
 from tenants.models import ApiKey, Tenant
 
@@ -31,6 +33,7 @@ def job_shape(defined: DefinedJob) -> dict[str, Any]:
     return {
         "id": job.pk,
         **job_as_given(defined),
+        "target": masked_target(defined.definition.target),
         "version": job.version,
         "status": "active" if job.paused_at is None else "paused",
         "paused_at": job.paused_at,
@@ -109,6 +112,25 @@ def apikey_shape(key: ApiKey) -> dict[str, Any]:
         "revoked_at": key.revoked_at,
         "last_used_at": key.last_used_at,
     }
+
+
+def secret_shape(secret: Secret) -> dict[str, Any]:
+    """A secret without its value, which nothing shows."""
+    return {
+        "id": secret.pk,
+        "name": secret.name,
+        "description": secret.description or None,
+        "version": secret.version,
+        "value_set_at": secret.value_set_at,
+        "last_used_at": secret.last_used_at,
+        "created_at": secret.created_at,
+        "updated_at": secret.updated_at,
+    }
+
+
+def signing_shape(secret: Secret) -> dict[str, Any]:
+    """A signing secret without its text."""
+    return {"id": secret.pk, "created_at": secret.created_at, "expires_at": secret.expires_at}
 
 
 def _schedule_shape(

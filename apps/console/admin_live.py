@@ -13,7 +13,7 @@ from django.utils.html import format_html
 
 from apps.audit.trail import actor_of, database_now
 from apps.console.admin_trail import ByTenantAdmin
-from apps.console.filters import HELD, DueFilter, HolderFilter, LiveFilter, ParkedFilter, choice_filter
+from apps.console.filters import HELD, DueFilter, HolderFilter, LiveFilter, ParkedFilter, StartByFilter, choice_filter
 from apps.console.reading import ReadOnlyAdmin
 from apps.console.selecting import ticked
 from apps.console.shown import json_field, tenant_link
@@ -50,10 +50,10 @@ class DueEntryAdmin(ByTenantAdmin):
 @admin.register(Ticket)
 class TicketAdmin(ByTenantAdmin):
     list_display = (
-        "execution", "tenant", "state", "priority", "queue", "attempt", "available_at", "queued_at", "started_at",
-        "deadline", "worker_id", "cancel_requested",
+        "execution", "tenant", "state", "priority", "queue", "attempt", "available_at", "start_by", "queued_at",
+        "started_at", "deadline", "worker_id", "cancel_requested",
     )  # fmt: skip
-    list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS))
+    list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS), StartByFilter)
     uuid_search = ("execution_id", "worker_id")
     search_help_text = "Id of an execution or of a worker, or a tenant."
     list_display_links = ("state",)

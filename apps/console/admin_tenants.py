@@ -6,7 +6,6 @@ A tenant is made with `manage.py tenant_create`: its schema needs the owner's ro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -19,6 +18,7 @@ from apps.audit.services import record
 from apps.audit.trail import TrailMixin, actor_of, database_now
 from apps.console.selecting import ticked
 from apps.console.shown import tenant_link
+from kernel.addressrules import plain_rule
 from tenants.keys import apikey_create, apikey_revoke
 from tenants.models import ApiKey, Domain, Member, Plan, Tenant
 
@@ -61,12 +61,12 @@ class TenantForm(TenantModelForm):
             status.choices = [choice for choice in Tenant.Status.choices if choice[0] in kept]
 
     def clean_network(self) -> list[str]:
-        """Networks in CIDR form."""
+        """Rules as the hot paths read them."""
         given = self.cleaned_data["network"]
         try:
-            return [str(ip_network(one, strict=False)) for one in given]
+            return [plain_rule(one) for one in given]
         except (TypeError, ValueError) as error:
-            raise forms.ValidationError(f'A list such as ["10.0.0.0/8"]: {error}') from error
+            raise forms.ValidationError(f'A list such as ["10.0.0.0/8", "10.0.0.7/32 25"]: {error}') from error
 
 
 @admin.register(Tenant)

@@ -84,6 +84,22 @@ class DueFilter(admin.SimpleListFilter):
         return queryset.filter(parked="", shard__in=list(range(settings.SHARDS)), due_at__lte=Now())
 
 
+class StartByFilter(admin.SimpleListFilter):
+    """What waits and may not wait for ever; what is past its time should be gone within a second or so."""
+
+    title = "start by"
+    parameter_name = "start_by"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("set", "waits with a limit"), ("passed", "too late")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() not in ("set", "passed"):
+            return queryset
+        waiting = queryset.filter(start_by__isnull=False, state__in=("ready", "queued"))
+        return waiting.filter(start_by__lt=Now()) if self.value() == "passed" else waiting
+
+
 class LiveFilter(admin.SimpleListFilter):
     """Processes whose heartbeat is valid by the database's clock."""
 

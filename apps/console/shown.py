@@ -10,8 +10,10 @@ from django.contrib import admin
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from kernel.masking import MASK, masked_url
+from kernel.secretrules import is_internal, is_reference
+
 SHOWN_CHARS = 4_000
-MASK = "(masked)"
 SECRET = re.compile(r"authori[sz]ation|cookie|token|secret|passw|api[-_]?key|credential|signature", re.IGNORECASE)
 
 
@@ -34,12 +36,20 @@ def excerpt(text: str) -> SafeString:
 
 
 def masked(value: Any) -> Any:
-    """The value with what looks like a secret by its name left out."""
+    """The value with what looks like a secret, by its name or in a URL, left out. A secret's name is none."""
+    if is_reference(value):
+        return MASK if is_internal(value["secret"]) else value
+    if isinstance(value, str) and "://" in value:
+        return masked_url(value)
     if isinstance(value, dict):
-        return {key: MASK if SECRET.search(str(key)) and one else masked(one) for key, one in value.items()}
+        return {key: MASK if _is_secret(str(key), one) else masked(one) for key, one in value.items()}
     if isinstance(value, list):
         return [masked(one) for one in value]
     return value
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    return bool(value) and SECRET.search(name) is not None and not is_reference(value)
 
 
 def tenant_link(slug: str | None, path: str, text: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import UUID
 
@@ -13,11 +14,12 @@ from django.utils.html import format_html
 
 from apps.console.filters import WindowFilter, choice_filter
 from apps.console.reading import ReadOnlyAdmin, as_uuid
-from apps.console.shown import json_field
+from apps.console.shown import excerpt, json_field, masked
 from apps.console.tenant_site import tenant_site
 from apps.deadletters.models import DeadLetter
 from apps.executions.models import TRIGGERS, Attempt, Execution
 from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, Schedule, ScheduleVersion
+from kernel.masking import masked_target
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
 
@@ -50,17 +52,24 @@ class JobAdmin(ReadOnlyAdmin):
 
 @admin.register(JobVersion, site=tenant_site)
 class JobVersionAdmin(ReadOnlyAdmin):
-    list_display = ("__str__", "job", "version", "timeout_s", "priority", "max_concurrency", "created_at")
+    list_display = (
+        "__str__", "job", "version", "timeout_s", "max_queue_age_s", "total_timeout_s", "priority", "max_concurrency",
+        "created_at",
+    )  # fmt: skip
     list_select_related = ("job",)
     uuid_search = ("job_id",)
     search_help_text = "Id of a job."
     deferred = ("target", "payload", "retry")
     fields = (
-        "job", "version", "timeout_s", "priority", "max_concurrency", "queue", "created_at", "target_shown",
-        "payload_shown", "retry_shown",
+        "job", "version", "timeout_s", "max_queue_age_s", "total_timeout_s", "priority", "max_concurrency", "queue",
+        "created_at", "target_shown", "payload_shown", "retry_shown",
     )  # fmt: skip
     readonly_fields = ("target_shown", "payload_shown", "retry_shown")
-    target_shown, payload_shown, retry_shown = json_field("target"), json_field("payload"), json_field("retry")
+    payload_shown, retry_shown = json_field("payload"), json_field("retry")
+
+    @admin.display(description="target")
+    def target_shown(self, obj: JobVersion) -> str:
+        return excerpt(json.dumps(masked(masked_target(obj.target)), indent=1, ensure_ascii=False))
 
 
 @admin.register(Schedule, site=tenant_site)

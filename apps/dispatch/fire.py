@@ -25,6 +25,7 @@ from apps.executions import store as executions
 from apps.schedules import timing
 from apps.schedules.timing_runs import counted
 from apps.tickets import store as tickets
+from kernel.pools import PULL
 from kernel.service import Pass
 from tenants.door import Line
 from tenants.registry import Registry
@@ -128,7 +129,10 @@ def fire_batch(
             return {"entries": 0}
         if {entry.tenant_id for entry in found} - registry.by_id.keys():
             registry.refresh(force=True)  # made since the last look; only what is really gone is put aside
-        plan = make_plan(found, now=now, registry=registry, alive=_alive(conn, found), fired_by=fired_by)
+        plan = make_plan(
+            found, now=now, registry=registry, alive=_alive(conn, found), suspended=_suspended(conn, registry, found),
+            fired_by=fired_by,
+        )  # fmt: skip
         counts = _write(conn, registry, plan, now=now)
     if plan.held:
         log.error("%d due entries are held back (%s), such as %s", len(plan.held), plan.held[0][1], plan.held[0][0].key)
@@ -156,6 +160,8 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime) -> dict
             executions.replace(conn, schemas[tenant_id], ended, now=now)
         for tenant_id, skips in sorted(plan.skipped.items()):
             executions.skip(conn, schemas[tenant_id], skips, now=now)
+        for tenant_id, skips in sorted(plan.standing.items()):
+            executions.skip_on(conn, schemas[tenant_id], skips, now=now)
         for entry, reason in plan.poison:
             entries.park(conn, entry.key, reason)
     written = (moved.rowcount if plan.moves else 0) + (gone.rowcount if plan.finished else 0)
@@ -163,21 +169,27 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime) -> dict
         # Can't be while the rows are locked; if it ever is, nothing of this batch may stand.
         raise psycopg.errors.SerializationFailure("due entries moved under their lock")
     new = [row[0] for cursor in inserted for row in cursor]
-    tickets.copy_in(conn, [plan.new_tickets[execution_id] for execution_id in new])
+    made = [plan.new_tickets[execution_id] for execution_id in new]
+    tickets.copy_in(conn, made)
     if new:
         tickets.notify_ready(conn)
+        tickets.notify_pull(conn, ((one.tenant_id, one.queue) for one in made if one.pool == PULL))
     return {
         "fired": len(new),
         "already_there": len(plan.new_tickets) - len(new),
-        "skipped": sum(skip.occurrences for rows in plan.skipped.values() for skip in rows),
+        "skipped": sum(
+            skip.occurrences for part in (plan.skipped, plan.standing) for rows in part.values() for skip in rows
+        ),
         "poison": len(plan.poison),
         "replaced": sum(len(rows) for rows in replaced.values()),
     }
 
 
 def _make_way(conn: Conn, plan: Plan) -> dict[int, list[executions.Replaced]]:
-    """Takes the tickets of what waits; then, since one of these may just have started, asks what runs to stop."""
+    """Takes the tickets of what waits and asks what runs to stop."""
     found: dict[int, list[executions.Replaced]] = defaultdict(list)
+    if plan.cancelling:
+        tickets.lock_runs_of(conn, plan.replacing)  # in one order; and nothing starts between the two steps
     for one in tickets.replace_waiting(conn, plan.replacing):
         found[one.tenant_id].append(
             executions.Replaced(one.execution_id, one.attempt, one.first_queued_at, one.first_started_at)
@@ -191,3 +203,13 @@ def _alive(conn: Conn, found: Sequence[Entry]) -> dict[UUID, int]:
     """Live executions of the schedules whose overlap policy asks for them."""
     wanted = [entry.key for entry in found if entry.kind == "schedule" and '"overlap":"allow"' not in entry.spec]
     return tickets.alive_of_schedules(conn, wanted) if wanted else {}
+
+
+def _suspended(conn: Conn, registry: Registry, found: Sequence[Entry]) -> set[int]:
+    """Tenants whose schedules stand still. What was read seconds ago is asked again: one may just have been let go."""
+    tenancies = [registry.by_id.get(tenant_id) for tenant_id in {entry.tenant_id for entry in found}]
+    known = sorted(one.id for one in tenancies if one is not None and one.suspended)
+    if not known:
+        return set()
+    rows = conn.execute("SELECT id FROM tenants_tenant WHERE id = ANY(%s) AND status <> 'active'", [known])
+    return {row[0] for row in rows}

@@ -53,6 +53,7 @@ class Keeper:
         self._stats = stats
         self._lock = threading.Lock()
         self._held: dict[Slice, int] = {}
+        self._odd_since: dict[Slice, float] = {}  # leases that hold for an impossible time
         self._kinds: set[str] = set()  # that this process serves
         self._trusted_until = float("-inf")
         self._renewed_at = float("-inf")
@@ -148,7 +149,7 @@ class Keeper:
             (lease.kind, lease.shard): lease
             for lease in found
             if self._wants((lease.kind, lease.shard))
-            and lease.expired_s >= 0
+            and self._has_run_out(lease)
             and (lease.kind, lease.shard) not in self._held
             and self._progressed(lease.kind)
             and (leases.preferred((lease.kind, lease.shard), live) == self.id or lease.expired_s > FREE_GRACE_S)
@@ -165,6 +166,14 @@ class Keeper:
         with self._lock:
             self._held.update(taken)
         return len(taken)
+
+    def _has_run_out(self, lease: Lease) -> bool:
+        """Whether anybody may take it. After the clock went back, its holder has the time of a lease to renew it."""
+        slice_ = (lease.kind, lease.shard)
+        if lease.expired_s > -leases.IMPLAUSIBLE_S:
+            self._odd_since.pop(slice_, None)
+            return lease.expired_s >= 0
+        return monotonic_s() - self._odd_since.setdefault(slice_, monotonic_s()) > settings.LEASE_TTL_S
 
     def _spread(self, conn: Conn, live: list[UUID]) -> int:
         """Gives up what another live dispatcher should have."""

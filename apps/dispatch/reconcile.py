@@ -1,7 +1,8 @@
 """Reconcile: every wait has somebody who looks after it.
 
-Each pass ends running tickets whose worker died or whose deadline passed (attempt `lost`, then the retry policy), and
-takes one bounded step of the rotation over everything else that could have come apart (see `repairs`).
+Each pass ends running tickets whose worker died or whose deadline passed (attempt `lost`, then the retry policy), ends
+those that waited for too long (see `outcomes.expire`), and takes one bounded step of the rotation over everything else
+that could have come apart (see `repairs`). It also sees when the database's clock goes back (see `clockwatch`).
 """
 
 import logging
@@ -13,14 +14,16 @@ from uuid import UUID
 import psycopg
 from django.conf import settings
 
+from apps.dispatch.clockwatch import ClockWatch
+from apps.dispatch.expiry import Expiry
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.repairs import Rotation
 from apps.outcomes.settle import Settlement, settle
 from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions
-from apps.tickets import store, workers
+from apps.tickets import pull_queues, store, workers
 from apps.tickets.store import NOTHING
-from apps.tickets.values import Started
+from apps.tickets.values import Lost as LostTicket
 from kernel.clock import monotonic_s
 from kernel.service import Pass
 from tenants.door import Line
@@ -51,7 +54,9 @@ class ReconcileService:
         self._keeper = keeper
         self._registry = Registry(line)
         self._definitions = Definitions()
+        self._expiry = Expiry()
         self._rotation = Rotation()
+        self._clock = ClockWatch()
         self._rotate_at = float("-inf")
         self._lost_after = NOTHING
 
@@ -61,12 +66,16 @@ class ReconcileService:
         conn = self._line.get()
         self._registry.refresh()
         counts, self._lost_after = end_lost(conn, self._registry, self._definitions, after=self._lost_after)
+        counts |= self._clock.step(conn, self._registry)
+        counts |= self._expiry.run(conn, self._registry, now=database_now(conn))
         if monotonic_s() >= self._rotate_at:
             for name, count in self._rotation.step(conn, self._registry).items():
                 counts[name] = counts.get(name, 0) + count
             workers.prune(conn, older_than_s=FORGET_WORKERS_S)
+            pull_queues.forget_consumers(conn)
             self._rotate_at = monotonic_s() + ROTATE_EVERY_S
-        return Pass(counts, full=self._lost_after != NOTHING, wait_s=settings.LEASE_LOOK_S)
+        full = self._lost_after != NOTHING or self._expiry.full or self._clock.busy
+        return Pass(counts, full=full, wait_s=settings.LEASE_LOOK_S)
 
     def close(self) -> None:
         self._line.close()
@@ -78,39 +87,48 @@ def end_lost(conn: Conn, registry: Registry, definitions: Definitions, *, after:
     Those of a tenant whose schema does not answer are left for the next look.
     """
     found = store.lost(conn, limit=LOST_BATCH, grace_s=settings.WORKER_TTL_S, after=after)
-    last = found[-1][0].execution_id if len(found) == LOST_BATCH else NOTHING
+    last = found[-1].started.execution_id if len(found) == LOST_BATCH else NOTHING
     if not found:
         return Lost({}, last)
     now = database_now(conn)
     items = []
-    by_tenant: dict[int, list[tuple[Started, UUID | None, bool]]] = defaultdict(list)
+    by_tenant: dict[int, list[LostTicket]] = defaultdict(list)
     for one in found:
-        by_tenant[one[0].tenant_id].append(one)
+        by_tenant[one.started.tenant_id].append(one)
     for tenant_id, of_tenant in by_tenant.items():
         tenancy = registry.get(tenant_id)
         known: dict[tuple[UUID, int], Definition] = {}
         if tenancy is not None:
             try:
-                wanted = [(one.job_id, one.job_version) for one, _, _ in of_tenant]
+                wanted = [(one.started.job_id, one.started.job_version) for one in of_tenant]
                 known = definitions.jobs(conn, tenancy.schema, wanted)
             except psycopg.Error as error:
                 if conn.closed:
                     raise
                 log.warning("%d lost attempts of tenant %s wait for it: %s", len(of_tenant), tenancy.slug, error)
                 continue
-        items += [_settlement(*one, known.get((one[0].job_id, one[0].job_version)), now) for one in of_tenant]
+        items += [_settlement(one, known.get((one.started.job_id, one.started.job_version)), now) for one in of_tenant]
     settled = settle(conn, registry, items)
     ended = len(items) - len(settled.failed)
     log.warning("ended %d lost attempts: %s", ended, dict(settled.counts))
     return Lost({"lost": ended, **{f"lost_{name}": count for name, count in settled.counts.items()}}, last)
 
 
-def _settlement(
-    started: Started, worker_id: UUID | None, overdue: bool, definition: Definition | None, now: datetime
-) -> Settlement:
-    message = "The attempt's deadline passed." if overdue else "The worker that ran it is gone."
-    error = {"class": "deadline_passed" if overdue else "worker_lost", "message": message}
-    return Settlement(started, worker_id, Report("lost", started.started_at, now, error=error), definition)
+def _settlement(one: LostTicket, definition: Definition | None, now: datetime) -> Settlement:
+    outcome, name, message = _why(one)
+    report = Report(outcome, one.started.started_at, now, error={"class": name, "message": message})
+    return Settlement(one.started, one.worker_id, report, definition)
+
+
+def _why(one: LostTicket) -> tuple[str, str, str]:
+    """Outcome, class and message of the attempt that is over."""
+    if one.timed_out:
+        return "timed_out", "timeout", "The result did not come within the job's time-out."
+    if one.remote:
+        return "lost", "lease_expired", "Its holder let the lease run out without a result or a heartbeat."
+    if one.overdue:
+        return "lost", "deadline_passed", "The attempt's deadline passed."
+    return "lost", "worker_lost", "The worker that ran it is gone."
 
 
 def database_now(conn: Conn) -> datetime:

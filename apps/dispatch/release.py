@@ -102,7 +102,7 @@ class ReleaseService:
             if total <= 0 or (early and total < room.capacity * REFILL_SHARE):
                 self._busy = True
                 return [], 0
-            chosen = self._choose(conn, room, total)
+            chosen = self._choose(conn, room, total, now)
             if not chosen:
                 return [], 0
             number = store.next_release(conn)
@@ -111,7 +111,7 @@ class ReleaseService:
         chosen = [one for one in chosen if one.execution_id in gone]
         return list(messages_of(chosen, number, room.message_max)), len(chosen)
 
-    def _choose(self, conn: Conn, room: Room, total: int) -> list[Candidate]:
+    def _choose(self, conn: Conn, room: Room, total: int, now: datetime) -> list[Candidate]:
         """Shares the room, in rounds: what a tenant can't use of its share is offered to the others."""
         flows = self._open_flows(conn, room)
         claims = self._claims(conn, room, flows, total)
@@ -123,7 +123,7 @@ class ReleaseService:
             grants = self._fair.share(claims, total=total - len(chosen), room=room.by_queue)
             if not grants:
                 break
-            new = self._admit(conn, room, claims, flows, grants, got, chosen)
+            new = self._admit(conn, room, claims, flows, grants, got, chosen, now)
             used = Counter(one.tenant_id for one in new)
             self._fair.charge(used, weights, offered=grants)
             got.update(used)
@@ -164,13 +164,13 @@ class ReleaseService:
 
     def _admit(
         self, conn: Conn, room: Room, claims: Mapping[int, Claim], flows: Mapping[int, tuple[list[Flow], float]],
-        grants: Mapping[int, int], got: Counter[int], chosen: Mapping[UUID, Candidate],
+        grants: Mapping[int, int], got: Counter[int], chosen: Mapping[UUID, Candidate], now: datetime,
     ) -> list[Candidate]:  # fmt: skip
         """Of this round's candidates those that may go; tickets follow their tenant to its queue of today."""
         wanted = [(flow, grant + got[tenant_id]) for tenant_id, grant in grants.items() for flow in flows[tenant_id][0]]
         found = []
         moved: dict[str, list[UUID]] = defaultdict(list)
-        for one in store.candidates(conn, self.pool, wanted):
+        for one in store.candidates(conn, self.pool, wanted, now=now):
             if one.execution_id in chosen:
                 continue
             queue = claims[one.tenant_id].queue

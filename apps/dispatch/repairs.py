@@ -8,6 +8,8 @@ bugs. Each check looks at a bounded chunk and takes the rows' locks before it ch
 - a due entry without its schedule (gone, paused, another version): removed
 - an execution that is alive without ticket or due entry: gets a ticket again
 - a ticket without execution: removed
+- a cursor that is ahead: the due entry waits for a later instant than its schedule says, because the clock was ahead
+  when it was written (see `clockwatch`): the entry is put back to the next instant from now
 - a gap: an instant between the last disposition and the due entry that nothing accounts for: the entry is put back
 """
 

@@ -7,10 +7,11 @@ from uuid import UUID
 import psycopg
 
 from apps.dispatch.findings import CHUNK, NOTHING, Finding, Found, in_schema
-from apps.schedules.models import POOL_OF_KIND
 from apps.schedules.retry import MAX_ATTEMPTS
 from apps.tickets import store as tickets
+from apps.tickets.values import start_by
 from kernel.ids import attempt_id
+from kernel.pools import pool_of
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -25,13 +26,13 @@ FROM {schema}.executions_attempt WHERE id = ANY(%s)
 
 _ALIVE = """
 SELECT e.id, e.run_key, e.job_id, e.job_version, e.schedule_id, e.schedule_version, e.trigger, e.priority, e.nominal_at,
-       e.actual_at, e.payload IS NOT NULL, j.kind, jv.timeout_s,
+       e.actual_at, e.payload IS NOT NULL, j.kind, jv.queue, jv.timeout_s,
        CASE WHEN j.paused_at IS NULL THEN jv.max_concurrency ELSE 0 END,
-       (SELECT v.own_payload FROM {schema}.schedules_scheduleversion v
-        WHERE v.schedule_id = e.schedule_id AND v.version = e.schedule_version)
+       v.own_payload, coalesce((v.definition->>'max_queue_age_s')::int, jv.max_queue_age_s), jv.total_timeout_s
 FROM {schema}.executions_execution e
 JOIN {schema}.schedules_job j ON j.id = e.job_id
 JOIN {schema}.schedules_jobversion jv ON jv.job_id = e.job_id AND jv.version = e.job_version
+LEFT JOIN {schema}.schedules_scheduleversion v ON v.schedule_id = e.schedule_id AND v.version = e.schedule_version
 WHERE e.finished_at IS NULL AND e.id > %s AND (%s::uuid[] IS NULL OR e.id = ANY(%s))
   AND NOT EXISTS (SELECT 1 FROM tickets_ticket t WHERE t.execution_id = e.id)
   AND NOT EXISTS (SELECT 1 FROM due_dueentry d WHERE d.key = e.id)
@@ -63,14 +64,16 @@ def _tries(conn: Conn, tenancy: Tenancy, execution_id: UUID) -> tuple[int, int]:
 
 def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, tries: tuple[int, int]) -> tickets.Ticket:
     (execution_id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at,
-     actual_at, own_payload, kind, timeout_s, limit, schedule_payload) = row  # fmt: skip
-    pool = POOL_OF_KIND[kind]
+     actual_at, own_payload, kind, queue, timeout_s, limit, schedule_payload, max_queue_age_s, total_timeout_s,
+    ) = row  # fmt: skip
+    pool = pool_of(kind, queue)
     available: datetime = actual_at
     return tickets.Ticket(
         execution_id=execution_id, tenant_id=tenancy.id, job_id=job_id, job_version=job_version,
         schedule_id=schedule_id, schedule_version=schedule_version, run_key=run_key, trigger=trigger,
-        nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=tenancy.queue(pool), priority=priority,
+        nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=queue or tenancy.queue(pool), priority=priority,
         timeout_s=timeout_s, gate=tickets.gate_of(job_id, limit), gate_limit=limit, guarded=schedule_id is not None,
         payload_from="execution" if own_payload else "schedule" if schedule_payload else "job", state="ready",
         available_at=available, rank=None, attempt=tries[0], failures=tries[1],
+        start_by=start_by(available, max_queue_age_s, tried=tries[0] > 0), total_timeout_s=total_timeout_s,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Runs that somebody asks for: submitted at once or for later, a schedule's now, a finished one again."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -9,13 +9,13 @@ from uuid import UUID
 import orjson
 
 from apps.audit.services import Actor, record
-from apps.executions import store as executions
 from apps.executions.models import Execution
 from apps.schedules.defined import version_of
 from apps.schedules.input_fields import Fields
+from apps.schedules.job_input import MAX_QUEUE_AGE_S
+from apps.schedules.locked import lock_schedule
 from apps.schedules.policy import overlap as overlap_of
-from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, payload_of, run_delay, run_start, share_job
-from apps.schedules.services_schedules import lock_schedule
+from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, make_way, payload_of, run_delay, run_start, share_job
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
@@ -27,7 +27,7 @@ from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
-FIELDS = ("job", "payload", "run_at", "delay_s", "priority", "labels", "depends_on")
+FIELDS = ("job", "payload", "run_at", "delay_s", "priority", "max_queue_age_s", "labels", "depends_on")
 PAST_TOLERANCE = timedelta(seconds=60)  # a slow request, or a clock that is a little off, does not make it "past"
 MAX_DELAY_S = 366 * 86_400
 SKIPPED_OVERLAP = "overlap_skipped"
@@ -41,6 +41,7 @@ class Submission:
     payload: str | None
     run_at: datetime | None
     priority: int | None
+    max_queue_age_s: int | None
     labels: dict[str, str]
 
 
@@ -55,7 +56,7 @@ def execution_submit(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], n
         job = _job(tenant, wish.job_id)
         run = Run(
             trigger="api", fired_by=actor.name, payload=wish.payload, priority=wish.priority, labels=wish.labels,
-            payload_from="job" if wish.payload is None else "execution",
+            payload_from="job" if wish.payload is None else "execution", max_queue_age_s=wish.max_queue_age_s,
         )  # fmt: skip
         if wish.run_at is not None and wish.run_at > now:
             execution_id = run_delay(tenant, job, run, run_at=wish.run_at, now=now)
@@ -86,6 +87,7 @@ def schedule_trigger(
             trigger="manual", fired_by=actor.name, schedule_id=schedule_id, schedule_version=definition.version,
             payload_from="schedule" if definition.own_payload else "job",
             guarded=spec.overlap != "allow" and chosen != "allow",
+            max_queue_age_s=definition.definition.get("max_queue_age_s"),
         )  # fmt: skip
         conn = door.raw()
         if chosen == "allow":
@@ -96,11 +98,7 @@ def schedule_trigger(
             alive = tickets.alive_of_schedules(conn, [schedule_id]).get(schedule_id, 0)
         decided = overlap_of(chosen, new=1, live=alive, buffer=spec.overlap_max)
         if decided.replaces:
-            waiting = tickets.replace_waiting(conn, [schedule_id], unguarded=spec.overlap == "allow")
-            ended = [executions.Replaced(*one[1:]) for one in waiting]
-            executions.replace(conn, tenant.schema_name, ended, now=now)
-        if decided.cancels:
-            tickets.cancel_running_of(conn, [schedule_id])
+            make_way(tenant, schedule_id, cancels=decided.cancels, now=now, unguarded=spec.overlap == "allow")
         if not decided.starts:
             execution_id = _skip(job, run, now)
         else:
@@ -164,13 +162,14 @@ def read_submission(data: Mapping[str, Any], *, now: datetime, max_payload_bytes
         payload=None,
         run_at=_run_at(fields, now),
         priority=fields.whole("priority", 0, 9, None),
+        max_queue_age_s=fields.whole("max_queue_age_s", 1, MAX_QUEUE_AGE_S, None),
         labels=fields.labels(),
     )
     faults.raise_if_any()
     if payload is None:
         return wish
     text = orjson.dumps(payload).decode()
-    return Submission(wish.job_id, text, wish.run_at, wish.priority, wish.labels)
+    return replace(wish, payload=text)
 
 
 def _run_at(fields: Fields, now: datetime) -> datetime | None:

@@ -36,7 +36,15 @@ class Entry(NamedTuple):
     timeout_s: int
     max_concurrency: int | None
     own_payload: bool
+    max_queue_age_s: int | None
+    own_max_queue_age_s: int | None
+    total_timeout_s: int | None
     runs_done: int | None = None  # occurrences before nominal_at that count for max_runs; None: not counted yet
+
+    @property
+    def queue_age_s(self) -> int | None:
+        """How long its runs may wait for their first start."""
+        return self.max_queue_age_s if self.own_max_queue_age_s is None else self.own_max_queue_age_s
 
 
 class Move(NamedTuple):
@@ -93,7 +101,8 @@ RETURNING d.key
 
 RETARGET = """
 UPDATE due_dueentry SET job_version = %(job_version)s, pool = %(pool)s, queue = %(queue)s, priority = %(priority)s,
-       timeout_s = %(timeout_s)s, max_concurrency = %(max_concurrency)s
+       timeout_s = %(timeout_s)s, max_concurrency = %(max_concurrency)s, max_queue_age_s = %(max_queue_age_s)s,
+       total_timeout_s = %(total_timeout_s)s
 WHERE key = ANY(%(keys)s) AND kind = 'schedule'
 """
 
@@ -153,6 +162,18 @@ def read_due(conn: Conn, shards: Sequence[int], *, after: datetime, until: datet
     return _select(conn, READ_DUE, shards, after=after, until=until, limit=limit, not_tenants=[], only_tenants=None)
 
 
+def read_after(
+    conn: Conn, shard: int, *, due_at: datetime, key: UUID, until: datetime, limit: int
+) -> list[Entry]:  # fmt: skip
+    """Entries of a shard later than (due_at, key) and up to `until`, in that order, without a lock."""
+    rows = conn.execute(
+        f"SELECT {COLUMNS} FROM due_dueentry WHERE shard = %s AND parked = '' AND (due_at, key) > (%s, %s)"
+        " AND due_at <= %s ORDER BY due_at, key LIMIT %s",
+        [shard, due_at, key, until, limit],
+    )
+    return [Entry._make(row) for row in rows]
+
+
 def move(conn: Conn, moves: Sequence[Move]) -> psycopg.Cursor[Any]:
     """Moves entries on where they still are what was read. The cursor yields the keys that moved."""
     return conn.execute(MOVE, [json_rows(moves)])
@@ -170,14 +191,15 @@ def park(conn: Conn, key: UUID, reason: str) -> None:
 
 def retarget(
     conn: Conn, keys: Sequence[UUID], *, job_version: int, pool: str, queue: str, priority: int, timeout_s: int,
-    max_concurrency: int | None,
+    max_concurrency: int | None, max_queue_age_s: int | None, total_timeout_s: int | None,
 ) -> None:  # fmt: skip
     """A job has changed: its schedules' entries fire the new version from now on."""
     conn.execute(
         RETARGET,
         {
             "keys": sorted(keys), "job_version": job_version, "pool": pool, "queue": queue, "priority": priority,
-            "timeout_s": timeout_s, "max_concurrency": max_concurrency,
+            "timeout_s": timeout_s, "max_concurrency": max_concurrency, "max_queue_age_s": max_queue_age_s,
+            "total_timeout_s": total_timeout_s,
         },
     )  # fmt: skip
 

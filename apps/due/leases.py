@@ -1,6 +1,7 @@
 """Shard leases and dispatcher heartbeats in SQL. The database's clock alone decides what has run out.
 
 A lease keeps dispatchers out of each other's way; it is not what makes a fire safe (the rows' compare-and-set is).
+Leases of before the clock went back would hold for long; nobody has to wait for those.
 Every change names the term that was read, so that of two takers one gets zero rows.
 """
 
@@ -14,6 +15,7 @@ import psycopg
 
 Conn = psycopg.Connection[Any]
 Slice = tuple[str, int]  # (kind, shard)
+IMPLAUSIBLE_S = 300  # no lease is that long: the clock went back, and nobody has renewed it since
 
 
 class Lease(NamedTuple):
@@ -44,7 +46,9 @@ WITH meant AS MATERIALIZED (
     WHERE {condition} ORDER BY l.id FOR UPDATE OF l)
 """
 _OURS = _MEANT.format(condition="l.owner = %(owner)s")
-_RUN_OUT = _MEANT.format(condition="l.expires_at <= clock_timestamp()")
+_RUN_OUT = _MEANT.format(
+    condition=f"(l.expires_at <= clock_timestamp() OR l.expires_at > clock_timestamp() + interval '{IMPLAUSIBLE_S} s')"
+)
 
 RENEW = f"""{_OURS}
 UPDATE due_shardlease l SET expires_at = clock_timestamp() + %(ttl)s * interval '1 second'
@@ -91,7 +95,10 @@ def heartbeat(
 
 def live_dispatchers(conn: Conn) -> list[UUID]:
     """Ids of dispatchers whose heartbeat is valid and that are not draining."""
-    rows = conn.execute("SELECT id FROM due_dispatcher WHERE expires_at > clock_timestamp() AND NOT draining")
+    rows = conn.execute(
+        "SELECT id FROM due_dispatcher WHERE NOT draining AND expires_at > clock_timestamp()"
+        f" AND expires_at < clock_timestamp() + interval '{IMPLAUSIBLE_S} s'"
+    )
     return [row[0] for row in rows]
 
 

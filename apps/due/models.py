@@ -26,6 +26,9 @@ class DueEntry(models.Model):
     own_payload = models.BooleanField(
         default=False, help_text="The schedule or the execution has a payload of its own."
     )
+    max_queue_age_s = models.IntegerField(null=True, help_text="The job's.")
+    own_max_queue_age_s = models.IntegerField(null=True, help_text="The schedule's or the execution's; goes before.")
+    total_timeout_s = models.IntegerField(null=True)
     runs_done = models.IntegerField(
         null=True, help_text="Occurrences before nominal_at that count for max_runs; empty when not counted yet."
     )
@@ -113,9 +116,30 @@ class ZoneData(models.Model):
     id = models.SmallIntegerField(primary_key=True, default=1)
     version = models.CharField(max_length=40)
     applied_at = models.DateTimeField()
+    rules = models.JSONField(null=True, help_text="Its files: {zones: {name: digest}, files: {digest: base64}}.")
+    newer = models.CharField(  # noqa: DJ001  the installation's first row is made by a statement without it
+        max_length=40, null=True, help_text="Another version that dispatchers run with already."
+    )
+    newer_since = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="zonedata_is_one_row")]
 
     def __str__(self) -> str:
         return self.version
+
+
+class ClockMark(models.Model):
+    """How far the database's clock has been, to see when it goes back. One row at most."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    seen_at = models.DateTimeField(help_text="The latest time that reconcile has seen, to some seconds.")
+    ahead_until = models.DateTimeField(
+        null=True, help_text="The clock went back from here, and due entries have not all been looked at since."
+    )
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="clockmark_is_one_row")]
+
+    def __str__(self) -> str:
+        return f"{self.seen_at:%Y-%m-%dT%H:%M:%SZ}"

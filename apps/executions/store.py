@@ -122,6 +122,27 @@ FROM json_to_recordset($1::json) AS m({_SKIPPED})
 ON CONFLICT DO NOTHING
 """
 
+# The newest row of the schedule grows when it says the same; another row is only made when it does not.
+_SKIP_ON = f"""
+WITH m AS (SELECT * FROM json_to_recordset($1::json) AS m({_SKIPPED})), grown AS (
+    UPDATE {{schema}}.executions_execution e
+    SET until_at = m.until_at, count = e.count + m.occurrences, finished_at = $2
+    FROM m
+    WHERE e.id = (SELECT n.id FROM {{schema}}.executions_execution n
+                  WHERE n.schedule_id = m.schedule_id AND n.trigger IN ('schedule', 'catch_up')
+                  ORDER BY n.nominal_at DESC LIMIT 1)
+      AND e.state = 'skipped' AND e.reason = m.reason AND e.schedule_version = m.schedule_version
+      AND e.until_at < m.nominal_at
+    RETURNING e.schedule_id)
+INSERT INTO {{schema}}.executions_execution
+    (id, run_key, job_id, job_version, schedule_id, schedule_version, priority, nominal_at, actual_at, until_at, count,
+     reason, trigger, state, created_at, finished_at, attempt_count, fired_by)
+SELECT m.id, m.run_key, m.job_id, m.job_version, m.schedule_id, m.schedule_version, m.priority, m.nominal_at,
+       m.nominal_at, m.until_at, m.occurrences, m.reason, 'schedule', 'skipped', $2, $2, 0, m.fired_by
+FROM m WHERE m.schedule_id NOT IN (SELECT schedule_id FROM grown)
+ON CONFLICT DO NOTHING
+"""
+
 _SUBMIT = """
 INSERT INTO {schema}.executions_execution
     (id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at, actual_at,
@@ -184,6 +205,14 @@ def skip(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime) -> 
     _raw(conn, _in(_SKIP, schema), [json_rows(rows), now])
 
 
+def skip_on(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime) -> None:
+    """Records occurrences that do not run, one of each schedule; what goes on stays one row, which grows.
+
+    The caller holds the schedules' due entries.
+    """
+    _raw(conn, _in(_SKIP_ON, schema), [json_rows(rows), now])
+
+
 def replace(conn: Conn, schema: str, rows: Sequence[Replaced], *, now: datetime) -> None:
     """Ends executions that waited: a newer run of their schedule takes their place."""
     _raw(conn, _in(_REPLACE, schema), [json_rows(rows), now])
@@ -233,6 +262,12 @@ def payloads(conn: Conn, schema: str, ids: Sequence[UUID]) -> dict[UUID, str]:
     """JSON texts of the payloads that these executions have of their own."""
     query = _in("SELECT id, payload::text FROM {schema}.executions_execution WHERE id = ANY(%s)", schema)
     return {row[0]: row[1] for row in conn.execute(query, [list(ids)])}
+
+
+def errors_of(conn: Conn, schema: str, attempt_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+    """The errors of these attempts, of those that have one."""
+    query = _in("SELECT id, error FROM {schema}.executions_attempt WHERE id = ANY(%s) AND error IS NOT NULL", schema)
+    return dict(conn.execute(query, [list(attempt_ids)]).fetchall())
 
 
 def _raw(conn: Conn, query: bytes, parameters: list[Any]) -> psycopg.Cursor[Any]:

@@ -1,12 +1,13 @@
 """Settle: end attempts, hundreds at a time, and do what follows, in one transaction.
 
-An attempt counts only where its (execution, fence) still is what runs: those rows are locked first, the others are
-stale and change nothing. A batch that fails is settled per tenant, so that one tenant's fault costs only that tenant.
+An attempt counts only where its (execution, fence) still is what runs: those rows are locked, the others are stale and
+change nothing. Schedules that it may pause are locked before, in the order that all keep (docs/architecture.md).
+A batch that fails is settled per tenant, so that one tenant's fault costs only that tenant.
 """
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -18,18 +19,20 @@ import psycopg
 from apps.deadletters import store as deadletters
 from apps.executions import store as executions
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
-from apps.outcomes.verdict import Report, Verdict, fingerprint, judge
+from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
 from apps.schedules import pausing
 from apps.schedules.definitions import Definition
 from apps.schedules.retry import retry_from_json
+from apps.tickets import remote
 from apps.tickets import store as tickets
 from apps.tickets.store import Started
 from kernel.ids import attempt_id, uuid7
-from tenants.registry import Registry
+from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 Pair = tuple[UUID, int]
+HOLDER_CHARS = 100
 
 DEFAULT_POLICY = retry_from_json({})  # of runs whose job can't be read right now
 # A lock that is not given, a table that is not there: each further try would wait as long for the same answer.
@@ -69,7 +72,7 @@ class _Writes:
     attempts: list[executions.Attempted] = field(default_factory=list)
     letters: list[deadletters.Letter] = field(default_factory=list)
     pauses: list[tuple[UUID, str, datetime]] = field(default_factory=list)
-    died: dict[UUID, datetime] = field(default_factory=dict)  # schedules of which a run has died, and when
+    died: dict[UUID, datetime] = field(default_factory=dict)  # of schedules that watch failures, and when a run died
 
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -130,7 +133,9 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     writes: dict[int, _Writes] = defaultdict(_Writes)
     ends: list[Pair] = []
     agains: list[tuple[UUID, int, datetime, int]] = []
+    accepted: list[tuple[UUID, int, str]] = []
     with conn.transaction():
+        watching = pausing.lock_to_pause(conn, _suspects(registry, items))
         current, now = tickets.lock_current(conn, [item.pair for item in items])
         for item in (_in_order(item, now) for item in items):
             cancel_requested = current.get(item.pair)
@@ -138,16 +143,38 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 done.counts["stale"] += 1
                 continue
             del current[item.pair]  # the same attempt twice in one batch counts once
+            if item.report.outcome == ACCEPTED:  # not the end: somebody outside goes on with it
+                done.counts[ACCEPTED] += 1
+                accepted.append((*item.pair, (item.report.holder or _host(item.definition))[:HOLDER_CHARS]))
+                continue
             verdict = _judge(item, cancel_requested)
             done.counts[verdict.state if verdict.kind == "end" else "retry"] += 1
-            _note(item, verdict, writes[item.started.tenant_id])
+            _note(item, verdict, writes[item.started.tenant_id], watching)
             if verdict.kind == "end":
                 ends.append(item.pair)
             else:
                 assert verdict.at is not None
                 agains.append((*item.pair, verdict.at, verdict.failures))
+        if accepted:
+            remote.hand_over(conn, accepted, lease_s=remote.LEASE_MAX_S, grace_s=tickets.REMOTE_CANCEL_GRACE_S)
         _write(conn, registry, writes, ends, agains)
     return done
+
+
+def _suspects(registry: Registry, items: Sequence[Settlement]) -> dict[str, pausing.Suspects]:
+    """Schedules, by schema, that these attempts may pause, whatever of them is stale."""
+    found: dict[str, pausing.Suspects] = {}
+    for item in items:
+        schedule_id, tenancy = item.started.schedule_id, registry.get(item.started.tenant_id)
+        if schedule_id is None or tenancy is None:
+            continue
+        dies = _judge(item, False).state == "dead"
+        if dies or item.report.pause_schedule:
+            of_schema = found.setdefault(tenancy.schema, pausing.Suspects(set(), set()))
+            for applies, ids in ((item.report.pause_schedule, of_schema.gone), (dies, of_schema.dying)):
+                if applies:
+                    ids.add(schedule_id)
+    return found
 
 
 def _write(
@@ -176,9 +203,15 @@ def _write(
             pausing.pause_by_system(
                 conn, tenancy.schema, tenant_id=tenancy.id, schedule_id=schedule_id, reason=reason, now=at
             )
-        if write.died:
-            for one in pausing.failing(conn, tenancy.schema, write.died):
-                pausing.pause_failing(conn, tenancy.schema, one, tenant_id=tenancy.id, now=write.died[one.schedule_id])
+        pause_failing(conn, tenancy, write.died)
+
+
+def pause_failing(conn: Conn, tenancy: Tenancy, died: Mapping[UUID, datetime]) -> None:
+    """Pauses those of these schedules, each with the time at which a run of it died, that ask for it."""
+    if not died:
+        return
+    for one in pausing.failing(conn, tenancy.schema, died):
+        pausing.pause_failing(conn, tenancy.schema, one, tenant_id=tenancy.id, now=died[one.schedule_id])
 
 
 def _in_order(item: Settlement, now: datetime) -> Settlement:
@@ -195,10 +228,13 @@ def _judge(item: Settlement, cancel_requested: bool) -> Verdict:
     if item.definition is None and not item.report.retryable and not cancel_requested:
         return Verdict("end", "dead", item.started.failures + 1, reason="undecodable")
     policy = DEFAULT_POLICY if item.definition is None else item.definition.retry
-    return judge(item.report, policy=policy, failures=item.started.failures, cancel_requested=cancel_requested)
+    return judge(
+        item.report, policy=policy, failures=item.started.failures, cancel_requested=cancel_requested,
+        give_up_at=item.started.give_up_at,
+    )  # fmt: skip
 
 
-def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
+def _note(item: Settlement, verdict: Verdict, write: _Writes, watching: set[UUID]) -> None:
     started, report = item.started, item.report
     error = error_text(report.error)
     write.attempts.append(
@@ -209,6 +245,11 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
         )
     )  # fmt: skip
     if verdict.kind == "end":
+        if verdict.reason == TOTAL_TIMEOUT and started.give_up_at is not None and started.total_timeout_s is not None:
+            whole = total_timeout_error(
+                report.error, give_up_at=started.give_up_at, total_timeout_s=started.total_timeout_s
+            )
+            error = error_text(whole)
         # The first attempt's own start, where an executor let it wait; later ones know the first's claim.
         first_started_at = report.started_at if started.attempt == 1 else started.first_started_at
         write.ended.append(
@@ -218,7 +259,7 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
             )
         )  # fmt: skip
     if verdict.state == "dead":
-        if started.schedule_id is not None:
+        if started.schedule_id in watching:
             write.died[started.schedule_id] = report.finished_at
         host = _host(item.definition)
         write.letters.append(
@@ -228,11 +269,14 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes) -> None:
             )
         )  # fmt: skip
     if report.pause_schedule and started.schedule_id is not None:
-        write.pauses.append((started.schedule_id, "The receiver answered 410 Gone.", report.finished_at))
+        reason = f"The receiver answered 410 Gone to execution {started.execution_id}."
+        write.pauses.append((started.schedule_id, reason, report.finished_at))
 
 
 def _host(definition: Definition | None) -> str:
     url = definition.target.get("url") if definition is not None else None
+    if isinstance(url, dict):  # it names a secret; what is around it may tell the host
+        url = url.get("prefix")
     try:
         return urlsplit(url).hostname or "" if isinstance(url, str) else ""
     except ValueError:

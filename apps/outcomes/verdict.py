@@ -10,7 +10,11 @@ from typing import Any, Literal
 from apps.schedules.retry import RETRY_AFTER_MAX_S, RetryPolicy
 
 Kind = Literal["end", "again"]
+ACCEPTED = "accepted"  # the attempt goes on outside; its result comes over the API
 FAILURES = ("failed", "timed_out", "lost")
+CUT_SHORT = ("timed_out", "lost")
+USED_UP = "attempts_used_up"
+TOTAL_TIMEOUT = "total_timeout"
 RETURNED_WAIT_S = 0.0
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|\d+", re.IGNORECASE)
 
@@ -27,6 +31,7 @@ class Report:
     retryable: bool = True
     retry_after_s: float | None = None
     pause_schedule: bool = False
+    holder: str = ""  # who goes on with what was accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +45,35 @@ class Verdict:
     reason: str = ""
 
 
-def judge(report: Report, *, policy: RetryPolicy, failures: int, cancel_requested: bool) -> Verdict:
+def judge(
+    report: Report, *, policy: RetryPolicy, failures: int, cancel_requested: bool, give_up_at: datetime | None = None
+) -> Verdict:
     """Decides what follows. `failures` is the count before this attempt.
 
-    A result that came in before the cancel took effect stands; whatever else ended is cancelled.
+    A result that came in before the cancel took effect stands; whatever else ended is cancelled. No try is begun at
+    `give_up_at` or later, the end of the total time-out: what would be is dead for that reason, and so is what this end
+    cut short.
     """
+    verdict = _by_policy(report, policy, failures, cancel_requested)
+    if give_up_at is None:
+        return verdict
+    too_late = verdict.at is not None and verdict.at >= give_up_at
+    cut_short = verdict.reason == USED_UP and report.outcome in CUT_SHORT and report.finished_at >= give_up_at
+    if too_late or cut_short:
+        return Verdict("end", "dead", verdict.failures, reason=TOTAL_TIMEOUT)
+    return verdict
+
+
+def total_timeout_error(
+    last: Mapping[str, Any] | None, *, give_up_at: datetime, total_timeout_s: int
+) -> dict[str, Any]:
+    """The error of a run whose total time-out ended; `last` is that of its last attempt."""
+    at = give_up_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    message = f"Its total time-out of {total_timeout_s:,} s ended at {at}: no further attempt is begun."
+    return {"class": TOTAL_TIMEOUT, "message": message, "last": dict(last) if last else None}
+
+
+def _by_policy(report: Report, policy: RetryPolicy, failures: int, cancel_requested: bool) -> Verdict:
     if report.outcome == "succeeded":
         return Verdict("end", "succeeded", failures)
     if cancel_requested or report.outcome == "cancelled":
@@ -55,10 +84,13 @@ def judge(report: Report, *, policy: RetryPolicy, failures: int, cancel_requeste
     failed = failures + 1
     if not report.retryable:
         return Verdict("end", "dead", failed, reason="not_retryable")
-    if not policy.wants_retry(names_of(report)):
+    names = names_of(report)
+    if not policy.wants_retry(names):
         return Verdict("end", "dead", failed, reason="excluded_by_policy")
+    if (report.error or {}).get("outcome_unknown") is True and not policy.asks_for(names):
+        return Verdict("end", "dead", failed, reason="outcome_unknown")
     if failed >= policy.max_attempts:
-        return Verdict("end", "dead", failed, reason="attempts_used_up")
+        return Verdict("end", "dead", failed, reason=USED_UP)
     wait = policy.wait_s(failed, retry_after_s=report.retry_after_s)
     return Verdict("again", "ready", failed, at=report.finished_at + timedelta(seconds=wait))
 

@@ -1,6 +1,7 @@
 """A named calendar as its owner writes it: dates, ranges, rules, weekdays; or the text of an iCalendar file. Pure."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -27,6 +28,7 @@ FIELDS = ("name", "dates", "ranges", "rrules", "weekdays", "weekend", "ical")
 READ_ONLY = ("id", "created_at", "updated_at", "used_by")
 RULES_FROM = date(1970, 1, 1)
 MAX_DAYS = 20_000
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def _list(fields: Fields, name: str, most: int) -> list[Any]:
 
 def _date(value: Any, pointer: str, faults: Faults) -> int | None:
     try:
-        if not isinstance(value, str) or len(value) != 10:
+        if not isinstance(value, str) or not _DATE.fullmatch(value):
             raise ValueError
         found = datetime.fromisoformat(value).date()
         if not 1970 <= found.year <= 2499:

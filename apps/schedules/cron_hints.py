@@ -68,10 +68,6 @@ def _every_words(match: re.Match[str]) -> str:
     return f"that is an interval in words; use a trigger with every_s {seconds}, or @every {seconds}s"
 
 
-def _weekday_words(match: re.Match[str]) -> str:
-    return f"times in words are not understood; write '{int(match[3])} {int(match[2])} * * {match[1].upper()}'"
-
-
 def _cron_call(match: re.Match[str]) -> str:
     words = match[1].split()
     if shown := _without_year(words):
@@ -110,11 +106,53 @@ def _comment(match: re.Match[str]) -> str:
     return f"the line is commented out; write '{match[1]}'"
 
 
-def _calendar(match: re.Match[str]) -> str:
-    hours = ",".join(str(int(hour)) for hour in match["h"].split(","))
-    fields = f"{int(match['m'])} {hours} * * {match['d'].upper() if match['d'] else '*'}"
-    second = int(match["s"] or 0)
-    return f"that is systemd's OnCalendar; write '{f'{second} {fields}' if second else fields}'"
+def _calendar(match: re.Match[str]) -> str | None:
+    """systemd's OnCalendar: weekdays year-month-day hour:minute:second zone."""
+    given = match.groupdict()
+    if all((given[name] or "").isdigit() for name in ("y", "mo", "d", "h", "m")):
+        return "that is a single instant; use a trigger with 'at'"
+    weekday = (given["wd"] or "*").upper().replace("..", "-").rstrip(",")
+    weekday = re.sub(r"([A-Z]{3})[A-Z]*", r"\1", weekday)
+    second, minute, hour, day, month, year = (
+        _calendar_field(given[name], default)
+        for name, default in (("s", "0"), ("m", "0"), ("h", "0"), ("d", "*"), ("mo", "*"), ("y", "*"))
+    )
+    words = [minute, hour, day, month, weekday]
+    if second != "0" or year != "*":
+        words = [second, *words, *[year] * (year != "*")]
+    if not _is_legal(words):
+        return None
+    zone = f" and timezone {given['z']!r}" if given["z"] else ""
+    return f"that is systemd's OnCalendar; write '{' '.join(words)}'{zone}"
+
+
+def _calendar_field(text: str | None, default: str) -> str:
+    """0/15 starts at 0 and goes on; leading zeros mean nothing."""
+    if text is None:
+        return default
+    text = re.sub(r"\b0+(?=\d)", "", text.replace("..", "-"))
+    return re.sub(r"^(?:\*|0)/(\d+)$", r"*/\1", text)
+
+
+def _at_call(match: re.Match[str]) -> str:
+    return f"at(...) is EventBridge's form for a single run; use a trigger with 'at' and {match[1]}"
+
+
+def _daily_words(match: re.Match[str]) -> str | None:
+    days = {"day": "*", "weekday": "1-5"}.get(match[1].lower(), match[1][:3].upper())
+    hour = int(match[2]) % 12 + 12 * (match[4].lower() == "pm") if match[4] else int(match[2])
+    words = [str(int(match[3] or 0)), str(hour), "*", "*", days]
+    return f"times in words are not understood; write '{' '.join(words)}'" if _is_legal(words) else None
+
+
+def _command(match: re.Match[str]) -> str | None:
+    if not _is_legal(match[1].split()):
+        return None
+    return f"a crontab's command does not belong here, the job says what runs; write '{match[1]}'"
+
+
+def _small_zone(match: re.Match[str]) -> str:
+    return f"write {match[1].upper()}= in capitals, or use timezone {match[2]!r}"
 
 
 def _word(match: re.Match[str]) -> str:
@@ -149,20 +187,29 @@ def _is_legal(words: list[str]) -> bool:
 
 
 _DAYS = "|".join(_DAY_NAMES)
+_ON_CALENDAR = re.compile(
+    rf"(?=.*[:-]){_ON}(?:(?P<wd>(?:{_DAYS})[A-Za-z.,]*) )?"
+    r"(?:(?:(?P<y>\*|\d{4})-)?(?P<mo>[\d*,./]+)-(?P<d>[\d*,./]+) ?)?"
+    r"(?:(?P<h>[\d*,./]+):(?P<m>[\d*,./]+)(?::(?P<s>[\d*,./]+))?)?(?: (?P<z>[A-Z][A-Za-z]+(?:/[\w/+-]+)?))?",
+    re.I,
+)
 _DIALECTS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]] = [
     (re.compile(r"@reboot(?: .*)?", re.I), _reboot),
     (re.compile(r"@once", re.I), _once),
     (re.compile(r"@every ?(.{0,40})", re.I), _every_alias),
     (re.compile(r"rate\( ?(\d{1,6}) (second|minute|hour|day|week)s? ?\)", re.I), _rate),
+    (re.compile(rf"every (day|weekday|{_DAYS})\w* at (\d\d?)(?::(\d\d))? ?([ap]m)?(?: .*)?", re.I), _daily_words),
     (re.compile(r"every (\d{1,6} )?(second|sec|minute|min|hour|day|week)s?(?: .*)?", re.I), _every_words),
-    (re.compile(rf"every ({_DAYS})\w* at (\d\d?):(\d\d)(?: .*)?", re.I), _weekday_words),
+    (re.compile(r"at\( ?(\S{10,40}) ?\)", re.I), _at_call),
+    (re.compile(r"((?:cron_)?tz)=(\S+) .*", re.I), _small_zone),
     (re.compile(r"cron\(['\"]?([^'\"()]*)['\"]?\)", re.I), _cron_call),
     (re.compile(r"['\"]?USING CRON ((?:\S+ ){4}\S+) ([A-Za-z][\w/+-]*)['\"]?", re.I), _zone_last),
     (re.compile(r"((?:\S+ ){4,5}\S+) ([A-Z][A-Za-z]+/[\w/+-]+|UTC|GMT)"), _zone_last),
     (re.compile(r"((?:\S+ ){4}\S+) ([a-z_][a-z0-9_-]+)"), _user_column),
     (re.compile(r"(?:\S+ ){5}\S+"), _year_last),
+    (re.compile(r"((?:\S+ ){4}\S+) ((?:root |www-data )?[/~.]\S*|\S*[a-z]{2,}\S* .+)"), _command),
     (re.compile(r"# ?((?:\S+ ){4,6}\S+)"), _comment),
-    (re.compile(rf"{_ON}(?:(?P<d>{_DAYS}) )?\*-\*-\* (?P<h>[\d,]+):(?P<m>\d\d)(?::(?P<s>\d\d))?", re.I), _calendar),
+    (_ON_CALENDAR, _calendar),
     (re.compile(rf"{_ON}({'|'.join(_WORD_TIMES)})", re.I), _word),
     (re.compile(r"P(?:\d+[YMWD])*(?:T(?:\d+[HMS])+)?"), _duration),
     (re.compile(r"(?:RRULE:)?FREQ=.*", re.I), _rrule),

@@ -28,6 +28,7 @@ ALIASES = {
 _SEARCH_YEARS = (1970, 2370)  # the calendar repeats after 400 years
 _AT_ZERO, _EACH_YEAR = Parsed(text="0", mask=1), Parsed(text="*", mask=ALL_YEARS)
 _WORD = re.compile(r"[^ \t]+")
+_NUMBERED_DAY = re.compile(r"(?<![#/\d])[0-7]")
 _ZONE = re.compile(r"(?:CRON_)?TZ=([^ \t]*)[ \t]*")
 
 
@@ -97,6 +98,10 @@ def _parse_fields(text: str, start: int, words: list[str], key: str, result: Cro
     result.expression = expression
     result.notes = [note for parsed in fields for note in parsed.notes]
     days, weekdays = fields[3].text, fields[5].text
+    if days == "?" and _NUMBERED_DAY.search(weekdays):
+        result.notes.append(
+            "weekdays count from Sunday = 0 as in cron, not from Sunday = 1 as in Quartz; names say it best"
+        )
     if days[0] not in "*?" and weekdays[0] not in "*?":
         result.notes.append("day of month and day of week are both restricted: the schedule runs when either matches")
 

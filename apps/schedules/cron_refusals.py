@@ -4,6 +4,8 @@ import re
 
 from apps.schedules.cron_kinds import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, YEAR, FieldKind
 
+LW_HINT = "LW, the last weekday of the month, takes no offset; L-2 is the last day but two"
+
 
 def beyond(kind: FieldKind, value: int) -> str:
     if kind is HOUR and value == 24:
@@ -18,6 +20,10 @@ def beyond(kind: FieldKind, value: int) -> str:
 def letters_hint(kind: FieldKind, text: str) -> str:
     if text == "R":
         return "R (a random value) is not known here; write H, which is stable for each schedule"
+    if kind is DAY and text == "W":
+        return "W needs its day: 15W is the weekday nearest to the 15th, LW the last weekday of the month"
+    if kind is DAY and text in ("LW", "WL"):
+        return LW_HINT
     if text in ("L", "W", "LW"):
         return f"{text} is for the day fields only"
     return f"{text[:12]} is not a number"
@@ -30,6 +36,9 @@ def reversed_hint(kind: FieldKind, low: int, high: int, match: re.Match[str]) ->
         return f"the range ends before it starts; Sunday at the start of a range is 0: write 0-{high}"
     if kind is YEAR:
         return "the range ends before it starts"
+    if kind is WEEKDAY and not match["step"]:
+        names = [name for name in kind.names if len(name) == 3]
+        return f"the range ends before it starts; write the days: {','.join(names[low:] + names[: high + 1])}"
     upper = 6 if kind is WEEKDAY else kind.high
     step = f"/{match['step']}" if match["step"] else ""
     lower = f"{kind.low}-{high}{step}" if high > kind.low else f"{kind.low}"
@@ -48,6 +57,8 @@ def syntax_hint(kind: FieldKind, item: str) -> str:
         return "there is an empty item between commas"
     if kind is WEEKDAY and re.fullmatch(r"L[0-7]?", item):
         return f"write {item[1:] or '6'}L for the last such weekday of the month"
+    if kind is DAY and re.fullmatch(r"L-\d+W", item):
+        return LW_HINT
     if "#" in item or "W" in item or (item.endswith("L") and kind is not WEEKDAY):
         return "L and W belong to the day-of-month field; d#n and dL to the day-of-week field"
     if re.fullmatch(r"(\*|\w+)-+\w*|-+\w+.*", item):

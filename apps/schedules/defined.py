@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.schedules.models import Job, JobVersion, Schedule, ScheduleVersion
-from apps.schedules.schedule_input import health_of, timing_of
+from apps.schedules.schedule_input import health_of, timing_of, waiting_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ def job_as_given(defined: DefinedJob) -> dict[str, Any]:
         "target": definition.target,
         "payload": definition.payload,
         "timeout_s": definition.timeout_s,
+        "max_queue_age_s": definition.max_queue_age_s,
+        "total_timeout_s": definition.total_timeout_s,
         "retry": definition.retry,
         "priority": definition.priority,
         "max_concurrency": definition.max_concurrency,
@@ -50,6 +52,7 @@ def schedule_as_given(defined: DefinedSchedule) -> dict[str, Any]:
         "job": str(schedule.job_id),
         **timing_of(definition.definition),
         **health_of(definition.definition),
+        **waiting_of(definition.definition),
         "payload": definition.payload,
         "labels": schedule.labels,
         "external_id": schedule.external_id,

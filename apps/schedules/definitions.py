@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -11,6 +11,7 @@ import psycopg
 from psycopg import sql
 
 from apps.schedules.retry import RetryPolicy, retry_from_json
+from kernel.httptemplates import names_in
 from kernel.secretrules import secret_names
 
 Conn = psycopg.Connection[Any]
@@ -28,6 +29,7 @@ class Definition:
     payload: Any
     timeout_s: int
     retry: RetryPolicy
+    uses: frozenset[str] = frozenset()  # what its templates name of a run
     secrets: frozenset[str] = frozenset()  # the names that its target refers to
 
 
@@ -55,7 +57,7 @@ class Definitions:
                     target = orjson.loads(row[4])
                     found = Definition(
                         row[2], row[3], target, _parsed(row[5]), row[6], retry_from_json(orjson.loads(row[7])),
-                        frozenset(secret_names(target)),
+                        names_in(target) if row[2] == "http" else frozenset(), frozenset(secret_names(target)),
                     )  # fmt: skip
                 except (ValueError, TypeError, KeyError):
                     continue
@@ -79,6 +81,26 @@ class Definitions:
             self._payloads[key] = payload
             _shrink(self._payloads)
         return payload
+
+
+class RunNames(NamedTuple):
+    """What a run's templates may say about it, as it is now."""
+
+    job_name: str
+    schedule_name: str
+    labels: dict[str, str]  # the job's, the schedule's and its own; the later ones win
+
+
+def run_names(conn: Conn, schema: str, execution_ids: Iterable[UUID]) -> dict[UUID, RunNames]:
+    """By execution; one query."""
+    query = sql.SQL(
+        "SELECT e.id, j.name, coalesce(s.name, ''),"
+        " (j.labels || coalesce(s.labels, '{{}}') || coalesce(e.labels, '{{}}'))::text"
+        " FROM {schema}.executions_execution e JOIN {schema}.schedules_job j ON j.id = e.job_id"
+        " LEFT JOIN {schema}.schedules_schedule s ON s.id = e.schedule_id WHERE e.id = ANY(%s)"
+    ).format(schema=sql.Identifier(schema))
+    rows = conn.execute(query, [list(execution_ids)])
+    return {row[0]: RunNames(row[1], row[2], orjson.loads(row[3])) for row in rows}
 
 
 def _parsed(text: str | None) -> Any:

@@ -47,6 +47,8 @@ class JobVersion(models.Model):
     target = models.JSONField()
     payload = models.JSONField(null=True)
     timeout_s = models.IntegerField()
+    max_queue_age_s = models.IntegerField(null=True, help_text="A run that has not started by then expires.")
+    total_timeout_s = models.IntegerField(null=True, help_text="From the first start over all tries and waits.")
     retry = models.JSONField()
     priority = models.SmallIntegerField()
     max_concurrency = models.IntegerField(null=True)
@@ -56,7 +58,11 @@ class JobVersion(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["job", "version"], name="job_version_once"),
-            models.CheckConstraint(condition=Q(timeout_s__range=(1, 900)), name="job_timeout_is_1_to_900_s"),
+            models.CheckConstraint(condition=Q(timeout_s__range=(1, 28_800)), name="job_timeout_is_1_to_28800_s"),
+            models.CheckConstraint(condition=Q(max_queue_age_s__gte=1), name="job_max_queue_age_is_positive"),
+            models.CheckConstraint(
+                condition=Q(total_timeout_s__gte=models.F("timeout_s")), name="job_total_timeout_holds_one_attempt"
+            ),
             models.CheckConstraint(condition=Q(priority__range=(0, 9)), name="job_priority_is_0_to_9"),
         ]
 

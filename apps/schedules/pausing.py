@@ -2,6 +2,8 @@
 
 Failures are not counted anywhere: the newest finished runs of the schedule are looked at when one of them has died. So
 a paused schedule that is tried again (half open) and dies again is paused again at once, and one success ends the row.
+
+Whoever settles first calls `lock_to_pause`: due entries and schedules are locked before tickets (docs/architecture.md).
 """
 
 from collections.abc import Mapping
@@ -61,12 +63,48 @@ WHERE s.id = ANY(%(ids)s) AND {_ACTIVE} AND f.most IS NOT NULL AND f.most = (
 """
 
 
+_WATCHED = """
+SELECT s.id FROM {schema}.schedules_schedule s
+JOIN {schema}.schedules_scheduleversion v ON v.schedule_id = s.id AND v.version = s.version
+WHERE s.id = ANY(%s) AND v.definition ->> 'pause_after_failures' IS NOT NULL
+"""
+
+_LOCK = "SELECT 1 FROM {schema}.schedules_schedule WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+
+
+class Suspects(NamedTuple):
+    """Schedules of a tenant that may be paused: their receiver is gone, or a run of theirs dies."""
+
+    gone: set[UUID]
+    dying: set[UUID]
+
+
 class Failing(NamedTuple):
     """A schedule whose newest runs have all died: how many, and after how many seconds it is tried again."""
 
     schedule_id: UUID
     failures: int
     probe_after_s: int | None
+
+
+def lock_to_pause(conn: Conn, by_schema: Mapping[str, Suspects]) -> set[UUID]:
+    """Locks the due entries and the rows of those that will be paused or looked at; returns those that watch failures.
+
+    For all tenants of the transaction at once, before it locks a ticket.
+    """
+    watching: set[UUID] = set()
+    found: dict[str, list[UUID]] = {}
+    for schema, (gone, dying) in by_schema.items():
+        rows = conn.execute(sql.SQL(_WATCHED).format(schema=sql.Identifier(schema)), [sorted(dying)]) if dying else ()
+        of_schema = {row[0] for row in rows}
+        watching |= of_schema
+        if gone or of_schema:
+            found[schema] = sorted(gone | of_schema)
+    if found:
+        entries.lock(conn, [key for keys in found.values() for key in keys])
+    for schema, keys in sorted(found.items()):
+        conn.execute(sql.SQL(_LOCK).format(schema=sql.Identifier(schema)), [keys])
+    return watching
 
 
 def failing(conn: Conn, schema: str, died: Mapping[UUID, datetime]) -> list[Failing]:
@@ -89,7 +127,7 @@ def pause_by_system(
     conn: Conn, schema: str, *, tenant_id: int, schedule_id: UUID, reason: str, now: datetime,
     resume_at: datetime | None = None,
 ) -> bool:  # fmt: skip
-    """active -> paused, in the caller's transaction; the due entry goes first: fire and pause meet on that row."""
+    """active -> paused, in the caller's transaction, which holds the locks of `lock_to_pause`."""
     found = entries.lock(conn, [schedule_id])
     given = {"reason": reason, "id": schedule_id, "now": now, "resume_at": resume_at}
     row = conn.execute(sql.SQL(_PAUSE).format(schema=sql.Identifier(schema)), given).fetchone()

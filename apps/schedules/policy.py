@@ -47,7 +47,8 @@ class Skip:
     """A run of `count` occurrences from `nominal_at` to `until` (both nominal, inclusive) that do not run, and why.
 
     Reasons: "misfire_skipped" (the policy), "misfire_capped" (older than the newest `misfire_max`), "misfire_too_old"
-    (above `misfire_max_age_s`), "overlap_skipped", "replaced" (a newer one took its place before it could start).
+    (above `misfire_max_age_s`), "overlap_skipped", "replaced" (a newer one took its place before it could start),
+    "tenant_suspended".
     """
 
     nominal_at: datetime
@@ -110,8 +111,7 @@ def decide(
         return Decision((), (), nominal_at, due_at, done=done)
     spec, before = counted(spec, nominal_at=nominal_at, done=done)
     if is_look_again(spec, nominal_at):
-        nominal, due = first_due(spec, key=key, after=nominal_at) or (None, None)
-        return Decision((), (), nominal, due, done=before)
+        return _look_again(spec, key, nominal_at, before)
     decision = _decide(spec, key, nominal_at, due_at, now, live)
     passed = len(decision.fires) + sum(skip.count for skip in decision.skips)
     return replace(decision, done=before + passed) if spec.max_runs is not None else decision
@@ -129,6 +129,31 @@ def _decide(spec: Spec, key: str, nominal_at: datetime, due_at: datetime, now: d
     if now - nominal_at > IMPLAUSIBLE_DEBT:
         return Decision((), (), nominal_at, due_at, alert="clock_implausible")
     return _decide_debt(spec, key, nominal_at, due_at, now, live)
+
+
+def stand_still(
+    spec: Spec, *, key: str, nominal_at: datetime, due_at: datetime, now: datetime, done: int | None = None
+) -> Decision:
+    """Decides about the due entry of a tenant that is suspended: nothing runs, nothing is owed, one skip tells it."""
+    if due_at > now:
+        return Decision((), (), nominal_at, due_at, done=done)
+    if now - nominal_at > IMPLAUSIBLE_DEBT:
+        return Decision((), (), nominal_at, due_at, alert="clock_implausible")
+    spec, before = counted(spec, nominal_at=nominal_at, done=done)
+    if is_look_again(spec, nominal_at):
+        return _look_again(spec, key, nominal_at, before)
+    debt = _debt(spec, key, nominal_at, due_at, now)
+    later = count_between(spec, after=nominal_at, until=debt.newest)
+    skip = Skip(nominal_at, debt.newest, later + 1, "tenant_suspended")
+    return Decision(
+        (), (skip,), debt.next_nominal, debt.next_due, done=before + skip.count if spec.max_runs is not None else None
+    )
+
+
+def _look_again(spec: Spec, key: str, searched_to: datetime, done: int) -> Decision:
+    """The entry stood at no occurrence, but where a bounded search had ended: it goes on from there."""
+    nominal, due = first_due(spec, key=key, after=searched_to) or (None, None)
+    return Decision((), (), nominal, due, done=done if spec.max_runs is not None else None)
 
 
 def first_due(spec: Spec, *, key: str, after: datetime, created: bool = False) -> tuple[datetime, datetime] | None:

@@ -33,7 +33,8 @@ def entry_at(tenant: Tenant, job: JobNow, version: ScheduleVersion, *, nominal_a
         key=key, shard=entries.shard_for(key), kind="schedule", tenant_id=tenant.pk, due_at=due_at,
         nominal_at=nominal_at, version=version.version, spec=version.spec, job_id=job.id, job_version=job.version,
         pool=job.pool, queue=job.queue, priority=job.priority, timeout_s=job.timeout_s,
-        max_concurrency=job.max_concurrency, own_payload=version.own_payload,
+        max_concurrency=job.max_concurrency, own_payload=version.own_payload, max_queue_age_s=job.max_queue_age_s,
+        own_max_queue_age_s=version.definition.get("max_queue_age_s"), total_timeout_s=job.total_timeout_s,
     )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 `retry_on` and `never_on` hold outcomes ("failed", "timed_out", "lost"), error classes ("connect_failed"; for Python
 tasks also the names of exceptions), statuses ("http_503") or a class of them ("http_5xx"). `never_on` wins; an empty
-`retry_on` means every failure that may be retried.
+`retry_on` means every failure that may be retried, but for time-outs of requests that may have had their effect
+(`outcome_unknown`: HTTP by POST or PATCH): those are repeated only where `retry_on` names them.
 """
 
 import difflib
@@ -33,7 +34,9 @@ OUTCOMES = ("failed", "timed_out", "lost")
 ERROR_CLASSES = (
     "http_status", "timeout", "address_blocked", "dns_failed", "tls_failed", "connect_failed", "connection_lost",
     "bad_response", "bad_target", "internal", "soft_timeout", "unknown_task", "bad_result", "bad_payload",
-    "worker_lost", "deadline_passed", "not_prepared",
+    "token_failed", "secret_missing", "secret_unreadable",
+    "worker_lost", "deadline_passed", "not_prepared", "connect_timeout", "too_many_redirects", "bad_location",
+    "redirect_refused", "bad_template", "bad_json", "condition_unmet",
 )  # fmt: skip
 _STATUS = re.compile(r"http_[1-5](?:[0-9]{2}|xx)")
 _STATUS_ALONE = re.compile(r"[1-5](?:[0-9]{2}|xx)")
@@ -59,6 +62,10 @@ class RetryPolicy:
         if known & self.never_on:
             return False
         return not self.retry_on or bool(known & self.retry_on)
+
+    def asks_for(self, names: Iterable[str]) -> bool:
+        """Whether `retry_on` names this failure: a wish, where no list means what is right for most."""
+        return bool(set(names) & self.retry_on)
 
     def wait_s(self, failures: int, *, retry_after_s: float | None = None) -> float:
         """Seconds before the try after `failures` failures (from 1). What the receiver asked for is honoured."""
@@ -119,6 +126,8 @@ def _names(value: object, kind: str, faults: Faults, pointer: str) -> None:
         return
     for place, name in enumerate(names):
         if name in OUTCOMES or name in ERROR_CLASSES or _STATUS.fullmatch(name):
+            continue
+        if kind == "pull":  # the tenant's own workers name their failures themselves
             continue
         if kind != "python" or not _is_exception(name):
             faults.add(f"{pointer}/{place}", "unknown_value", f"No failure goes by {name!r}{_hint(name, kind)}")

@@ -15,11 +15,13 @@ from psycopg import sql
 from apps.due import entries
 from apps.executions import store as executions
 from apps.executions.models import Execution
-from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, ScheduleVersion
+from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
+from apps.tickets.values import start_by
 from kernel.errors import NotFound
 from kernel.ids import uuid7
+from kernel.pools import pool_of
 from tenants import door
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
@@ -43,6 +45,8 @@ class JobNow:
     priority: int
     timeout_s: int
     max_concurrency: int | None
+    max_queue_age_s: int | None
+    total_timeout_s: int | None
     paused: bool
 
     @property
@@ -53,13 +57,17 @@ class JobNow:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is to run, for whom and why. `payload` is JSON text, for runs that have one of their own."""
+    """What is to run, for whom and why. `payload` is JSON text, for runs that have one of their own.
+
+    `max_queue_age_s` goes before the job's.
+    """
 
     trigger: str
     fired_by: str
     payload: str | None = None
     payload_from: str = "job"
     priority: int | None = None
+    max_queue_age_s: int | None = None
     nominal_at: datetime | None = None
     schedule_id: UUID | None = None
     schedule_version: int | None = None
@@ -70,10 +78,12 @@ class Run:
 
 def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
     """The job's part of tickets and entries."""
-    pool = POOL_OF_KIND[job.kind]
+    pool = pool_of(job.kind, definition.queue)
     return JobNow(
-        id=job.pk, version=job.version, pool=pool, queue=queue_for(tenant, pool), priority=definition.priority,
-        timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency, paused=job.paused_at is not None,
+        id=job.pk, version=job.version, pool=pool, queue=definition.queue or queue_for(tenant, pool),
+        priority=definition.priority, timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency,
+        max_queue_age_s=definition.max_queue_age_s, total_timeout_s=definition.total_timeout_s,
+        paused=job.paused_at is not None,
     )  # fmt: skip
 
 
@@ -86,10 +96,13 @@ def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
         raise NotFound("There is no such job.")
     version, kind, paused = found
     # A statement of its own: joined to the lock it would be the version from before a wait.
-    definition = JobVersion.objects.filter(job_id=job_id, version=version)
-    priority, timeout_s, limit = definition.values_list("priority", "timeout_s", "max_concurrency").get()
-    pool = POOL_OF_KIND[kind]
-    return JobNow(job_id, version, pool, queue_for(tenant, pool), priority, timeout_s, limit, paused)
+    definition = JobVersion.objects.defer("target", "payload", "retry").filter(job_id=job_id, version=version)
+    one = definition.get()
+    pool = pool_of(kind, one.queue)
+    return JobNow(
+        job_id, version, pool, one.queue or queue_for(tenant, pool), one.priority, one.timeout_s, one.max_concurrency,
+        one.max_queue_age_s, one.total_timeout_s, paused,
+    )  # fmt: skip
 
 
 def run_start(tenant: Tenant, job: JobNow, run: Run, *, now: datetime) -> UUID:
@@ -106,7 +119,8 @@ def run_delay(tenant: Tenant, job: JobNow, run: Run, *, run_at: datetime, now: d
         key=execution_id, shard=entries.shard_for(execution_id), kind="execution", tenant_id=tenant.pk, due_at=run_at,
         nominal_at=run_at, version=0, spec=execution_id.hex, job_id=job.id, job_version=job.version, pool=job.pool,
         queue=job.queue, priority=_priority(job, run), timeout_s=job.timeout_s, max_concurrency=job.limit,
-        own_payload=run.payload is not None,
+        own_payload=run.payload is not None, max_queue_age_s=job.max_queue_age_s,
+        own_max_queue_age_s=run.max_queue_age_s, total_timeout_s=job.total_timeout_s,
     )  # fmt: skip
     entries.put(door.raw(), entry, now=now)
     return execution_id
@@ -123,9 +137,22 @@ def ticket_add(
         nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
         timeout_s=job.timeout_s, gate=tickets.gate_of(job.id, job.limit), gate_limit=job.limit, guarded=run.guarded,
         payload_from=run.payload_from, state="ready", available_at=now, rank=tickets.new_rank(now, priority),
-        attempt=attempt, failures=0,
+        attempt=attempt, failures=0, start_by=start_by(now, _queue_age_s(job, run), tried=attempt > 0),
+        total_timeout_s=job.total_timeout_s,
     )  # fmt: skip
     tickets.insert(door.raw(), ticket)
+
+
+def make_way(tenant: Tenant, schedule_id: UUID, *, cancels: bool, now: datetime, unguarded: bool = False) -> None:
+    """What waits of a schedule is replaced by what the caller makes; with `cancels` what runs is asked to stop."""
+    conn = door.raw()
+    if cancels:
+        tickets.lock_runs_of(conn, [schedule_id])
+    waiting = tickets.replace_waiting(conn, [schedule_id], unguarded=unguarded)
+    ended = [executions.Replaced(*one[1:]) for one in waiting]
+    if cancels:
+        tickets.cancel_running_of(conn, [schedule_id])
+    executions.replace(conn, tenant.schema_name, ended, now=now)
 
 
 def payload_of(execution: Execution) -> tuple[str, str | None]:
@@ -155,3 +182,7 @@ def _insert(tenant: Tenant, job: JobNow, run: Run, *, state: str, actual_at: dat
 
 def _priority(job: JobNow, run: Run) -> int:
     return job.priority if run.priority is None else run.priority
+
+
+def _queue_age_s(job: JobNow, run: Run) -> int | None:
+    return job.max_queue_age_s if run.max_queue_age_s is None else run.max_queue_age_s

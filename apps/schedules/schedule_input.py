@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.schedules.input_fields import Fields
-from apps.schedules.job_input import MAX_EXTERNAL_ID_CHARS
+from apps.schedules.job_input import MAX_EXTERNAL_ID_CHARS, MAX_QUEUE_AGE_S
 from apps.schedules.timing import Every, Interval, Recurrence, Spec, TimingInvalid, spec_from_api
 from apps.schedules.timing_api import ExclusionOf
 from apps.schedules.timing_runs import runs_used
@@ -38,9 +38,11 @@ TIMING_DEFAULTS: dict[str, Any] = {
 }
 # What a schedule's own failures do to it. Not part of the spec: firing does not ask for it.
 HEALTH_DEFAULTS: dict[str, Any] = {"pause_after_failures": None, "probe_after_s": None}
+# How long its runs may wait, instead of what the job says. Not part of the spec: the due entry carries it.
+WAITING_DEFAULTS: dict[str, Any] = {"max_queue_age_s": None}
 FAILURES_MAX = 100
 PROBE_MIN_S, PROBE_MAX_S = 1, 30 * 86_400
-FIELDS = ("name", "job", *TIMING_DEFAULTS, *HEALTH_DEFAULTS, "payload", "labels", "external_id")
+FIELDS = ("name", "job", *TIMING_DEFAULTS, *HEALTH_DEFAULTS, *WAITING_DEFAULTS, "payload", "labels", "external_id")
 READ_ONLY = (
     "id", "version", "status", "paused_reason", "paused_at", "resume_at", "next_at", "problem", "last_at",
     "created_at", "updated_at",
@@ -59,6 +61,7 @@ class ScheduleForm:
     timing: dict[str, Any]
     spec: Spec
     health: dict[str, Any]
+    waiting: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ def read_schedule(
         exclusion_of=exclusion_of,
     )  # fmt: skip
     health = _health(fields)
+    waiting = {"max_queue_age_s": fields.whole("max_queue_age_s", 1, MAX_QUEUE_AGE_S, None)}
     faults.raise_if_any()
     assert spec is not None and job_id is not None
     if timing["timezone"] is None and spec.zone != "UTC":
@@ -98,7 +102,7 @@ def read_schedule(
     if timing["calendar"] is not None and exclusion_of is not None:
         calendar = exclusion_of(timing["calendar"])
         timing |= {"calendar": calendar[0] if calendar is not None else timing["calendar"]}  # names change, ids stay
-    return ScheduleForm(name, job_id, labels, external_id, payload, timing, spec, health)
+    return ScheduleForm(name, job_id, labels, external_id, payload, timing, spec, health, waiting)
 
 
 def timing_of(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,6 +113,11 @@ def timing_of(data: Mapping[str, Any]) -> dict[str, Any]:
 def health_of(data: Mapping[str, Any]) -> dict[str, Any]:
     """The members that say what failures do, with defaults."""
     return {name: data.get(name) for name in HEALTH_DEFAULTS}
+
+
+def waiting_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that say how long its runs may wait, with defaults."""
+    return {name: data.get(name) for name in WAITING_DEFAULTS}
 
 
 def read_timing(

@@ -10,14 +10,9 @@ from apps.schedules.services_jobs import (
     job_resume,
     job_update,
 )
-from apps.schedules.services_schedules import (
-    schedule_create,
-    schedule_delete,
-    schedule_pause,
-    schedule_replace,
-    schedule_resume,
-    schedule_update,
-)
+from apps.schedules.services_pausing import schedule_pause, schedule_resume
+from apps.schedules.services_schedules import schedule_create, schedule_delete, schedule_replace, schedule_update
+from apps.schedules.services_secrets import secret_delete
 
 __all__ = [
     "DefinedJob",
@@ -40,4 +35,5 @@ __all__ = [
     "schedule_replace",
     "schedule_resume",
     "schedule_update",
+    "secret_delete",
 ]

@@ -6,6 +6,7 @@ anew.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -25,11 +26,13 @@ from apps.schedules.naming import names_conflict
 from apps.schedules.passed import pass_over
 from apps.schedules.remaking import remake_all
 from apps.schedules.running import JobNow, job_now
-from apps.tickets import gates
+from apps.schedules.services_secrets import target_kept, target_restored
+from apps.tickets import gates, pull_queues
 from kernel.errors import Conflict, NotFound, Stale
 from kernel.jsonrules import merge_patch
 from tenants import door
 from tenants.models import Plan, Tenant
+from tenants.registry import reach_of
 from tenants.work import Again, in_tenant
 
 SHOWN_SCHEDULES = 20  # in the answer that refuses to delete a job
@@ -40,13 +43,14 @@ def job_create(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: da
 
     def work() -> DefinedJob:
         plan = plan_locked(tenant, quota="max_jobs")
-        form = read_job(data, rules=_rules(tenant, plan))
+        form = read_job(target_restored(data, {}), rules=_rules(tenant, plan))
         check_count(Job.objects.filter(deleted_at=None), plan.max_jobs, quota="max_jobs", what="jobs")
         job = Job.objects.create(
             name=form.name, kind=form.kind, labels=form.labels, external_id=form.external_id, created_at=now,
             updated_at=now,
         )  # fmt: skip
-        made = DefinedJob(job, _version_add(job, form, now))
+        form = _with_target(form, {}, tenant, now)
+        made = DefinedJob(job, _version_add(tenant, job, form, now))
         _, after = changes({}, job_as_given(made))
         _record(actor, "job.create", job, now, tenant, after=after)
         return made
@@ -136,14 +140,14 @@ def _change(
         job, found = _lock(tenant, job_id, expect)
         old = DefinedJob(job, definition_of(job))
         given = job_as_given(old)
-        data = make(given)
-        form = read_job(data, rules=_rules(tenant, tenant.plan))
+        known = old.definition.target
+        form = read_job(target_restored(make(given), known), rules=_rules(tenant, tenant.plan))
         if form.kind != job.kind:
             raise Conflict("The kind of a job can't change; make another job.", code="kind_is_fixed")
-        new = old
+        form, new = _with_target(form, known, tenant, now), old
         if form.definition.as_dict() != {name: getattr(old.definition, name) for name in form.definition.as_dict()}:
             job.version += 1
-            new = DefinedJob(job, _version_add(job, form, now))
+            new = DefinedJob(job, _version_add(tenant, job, form, now))
             _retarget(tenant, job_now(tenant, job, new.definition), found, was=old.definition)
         job.name, job.labels, job.external_id = form.name, form.labels, form.external_id
         before, after = changes(given, job_as_given(new))
@@ -177,11 +181,18 @@ def _schedules_of(job_id: UUID) -> list[UUID]:
     return list(Schedule.objects.filter(job_id=job_id, deleted_at=None).values_list("pk", flat=True))
 
 
+def _with_target(form: JobForm, known: Mapping[str, Any], tenant: Tenant, now: datetime) -> JobForm:
+    target = target_kept(form.definition.target, known, tenant=tenant, now=now)
+    return replace(form, definition=replace(form.definition, target=target))
+
+
 def _rules(tenant: Tenant, plan: Plan) -> JobRules:
-    return JobRules(tuple(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS)
+    return JobRules(reach_of(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS)
 
 
-def _version_add(job: Job, form: JobForm, now: datetime) -> JobVersion:
+def _version_add(tenant: Tenant, job: Job, form: JobForm, now: datetime) -> JobVersion:
+    if form.definition.queue:
+        pull_queues.put(door.raw(), tenant_id=tenant.pk, name=form.definition.queue, now=now)
     return JobVersion.objects.create(job=job, version=job.version, created_at=now, **form.definition.as_dict())
 
 
@@ -190,6 +201,7 @@ def _retarget(tenant: Tenant, job: JobNow, found: list[Entry], *, was: JobVersio
     entries.retarget(
         door.raw(), [entry.key for entry in found], job_version=job.version, pool=job.pool, queue=job.queue,
         priority=job.priority, timeout_s=job.timeout_s, max_concurrency=job.max_concurrency,
+        max_queue_age_s=job.max_queue_age_s, total_timeout_s=job.total_timeout_s,
     )  # fmt: skip
     if job.max_concurrency != was.max_concurrency and not job.paused:
         _set_limit(tenant, job.id, job.max_concurrency)

@@ -13,7 +13,7 @@ from apps.schedules.timing_api import spec_from_api
 from apps.schedules.timing_errors import FieldError, NotFoundYet, TimingInvalid
 from apps.schedules.timing_spec import Spec, spec_from_json, spec_to_json
 from apps.schedules.timing_triggers import At, Calendar, Cron, Every, Interval, Recurrence
-from apps.schedules.timing_words import describe, notes
+from apps.schedules.timing_words import describe, notes, seed_notes
 from apps.schedules.timing_zones import EPOCH, load_zone, zone_names
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "notes",
     "occurrences",
     "previous_before",
+    "seed_notes",
     "spec_from_api",
     "spec_from_json",
     "spec_to_json",

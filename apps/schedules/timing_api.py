@@ -183,16 +183,16 @@ def _check_policies(spec: Spec, faults: Faults) -> None:
     if age is not None and age <= grace:
         detail = f"is not above grace_s ({grace}): what is that young is on time, so nothing would be made up for."
         faults.add("/misfire_max_age_s", "contradiction", detail)
-    if spec.outside != "skip" and not spec.windows:
+    if spec.outside != "skip" and not spec.windows and not _told(faults, "/windows"):
         faults.add(
             "/outside", "contradiction", "says what happens outside of windows, and there are none; give windows."
         )
-    if (
-        spec.on_excluded != "skip"
-        and spec.exclusion is None
-        and not any(e.pointer == "/calendar" for e in faults.errors)
-    ):
+    if spec.on_excluded != "skip" and spec.exclusion is None and not _told(faults, "/calendar"):
         faults.add("/on_excluded", "contradiction", "says what happens on excluded days; give a calendar.")
+
+
+def _told(faults: Faults, pointer: str) -> bool:
+    return any(error.pointer.startswith(pointer) for error in faults.errors)
 
 
 def _check_window(spec: Spec, now: datetime, faults: Faults) -> bool:

@@ -31,6 +31,7 @@ class Clipped:
 
     def __init__(self, base: Any, open_times: OpenTimes) -> None:
         self.base, self.open = base, open_times
+        self.tries = 0  # all that were made so far: what looks at many instants keeps an eye on it
 
     def next_after(self, after: datetime) -> datetime | None:
         at = after
@@ -40,6 +41,7 @@ class Clipped:
             if opening is None or opening == found:
                 return opening
             at = opening - _MICROSECOND
+            self.tries += 1
         raise NotFoundYet(at)
 
     def previous_before(self, before: datetime) -> datetime | None:
@@ -50,6 +52,7 @@ class Clipped:
             if closing is None or closing == found:
                 return closing
             at = closing + _MICROSECOND
+            self.tries += 1
         raise NotFoundYet(at)
 
     def count(self, after: datetime, until: datetime) -> int:
@@ -64,6 +67,10 @@ class ToOpening:
 
     def __init__(self, base: Any, open_times: OpenTimes) -> None:
         self.base, self.open = base, open_times
+
+    @property
+    def tries(self) -> int:
+        return int(getattr(self.base, "tries", 0))
 
     def next_after(self, after: datetime) -> datetime | None:
         at = self.base.next_after(self.open.last_open(after) or _BEGINNING)

@@ -8,7 +8,7 @@ from typing import Any
 from apps.schedules.exclusion import Exclusion
 from apps.schedules.recurrence import weekday_of
 from apps.schedules.timing_walls import floor_s, local_s, place, spans_of
-from apps.schedules.timing_zones import DAY_S, EPOCH, zone_offsets
+from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, MIN_S, zone_offsets
 
 STRETCH_DAYS_MAX = 5  # what is open for days has no end that matters: jitter is at most one
 REMEMBERED = 1_024
@@ -33,7 +33,7 @@ WHOLE_DAY = (Window(0, DAY_S),)
 class OpenTimes:
     """The stretches of time that are open. Instants are in whole microseconds since the epoch inside."""
 
-    __slots__ = ("_exclusion", "_gap", "_offsets", "_remembered", "_weekdays", "_windows")
+    __slots__ = ("_exclusion", "_gap", "_offsets", "_plain", "_remembered", "_weekdays", "_windows")
 
     def __init__(
         self, windows: tuple[Window, ...], exclusion: Exclusion | None, zone: str, dst_gap: str = "run_after"
@@ -42,6 +42,7 @@ class OpenTimes:
         self._gap = dst_gap == "run_after"
         self._weekdays = tuple(sorted({day for window in windows for day in window.days}))
         self._remembered: dict[int, list[tuple[int, int]]] = {}
+        self._plain = [self._plain_day(weekday) for weekday in range(7)]
 
     def is_open(self, at: datetime) -> bool:
         us = _us(at)
@@ -117,6 +118,11 @@ class OpenTimes:
         """What opens on this day; a window past midnight belongs to the day on which it begins."""
         if self._exclusion.excludes(day):
             return []
+        offsets = self._offsets
+        index = offsets.index(min(max((day - 2) * DAY_S, MIN_S), MAX_S))
+        if index == offsets.index(min(max((day + 4) * DAY_S, MIN_S), MAX_S)):
+            start_us = (day * DAY_S - offsets.offsets[index]) * _US
+            return [(start_us + start, start_us + end) for start, end in self._plain[weekday_of(day)]]
         spans: list[tuple[int, int]] = []
         for window in self._windows:
             if weekday_of(day) not in window.days:
@@ -133,13 +139,26 @@ class OpenTimes:
             if self._gap and last and not place(self._offsets, end_wall, False, "first"):
                 # The clock skips its end: it closes with the first instant after the gap, where its last times run.
                 spans += [(at * _US, at * _US + 1) for at in place(self._offsets, end_wall, True, "first")]
-        merged: list[tuple[int, int]] = []
-        for start, end in sorted(spans):
-            if merged and start <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((start, end))
-        return merged
+        return _merged(spans)
+
+    def _plain_day(self, weekday: int) -> list[tuple[int, int]]:
+        """What opens on such a day when no change of the clock is near, in microseconds since its local midnight."""
+        spans = []
+        for window in self._windows:
+            if weekday in window.days:
+                until_s = window.until_s + (DAY_S if window.until_s < window.from_s else 0)
+                spans.append((window.from_s * _US, until_s * _US + (window.until_s != DAY_S)))
+        return _merged(spans)
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
 
 
 def _us(at: datetime) -> int:

@@ -1,7 +1,9 @@
 """What would run when, with what is special about each occurrence; bounded for whatever spec it is given."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 
 from apps.schedules.recurrence import DAY_S
 from apps.schedules.timing import actual_at, jitter_bound, next_after, occurrences, previous_before
@@ -14,9 +16,9 @@ from apps.schedules.timing_walls import floor_s, local_s
 from apps.schedules.timing_zones import load_zone, zone_offsets
 
 LEFT_OUT_MAX = 100
-SCANNED_MAX = 2_000  # instants of the bare trigger that are looked at for what is left out
 REACH = timedelta(days=3_660)
-_MICROSECOND = timedelta(microseconds=1)
+TRIES_MAX = 20_000  # instants outside of windows that one preview passes over; it ends with what it has found by then
+SCANNED_MAX = 2_000  # instants of the bare trigger that are looked at for what is left out
 WORDS = {
     "dst_gap_moved": "the clock skips its time; it runs right after",
     "dst_gap_skipped": "the clock skips its time; it does not run",
@@ -50,35 +52,54 @@ def preview(
 ) -> list[Occurrence]:
     """The next `count` occurrences in (after, until], oldest first. TimingInvalid where max_runs can't be counted."""
     _check_reach(spec, after)
-    return [_shown(spec, at, key) for at in occurrences(spec, after=after, until=until, limit=count)]
+    return [_shown(spec, at, key) for at in _bounded(spec, occurrences(spec, after=after, until=until, limit=count))]
 
 
 def preview_previous(spec: Spec, *, before: datetime, count: int, key: str = "") -> list[Occurrence]:
     """The newest `count` occurrences before an instant, oldest first: what the trigger says, whether it ran or not."""
     _check_reach(spec, before)
-    found: list[datetime] = []
-    at: datetime | None = before
-    while len(found) < count and at is not None and (at := previous_before(spec, at)) is not None:
-        found.append(at)
+    found = list(_bounded(spec, islice(_backwards(spec, before), count)))
     return [_shown(spec, each, key) for each in reversed(found)]
+
+
+def _backwards(spec: Spec, before: datetime) -> Iterator[datetime]:
+    while (found := previous_before(spec, before)) is not None:
+        yield found
+        before = found
+
+
+def _bounded(spec: Spec, instants: Iterator[datetime]) -> Iterator[datetime]:
+    """These instants, until too many others had to be passed over."""
+    calendar = spec.calendar()
+    begun = getattr(calendar, "tries", 0)
+    for at in instants:
+        yield at
+        if getattr(calendar, "tries", 0) - begun > TRIES_MAX:
+            return
 
 
 def left_out(spec: Spec, *, after: datetime, until: datetime, limit: int = LEFT_OUT_MAX) -> list[Occurrence]:
     """What the bare trigger says in (after, until] and does not run: excluded, outside of windows, skipped.
 
-    What is moved is not here: it runs. At most SCANNED_MAX instants are looked at.
+    What is moved is not here: it runs, unless it was moved from an excluded day to a time outside of the windows. At
+    most SCANNED_MAX instants are looked at.
     """
-    if not spec.windows and spec.exclusion is None and spec.dst_gap == "run_after":
-        return []
-    bare = replace(spec, windows=(), exclusion=None, dst_gap="run_after", max_runs=None, runs_from=None)
+    whole = replace(spec, max_runs=None, runs_from=None)
+    on_days = replace(whole, windows=())
     found: list[Occurrence] = []
-    for at in occurrences(bare, after=after, until=until, limit=SCANNED_MAX):
-        reason = _why_not(spec, bare, at)
-        if reason:
-            found.append(Occurrence(_local(spec, at), at, [reason], at))
-            if len(found) == limit:
-                break
-    return found
+    if spec.exclusion is not None or spec.dst_gap == "skip":
+        bare = replace(on_days, exclusion=None, dst_gap="run_after")
+        for at in occurrences(bare, after=after, until=until, limit=SCANNED_MAX):
+            if reason := _why_no_day(spec, bare, at):
+                found.append(Occurrence(_local(spec, at), at, [reason], at))
+    if spec.windows and spec.outside == "skip":
+        runs = next_after(whole, after)
+        for at in occurrences(on_days, after=after, until=until, limit=SCANNED_MAX):
+            while runs is not None and runs < at:
+                runs = next_after(whole, runs)
+            if runs != at:
+                found.append(_shown_as(on_days, at, "outside_window"))
+    return sorted(found, key=lambda each: each.nominal_at)[:limit]
 
 
 def _check_reach(spec: Spec, at: datetime) -> None:
@@ -92,23 +113,18 @@ def _check_reach(spec: Spec, at: datetime) -> None:
         raise TimingInvalid.one("/after", "range", detail)
 
 
-def _why_not(spec: Spec, bare: Spec, at: datetime) -> str:
-    if next_after(spec, at - _MICROSECOND) == at:
-        return ""
+def _why_no_day(spec: Spec, bare: Spec, at: datetime) -> str:
     exclusion = spec.exclusion
-    if exclusion is not None and exclusion.excludes(local_s(zone_offsets(spec.zone), floor_s(at)) // DAY_S):
-        return "excluded" if spec.on_excluded == "skip" or not _is_moved(spec, at) else ""
-    if "dst_gap_moved" in flags_of(bare.calendar(), at) and spec.dst_gap == "skip":
-        return "dst_gap_skipped"
-    return "outside_window" if spec.windows and spec.outside == "skip" else ""
+    if exclusion is not None and exclusion.excludes(day := local_s(zone_offsets(spec.zone), floor_s(at)) // DAY_S):
+        step = {"next_business_day": 1, "previous_business_day": -1}.get(spec.on_excluded)
+        target = None if step is None else exclusion.business_day(day, step)
+        return "excluded" if target is None or abs(target - day) > MOVED_DAYS_MAX else ""
+    return "dst_gap_skipped" if spec.dst_gap == "skip" and "dst_gap_moved" in flags_of(bare.calendar(), at) else ""
 
 
-def _is_moved(spec: Spec, at: datetime) -> bool:
-    """Whether its day is close enough to a business day for its runs to be moved there."""
-    day = local_s(zone_offsets(spec.zone), floor_s(at)) // DAY_S
-    assert spec.exclusion is not None
-    target = spec.exclusion.business_day(day, 1 if spec.on_excluded == "next_business_day" else -1)
-    return target is not None and abs(target - day) <= MOVED_DAYS_MAX
+def _shown_as(spec: Spec, at: datetime, reason: str) -> Occurrence:
+    moved = [flag for flag in _shown(spec, at, "").flags if flag == "moved_from_excluded"]
+    return Occurrence(_local(spec, at), at, [*moved, reason], at)
 
 
 def _shown(spec: Spec, nominal: datetime, key: str) -> Occurrence:

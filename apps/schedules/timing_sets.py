@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from apps.schedules.timing_walls import FAR_S, floor_s, instant, local_s, place, walls_of
+from apps.schedules.timing_walls import FAR_S, floor_s, instant, local_s, place, spans_of, walls_of
 from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, zone_offsets
 
 LAST = EPOCH + timedelta(seconds=MAX_S)
@@ -53,7 +53,9 @@ class RecurrenceSet:
         total: int = self._base.count(low, high)
         total -= sum(low < at <= high and self._is_base(at) and not self._on_left_day(at) for at in self._left_out)
         for day in self._left_days:
-            total -= sum(low < at <= high for at in self._base_on(day))
+            for start, end in self._spans(day):
+                since, until_ = max(start - _MICROSECOND, low), min(end - _MICROSECOND, high)
+                total -= self._base.count(since, until_) if since < until_ else 0
         return total + extra
 
     def flags(self, at: datetime) -> list[str]:
@@ -80,7 +82,9 @@ class RecurrenceSet:
             at = self._base.next_after(at)
             if at is None or (self._last is not None and at > self._last):
                 return None
-            if not self._is_left_out(at):
+            if self._on_left_day(at):
+                at = self._end_of_left(at) - _MICROSECOND
+            elif at not in self._left_out:
                 return at
         return None
 
@@ -90,7 +94,9 @@ class RecurrenceSet:
             at = self._base.previous_before(at)
             if at is None or at < self._first:
                 return None
-            if not self._is_left_out(at):
+            if self._on_left_day(at):
+                at = self._start_of_left(at)
+            elif at not in self._left_out:
                 return at
         return None
 
@@ -111,15 +117,29 @@ class RecurrenceSet:
     def _day(self, at: datetime) -> int:
         return local_s(self._offsets, floor_s(at)) // DAY_S
 
-    def _base_on(self, day: int) -> list[datetime]:
-        """The rule's instants on a local day; a day has at most 25 hours, and a rule few instants on it."""
-        at = EPOCH + timedelta(days=day, hours=-27)
-        until = EPOCH + timedelta(days=day, hours=54)
-        found = []
-        while (at := self._base.next_after(at)) is not None and at <= until:
-            if self._day(at) == day:
-                found.append(at)
-        return found
+    def _end_of_left(self, at: datetime) -> datetime:
+        """Where the row of left days ends that this instant is on."""
+        day = self._day(at)
+        end = next(end for start, end in self._spans(day) if start <= at < end)
+        while day + 1 in self._left_days and (spans := self._spans(day + 1)) and spans[0][0] == end:
+            day, end = day + 1, spans[0][1]
+            if len(spans) > 1:
+                break
+        return end
+
+    def _start_of_left(self, at: datetime) -> datetime:
+        day = self._day(at)
+        start = next(start for start, end in self._spans(day) if start <= at < end)
+        while day - 1 in self._left_days and (spans := self._spans(day - 1)) and spans[-1][1] == start:
+            day, start = day - 1, spans[-1][0]
+            if len(spans) > 1:
+                break
+        return start
+
+    def _spans(self, day: int) -> list[tuple[datetime, datetime]]:
+        """The stretches [start, end) of a local day: one, two where the clock goes back at midnight, or none."""
+        spans = spans_of(self._offsets, day * DAY_S, (day + 1) * DAY_S)
+        return [(instant(start), instant(end)) for start, end in spans]
 
 
 def nth_after(calendar: Any, after: datetime, number: int, *, until: datetime = LAST) -> datetime | None:

@@ -9,8 +9,9 @@ from apps.schedules.timing_zones import DAY_S
 from kernel.errors import Faults
 
 DAY_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+LONG_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 MAX_WINDOWS = 20
-_CLOCK = re.compile(r"(\d\d):(\d\d)(?::(\d\d))?")
+_CLOCK = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?")
 
 
 def read_windows(given: Any, faults: Faults) -> tuple[Window, ...]:
@@ -37,8 +38,9 @@ def read_days(given: Any, pointer: str, faults: Faults) -> tuple[int, ...]:
         return ()
     found = set()
     for number, name in enumerate(given[:20]):
-        short = name.strip().lower()[:3] if isinstance(name, str) else ""
-        if short not in DAY_NAMES:
+        written = name.strip().lower() if isinstance(name, str) else ""
+        short = written[:3]
+        if short not in DAY_NAMES or written not in (short, LONG_NAMES[DAY_NAMES.index(short)]):
             faults.add(f"{pointer}/{number}", "choice", f"must be one of {', '.join(DAY_NAMES)}.")
         else:
             found.add(DAY_NAMES.index(short))

@@ -1,15 +1,20 @@
 """A spec in words, and what its owner may not expect of it."""
 
+import re
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from apps.schedules.cron_kinds import MONTH_NAMES, WEEKDAY_NAMES
 from apps.schedules.cron_parse import parse_cron
+from apps.schedules.recurrence_parse import STEP_S
 from apps.schedules.timing_spec import Spec
 from apps.schedules.timing_triggers import Cron, Every, Interval, Recurrence
 from apps.schedules.timing_words_rules import every_words, limits_words, recurrence_words
 from apps.schedules.timing_zones import MAX_S, load_zone, zone_offsets
 
 _RECENT_S = 1_735_689_600  # 2025-01-01: a zone whose clock last changed before is not worth a note
+_HASHED = re.compile(r"(?:^|[\s,])H(?![A-Z])")
 _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _MISFIRES = {
@@ -52,11 +57,12 @@ def describe(spec: Spec) -> str:
 
 def notes(spec: Spec) -> list[str]:
     """What may surprise: steps that do not divide their field, day fields that are united, runs at clock changes."""
+    if _counts_elapsed_time(spec):
+        return ["an interval keeps elapsed time: its wall time moves when the clock changes"]
     if isinstance(spec.trigger, Every | Recurrence):
-        return [_clock_note(spec)] if _changes_clocks(spec) else []
+        return [_clock_note(spec)] if _changes_clocks(spec) and not _is_sub_daily(spec.trigger) else []
     if not isinstance(spec.trigger, Cron):
-        changes = isinstance(spec.trigger, Interval) and spec.trigger.every_s % 3600 == 0 and _changes_clocks(spec)
-        return ["an interval keeps elapsed time: its wall time moves when the clock changes"] if changes else []
+        return []
     found: dict[str, None] = {}
     for text in spec.trigger.exprs:
         parsed = parse_cron(text)
@@ -68,6 +74,27 @@ def notes(spec: Spec) -> list[str]:
                 else ("follows real time: it also runs in a repeated hour, and a skipped time is not made up for")
             ] = None
     return list(found)
+
+
+def seed_notes(spec: Spec, trigger: Any) -> list[str]:
+    """What a preview without the schedule's id can't show: `trigger` is as its owner wrote it."""
+    written = trigger.get("cron") if isinstance(trigger, Mapping) else None
+    texts = [written] if isinstance(written, str) else written if isinstance(written, list) else []
+    picked = ["H"] * any(_HASHED.search(text.upper()) for text in texts) + ["jitter"] * bool(spec.jitter_s)
+    if not picked:
+        return []
+    return [f"the schedule's id picks {' and '.join(picked)}: saved, it runs at other times within the same bounds"]
+
+
+def _counts_elapsed_time(spec: Spec) -> bool:
+    trigger = spec.trigger
+    if isinstance(trigger, Interval):
+        return trigger.every_s % 3600 == 0 and _changes_clocks(spec)
+    return isinstance(trigger, Recurrence) and "FREQ=HOURLY" in trigger.rrule and _changes_clocks(spec)
+
+
+def _is_sub_daily(trigger: Every | Recurrence) -> bool:
+    return isinstance(trigger, Recurrence) and any(f"FREQ={each}" in trigger.rrule for each in STEP_S)
 
 
 def _changes_clocks(spec: Spec) -> bool:
@@ -131,7 +158,8 @@ def _time(second: str, minute: str, hour: str) -> str:
     if minute == "*" and not words:
         words.append("every minute")
     elif minute.startswith("*/") and minute.count("/") == 1 and "," not in minute:
-        words.append(f"every {minute[2:]} minutes{' of the hour' if 60 % int(minute[2:]) else ''}")
+        step = int(minute[2:])
+        words.append("at minute 0" if step > 59 else f"every {step} minutes{' of the hour' if 60 % step else ''}")
     elif minute != "*":
         words.append(("of " if words else "at ") + _numbered("minute", minute))
     if hour != "*":

@@ -1,5 +1,6 @@
 """Calendar intervals, recurrence rules, windows and excluded days in words."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from apps.schedules.cron_kinds import MONTH_NAMES
@@ -12,6 +13,7 @@ _UNITS = {
     "SECONDLY": "second",
 }  # fmt: skip
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MAX_TIMES_SHOWN = 6
 _OUTSIDE = {"skip": "is left out", "next_opening": "runs when they open next"}
 _ON_EXCLUDED = {
     "skip": "days that its calendar excludes are left out",
@@ -36,20 +38,15 @@ def recurrence_words(trigger: Recurrence, zone: str) -> str:
     if parts is None:
         return f"{trigger.rrule} ({zone})"
     words = [_every(_UNITS[parts.freq], parts.interval), *_limits(parts)]
-    if not parts.sub_daily and not parts.lists.keys() & {"BYHOUR", "BYMINUTE", "BYSECOND"}:
-        words.append(f"at {_clock(start)}")
-    elif not parts.sub_daily or "BYHOUR" in parts.lists:
-        words.append(
-            "at " + ", ".join(f"{n} {parts.lists[n]}" for n in parts.lists if n in ("BYHOUR", "BYMINUTE", "BYSECOND"))
-        )
+    words.append(_within(parts) if parts.sub_daily else _times(parts, start))
     words.append(f"from {start.date()}")
     if parts.count is not None:
-        words.append(f"{parts.count} times")
+        words.append("once" if parts.count == 1 else f"{parts.count} times")
     if parts.until is not None:
-        words.append(f"until {parts.until}")
-    text = " ".join(words)
+        words.append(f"until {_until(parts.until)}")
+    text = " ".join(word for word in words if word)
     if trigger.rdate:
-        text += f", and at {len(trigger.rdate)} more instants"
+        text += f", and at {len(trigger.rdate)} more instant{'s' * (len(trigger.rdate) > 1)}"
     if trigger.exdate:
         text += f", except at {len(trigger.exdate)}"
     return f"{text} ({zone})"
@@ -88,6 +85,36 @@ def _limits(parts: Parts) -> list[str]:
         f"({name} {','.join(map(str, lists[name]))})" for name in ("BYYEARDAY", "BYWEEKNO", "BYSETPOS") if name in lists
     ]
     return words
+
+
+def _times(parts: Parts, start: datetime) -> str:
+    """The times of day of a rule from daily on, one by one as long as that is short."""
+    hours = parts.lists.get("BYHOUR", (start.hour,))
+    minutes = parts.lists.get("BYMINUTE", (start.minute,))
+    seconds = parts.lists.get("BYSECOND", (start.second,))
+    if len(hours) * len(minutes) * len(seconds) <= MAX_TIMES_SHOWN:
+        return "at " + _and(
+            _clock(start.replace(hour=hour, minute=minute, second=second))
+            for hour in hours for minute in minutes for second in seconds
+        )  # fmt: skip
+    words = [("second", seconds)] * (seconds != (0,)) + [("minute", minutes), ("hour", hours)]
+    return "at " + " of ".join(f"{name} {_and(map(str, values))}" for name, values in words)
+
+
+def _within(parts: Parts) -> str:
+    hours = parts.lists.get("BYHOUR")
+    return f"in the hour{'s' * (len(hours) > 1)} {_and(map(str, hours))}" if hours else ""
+
+
+def _until(text: str) -> str:
+    """An RRULE's UNTIL as other times are written."""
+    day = f"{text[:4]}-{text[4:6]}-{text[6:8]}"
+    return day if len(text) == 8 else f"{day} {text[9:11]}:{text[11:13]}:{text[13:15]}{' UTC' * text.endswith('Z')}"
+
+
+def _and(parts: Iterable[str]) -> str:
+    *most, last = parts
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _every(unit: str, number: int) -> str:

@@ -56,13 +56,20 @@ def zone_names() -> frozenset[str]:
 @cache
 def load_zone(name: str) -> ZoneInfo:
     """The zone of this exact name; TimingInvalid, with the closest names, for any other."""
-    return ZoneInfo.from_file(BytesIO(_zone_bytes(name)), key=name)
+    return ZoneInfo.from_file(BytesIO(zone_file(name)), key=name)
 
 
 @cache
 def zone_offsets(name: str) -> "Offsets":
     """The zone as constant-offset segments; TimingInvalid like `load_zone`."""
-    return Offsets(load_zone(name), _zone_bytes(name))
+    return Offsets(load_zone(name), zone_file(name))
+
+
+def zone_file(name: str) -> bytes:
+    """The zone's TZif file in the pinned tzdata package; TimingInvalid like `load_zone`."""
+    if name not in zone_names():
+        raise TimingInvalid.one("/timezone", "unknown_timezone", _unknown(name))
+    return (files("tzdata") / "zoneinfo").joinpath(*name.split("/")).read_bytes()
 
 
 class Offsets:
@@ -137,12 +144,6 @@ class Offsets:
             else:
                 high = middle
         return high
-
-
-def _zone_bytes(name: str) -> bytes:
-    if name not in zone_names():
-        raise TimingInvalid.one("/timezone", "unknown_timezone", _unknown(name))
-    return (files("tzdata") / "zoneinfo").joinpath(*name.split("/")).read_bytes()
 
 
 def _unknown(name: str) -> str:

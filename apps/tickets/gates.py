@@ -5,7 +5,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.tickets.store import gate_of, notify_ready
+from apps.tickets.store import gate_of, notify_all_pulling, notify_ready
 
 Conn = psycopg.Connection[Any]
 CLOSED = 0
@@ -31,4 +31,5 @@ def set_limit(conn: Conn, *, tenant_id: int, job_id: UUID, limit: int | None) ->
     changed = conn.execute(_SET, parameters).rowcount
     if changed and limit != CLOSED:
         notify_ready(conn)
+        notify_all_pulling(conn)
     return changed

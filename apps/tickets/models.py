@@ -36,6 +36,10 @@ class Ticket(models.Model):
     payload_from = models.CharField(max_length=9, help_text="job, schedule or execution")
     state = models.CharField(max_length=8)
     available_at = models.DateTimeField(help_text="Not released before.")
+    start_by = models.DateTimeField(
+        null=True, help_text="Not started after: first by the queue age, between tries by the total time-out."
+    )
+    total_timeout_s = models.IntegerField(null=True, help_text="From the first start over all tries and waits.")
     rank = models.DateTimeField(
         null=True, help_text="Order of release: available_at moved ahead by priority; null while it waits for its time."
     )
@@ -51,6 +55,12 @@ class Ticket(models.Model):
     first_started_at = models.DateTimeField(null=True)
     deadline = models.DateTimeField(null=True)
     cancel_requested = models.BooleanField(default=False)
+    remote = models.BooleanField(
+        default=False, db_default=False, help_text="Held by somebody outside: lives until its deadline, has no worker."
+    )
+    holder = models.CharField(max_length=100, blank=True, default="", db_default="", help_text="Who holds it outside.")
+    lease_s = models.SmallIntegerField(null=True, help_text="A heartbeat from outside extends the deadline by so much.")
+    progress = models.JSONField(null=True, help_text="What its holder told last; small.")
 
     class Meta:
         constraints = [
@@ -58,8 +68,18 @@ class Ticket(models.Model):
             models.CheckConstraint(condition=Q(priority__range=(0, 9)), name="ticket_priority_is_0_to_9"),
             models.CheckConstraint(
                 condition=~Q(state="running")
-                | Q(fence__isnull=False, worker_id__isnull=False, deadline__isnull=False, started_at__isnull=False),
-                name="ticket_running_has_fence_worker_deadline",
+                | Q(fence__isnull=False, deadline__isnull=False, started_at__isnull=False),
+                name="ticket_running_has_fence_deadline",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="running")
+                | Q(remote=False, worker_id__isnull=False)
+                | Q(remote=True, worker_id__isnull=True, lease_s__isnull=False),
+                name="ticket_running_has_one_holder",
+            ),
+            models.CheckConstraint(condition=Q(remote=False) | Q(state="running"), name="ticket_remote_is_running"),
+            models.CheckConstraint(
+                condition=~Q(state="running") | Q(start_by=None), name="ticket_start_by_is_for_waiting"
             ),
             models.CheckConstraint(
                 condition=~Q(state="queued") | Q(release__isnull=False, queued_at__isnull=False),
@@ -85,10 +105,24 @@ class Ticket(models.Model):
             models.Index(fields=["available_at"], condition=Q(state="ready", rank__isnull=True), name="ticket_waiting"),
             # readers: release (what is in flight), reconcile (queued but not started)
             models.Index(fields=["queued_at"], condition=Q(state="queued"), name="ticket_queued"),
+            # reader: reconcile, what has waited for too long
+            models.Index(
+                fields=["start_by"],
+                condition=Q(start_by__isnull=False, state__in=["ready", "queued"]),
+                name="ticket_start_by",
+            ),
             # readers: heartbeat and reconcile, what a worker runs
             models.Index(fields=["worker_id"], condition=Q(state="running"), name="ticket_running"),
             # reader: the worker's look for cancel requests
             models.Index(fields=["worker_id"], condition=Q(cancel_requested=True), name="ticket_cancel"),
+            # readers: a pull queue's lease and depth
+            models.Index(
+                fields=["tenant_id", "queue", "gate", "rank"],
+                condition=Q(pool="pull", state="ready", rank__isnull=False),
+                name="ticket_pull_ready",
+            ),
+            # reader: what there is of a pull queue
+            models.Index(fields=["tenant_id", "queue", "state"], condition=Q(pool="pull"), name="ticket_pull_queue"),
             # reader: overlap decisions
             models.Index(fields=["schedule_id"], condition=Q(guarded=True), name="ticket_overlap"),
             # reader: release, how much of a gate is taken
@@ -101,6 +135,37 @@ class Ticket(models.Model):
 
     def __str__(self) -> str:
         return f"{self.execution_id} {self.state}"
+
+
+class PullQueue(models.Model):
+    """A queue that a pull job of the tenant names, or has named."""
+
+    tenant_id = models.IntegerField()
+    name = models.CharField(max_length=80)
+    created_at = models.DateTimeField()
+    paused_at = models.DateTimeField(null=True)
+    paused_reason = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "name"], name="pull_queue_name_is_unique")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Consumer(models.Model):
+    """Who has asked a pull queue for work lately, by the name that it gave itself."""
+
+    tenant_id = models.IntegerField()
+    queue = models.CharField(max_length=80)
+    name = models.CharField(max_length=100)
+    seen_at = models.DateTimeField(help_text="To some seconds.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant_id", "queue", "name"], name="consumer_is_unique")]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Worker(models.Model):

@@ -10,15 +10,20 @@ from uuid import UUID
 
 import psycopg
 
-from apps.tickets.values import NO_GATE, Candidate, Flow, Replaced, Started, Ticket
+from apps.tickets.values import NO_GATE, Candidate, Flow, Lost, Replaced, Started, Ticket
+from kernel.pools import PULL
 
 Conn = psycopg.Connection[Any]
 READY_CHANNEL = "shardbeat_ready"
+PULL_CHANNEL = "shardbeat_pull"  # "tenant queue", or nothing for all
 NOTHING = UUID(int=0)
+NOTIFIED_ONE_BY_ONE = 50
 AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiting: nothing starves
 # What is made up for comes after live work of its tenant that became due up to an hour later, whatever the priorities.
 CATCH_UP_YIELDS = timedelta(hours=1)
 DEADLINE_GRACE_S = 30  # the executor ends the work at its time-out; the deadline is for when it could not
+HELD_MAX_S = 900  # nothing of ours works on one attempt for longer; what is held outside may take longer
+REMOTE_CANCEL_GRACE_S = 10  # to hear of a cancel and stop
 
 
 COPY_IN = f"COPY tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) FROM STDIN"
@@ -35,7 +40,7 @@ WITH found AS MATERIALIZED (
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
        + CASE WHEN trigger = 'catch_up' THEN %(yields)s ELSE interval '0' END
-FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool
+FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool, t.tenant_id, t.queue
 """
 
 FLOWS = """
@@ -58,6 +63,7 @@ CROSS JOIN LATERAL (
     SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END
     FROM tickets_ticket t
     WHERE pool = %(pool)s AND tenant_id = f.tenant_id AND gate = f.gate AND state = 'ready' AND rank IS NOT NULL
+      AND (start_by IS NULL OR start_by >= %(now)s)
       AND NOT (guarded AND EXISTS (
           SELECT 1 FROM tickets_ticket b
           WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
@@ -73,7 +79,7 @@ SELECT tenant_id, queue, gate, count(*) FROM tickets_ticket WHERE pool = %(pool)
 RELEASE = """
 UPDATE tickets_ticket SET state = 'queued', release = %(release)s, releases = releases + 1, queued_at = %(now)s,
        first_queued_at = coalesce(first_queued_at, %(now)s)
-WHERE execution_id = ANY(%(ids)s) AND state = 'ready'
+WHERE execution_id = ANY(%(ids)s) AND state = 'ready' AND (start_by IS NULL OR start_by >= %(now)s)
 RETURNING execution_id
 """
 
@@ -87,15 +93,21 @@ UPDATE tickets_ticket t SET state = 'ready', rank = NULL,
 FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued' RETURNING t.execution_id
 """
 
+# The end of its time-out or of its total time-out, whichever comes first; least() passes over null.
+_DEADLINE = f"""least({{now}} + least(timeout_s, {HELD_MAX_S}) * interval '1 second',
+             coalesce(first_started_at, {{now}}) + total_timeout_s * interval '1 second')
+       + interval '{DEADLINE_GRACE_S} seconds'"""
+
 START = f"""
 WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(%(ids)s) AND release = %(release)s
-    AND state = 'queued' ORDER BY execution_id LIMIT %(limit)s FOR UPDATE)
+    AND state = 'queued' AND (start_by IS NULL OR start_by >= clock_timestamp())
+    ORDER BY execution_id LIMIT %(limit)s FOR UPDATE),
+moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
 UPDATE tickets_ticket t SET state = 'running', attempt = attempt + 1, fence = nextval('ticket_fence'),
-       worker_id = %(worker)s, started_at = clock_timestamp(),
-       first_started_at = coalesce(first_started_at, clock_timestamp()),
-       deadline = clock_timestamp() + (timeout_s + {DEADLINE_GRACE_S}) * interval '1 second'
-FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued'
+       worker_id = %(worker)s, started_at = moment.now, start_by = NULL,
+       first_started_at = coalesce(first_started_at, moment.now), deadline = {_DEADLINE.format(now="moment.now")}
+FROM found CROSS JOIN moment WHERE t.execution_id = found.execution_id AND t.state = 'queued'
 RETURNING {", ".join("t." + name for name in Started._fields)}
 """
 
@@ -121,7 +133,8 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 
 TRY_AGAIN = """
 UPDATE tickets_ticket t SET state = 'ready', rank = NULL, available_at = m.available_at, failures = m.failures,
-       releases = 0, worker_id = NULL, started_at = NULL, deadline = NULL
+       releases = 0, worker_id = NULL, started_at = NULL, deadline = NULL, remote = false, holder = '', lease_s = NULL,
+       progress = NULL, start_by = t.first_started_at + t.total_timeout_s * interval '1 second'
 FROM unnest(%s::uuid[], %s::bigint[], %s::timestamptz[], %s::int[]) AS m(execution_id, fence, available_at, failures)
 WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
 """
@@ -131,8 +144,12 @@ DELETE FROM tickets_ticket WHERE execution_id = %s AND tenant_id = %s AND state 
 RETURNING attempt, first_queued_at, first_started_at
 """
 
-CANCEL_RUNNING = """
-UPDATE tickets_ticket SET cancel_requested = true WHERE execution_id = %s AND tenant_id = %s AND state = 'running'
+# Whoever holds it outside learns of it from a heartbeat and gets a moment to stop.
+_ASK_TO_STOP = f"""cancel_requested = true, deadline = CASE WHEN remote
+    THEN least(deadline, clock_timestamp() + interval '{REMOTE_CANCEL_GRACE_S} seconds') ELSE deadline END"""
+
+CANCEL_RUNNING = f"""
+UPDATE tickets_ticket SET {_ASK_TO_STOP} WHERE execution_id = %s AND tenant_id = %s AND state = 'running'
 RETURNING fence
 """
 
@@ -147,37 +164,39 @@ WHERE t.execution_id = w.execution_id AND t.state IN ('blocked', 'ready', 'queue
 RETURNING t.tenant_id, t.execution_id, t.attempt, t.first_queued_at, t.first_started_at
 """
 
-CANCEL_RUNNING_OF = """
+CANCEL_RUNNING_OF = f"""
 WITH running AS (
     SELECT execution_id FROM tickets_ticket WHERE guarded AND schedule_id = ANY(%s) AND state = 'running'
     ORDER BY execution_id FOR UPDATE)
-UPDATE tickets_ticket t SET cancel_requested = true FROM running r
+UPDATE tickets_ticket t SET {_ASK_TO_STOP} FROM running r
 WHERE t.execution_id = r.execution_id AND t.state = 'running' AND NOT t.cancel_requested
 """
 
 LOST = f"""
-SELECT {", ".join("t." + name for name in Started._fields)}, t.worker_id, t.deadline < clock_timestamp()
+SELECT {", ".join("t." + name for name in Started._fields)}, t.worker_id, t.deadline < clock_timestamp(), t.remote,
+       t.remote AND t.deadline >= least(t.started_at + t.timeout_s * interval '1 second',
+                                        t.first_started_at + t.total_timeout_s * interval '1 second')
 FROM tickets_ticket t
 WHERE t.execution_id IN (
     SELECT r.execution_id FROM tickets_ticket r LEFT JOIN tickets_worker w ON w.id = r.worker_id
     WHERE r.state = 'running'
-      AND (w.id IS NULL OR r.deadline < clock_timestamp() OR (w.expires_at < clock_timestamp()
-           AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))
+      AND (r.deadline < clock_timestamp() OR (NOT r.remote AND (w.id IS NULL OR (w.expires_at < clock_timestamp()
+           AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))))
       AND r.execution_id > %(after)s
     ORDER BY r.execution_id LIMIT %(limit)s)
   AND t.state = 'running'
 """
 
 EXTEND = f"""
-UPDATE tickets_ticket t SET deadline = clock_timestamp() + (timeout_s + {DEADLINE_GRACE_S}) * interval '1 second'
+UPDATE tickets_ticket t SET deadline = {_DEADLINE.format(now="clock_timestamp()")}
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
-WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running' AND NOT t.remote
 """
 
 DISOWN = """
 UPDATE tickets_ticket t SET deadline = clock_timestamp() - interval '1 second'
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
-WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running' AND NOT t.remote
 """
 
 
@@ -201,7 +220,10 @@ def copy_in(conn: Conn, tickets: Iterable[Ticket]) -> None:
 def insert(conn: Conn, ticket: Ticket) -> None:
     """Adds one ticket and wakes the release loops."""
     conn.execute(INSERT, ticket)
-    notify_ready(conn)
+    if ticket.pool == PULL:
+        notify_pull(conn, {(ticket.tenant_id, ticket.queue)})
+    else:
+        notify_ready(conn)
 
 
 def notify_ready(conn: Conn) -> None:
@@ -209,11 +231,27 @@ def notify_ready(conn: Conn) -> None:
     conn.execute("SELECT pg_notify(%s, '')", [READY_CHANNEL])
 
 
+def notify_pull(conn: Conn, queues: Iterable[tuple[int, str]]) -> None:
+    """Tells those who wait at these (tenant, queue), when this transaction commits, that something is ready."""
+    told = sorted(set(queues))
+    if len(told) > NOTIFIED_ONE_BY_ONE:
+        notify_all_pulling(conn)
+    elif told:
+        payloads = [f"{tenant_id} {queue}" for tenant_id, queue in told]
+        conn.execute("SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload", [PULL_CHANNEL, payloads])
+
+
+def notify_all_pulling(conn: Conn) -> None:
+    """As `notify_pull`, to everybody who waits at any queue."""
+    conn.execute("SELECT pg_notify(%s, '')", [PULL_CHANNEL])
+
+
 def promote(conn: Conn, *, now: datetime, limit: int) -> int:
     """Ranks tickets whose time has come; returns how many."""
-    return len(
-        conn.execute(PROMOTE, {"now": now, "aging": AGING, "yields": CATCH_UP_YIELDS, "limit": limit}).fetchall()
-    )
+    parameters = {"now": now, "aging": AGING, "yields": CATCH_UP_YIELDS, "limit": limit}
+    rows = conn.execute(PROMOTE, parameters).fetchall()
+    notify_pull(conn, ((tenant_id, queue) for pool, tenant_id, queue in rows if pool == PULL))
+    return len(rows)
 
 
 def any_ready(conn: Conn, pool: str) -> bool:
@@ -234,13 +272,13 @@ def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int]]:
     return conn.execute(TAKEN, {"pool": pool}).fetchall()
 
 
-def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]]) -> list[Candidate]:
-    """Locks up to so many of the best ready tickets of each flow."""
+def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]:
+    """Locks up to so many of the best ready tickets of each flow; those that waited for too long are left out."""
     rows = conn.execute(
         CANDIDATES,
         {
             "pool": pool, "tenants": [flow.tenant_id for flow, _ in wanted], "gates": [flow.gate for flow, _ in wanted],
-            "limits": [most for _, most in wanted],
+            "limits": [most for _, most in wanted], "now": now,
         },
     )  # fmt: skip
     return [Candidate._make(row) for row in rows]
@@ -274,7 +312,7 @@ def next_release(conn: Conn) -> int:
 
 
 def release(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) -> list[UUID]:
-    """ready -> queued under this release number; returns the ids that went."""
+    """ready -> queued under this release number, unless it is too late for it; returns the ids that went."""
     rows = conn.execute(RELEASE, {"ids": list(ids), "release": release, "now": now})
     return [row[0] for row in rows]
 
@@ -292,7 +330,10 @@ def release_again(conn: Conn, *, pools: Sequence[str], now: datetime, bound_s: f
 
 
 def start(conn: Conn, ids: Sequence[UUID], *, release: int, worker: UUID, limit: int) -> list[Started]:
-    """queued -> running for at most `limit` of these, where the release number is still that one."""
+    """queued -> running for at most `limit` of these, where the release number is still that one.
+
+    What is past its `start_by` is not started, whoever comes first: this or its expiry.
+    """
     rows = conn.execute(START, {"ids": list(ids), "release": release, "worker": worker, "limit": limit})
     return [Started._make(row) for row in rows]
 
@@ -332,15 +373,17 @@ def cancel_running(conn: Conn, execution_id: UUID, *, tenant_id: int) -> bool:
     return conn.execute(CANCEL_RUNNING, [execution_id, tenant_id]).fetchone() is not None
 
 
-def lost(conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING) -> list[tuple[Started, UUID | None, bool]]:
-    """Running tickets whose worker's lease has run out or whose deadline has passed (the last item says which).
+def lost(conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING) -> list[Lost]:
+    """Running tickets whose worker's lease has run out or whose deadline has passed.
+
+    What is held outside has no worker: only its deadline counts, which is its lease or its time-out.
 
     In id order from `after` on. A database that has started within `grace_s` seconds was away itself: no lease could
     be renewed, so one that has run out says nothing yet.
     """
     rows = conn.execute(LOST, {"limit": limit, "grace": grace_s, "after": after})
     width = len(Started._fields)
-    return [(Started._make(row[:width]), row[width], row[width + 1]) for row in rows]
+    return [Lost(Started._make(row[:width]), *row[width:]) for row in rows]
 
 
 def alive_of_schedules(conn: Conn, schedule_ids: Sequence[UUID]) -> dict[UUID, int]:
@@ -393,3 +436,11 @@ def lock(conn: Conn, ids: Sequence[UUID]) -> None:
 def remove(conn: Conn, ids: Sequence[UUID]) -> None:
     """Deletes tickets whose execution does not exist or has ended: for repairs only."""
     conn.execute("DELETE FROM tickets_ticket WHERE execution_id = ANY(%s)", [list(ids)])
+
+
+def lock_runs_of(conn: Conn, schedule_ids: Sequence[UUID]) -> None:
+    """Locks the guarded runs of these schedules in id order, whether they wait or run."""
+    conn.execute(
+        "SELECT 1 FROM tickets_ticket WHERE guarded AND schedule_id = ANY(%s) ORDER BY execution_id FOR UPDATE",
+        [list(schedule_ids)],
+    )

@@ -1,6 +1,6 @@
 """What is read from and written to the tables of what is alive, as values. Pure."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -33,6 +33,8 @@ class Ticket(NamedTuple):
     rank: datetime | None
     attempt: int
     failures: int
+    start_by: datetime | None
+    total_timeout_s: int | None
 
 
 class Started(NamedTuple):
@@ -57,6 +59,24 @@ class Started(NamedTuple):
     first_queued_at: datetime | None
     first_started_at: datetime
     cancel_requested: bool
+    total_timeout_s: int | None
+
+    @property
+    def give_up_at(self) -> datetime | None:
+        """When its total time-out ends it; None without one."""
+        if self.total_timeout_s is None:
+            return None
+        return self.first_started_at + timedelta(seconds=self.total_timeout_s)
+
+
+class Lost(NamedTuple):
+    """A running ticket that nobody works on any more, and what is known of why."""
+
+    started: Started
+    worker_id: UUID | None
+    overdue: bool  # its deadline has passed
+    remote: bool  # it was held outside
+    timed_out: bool  # held outside, and its time-out is what has passed
 
 
 class Flow(NamedTuple):
@@ -90,9 +110,35 @@ class Replaced(NamedTuple):
     first_started_at: datetime | None
 
 
+class Overdue(NamedTuple):
+    """A ticket that was taken away because it waited past its `start_by`; it has a first start when it was tried."""
+
+    tenant_id: int
+    execution_id: UUID
+    job_id: UUID
+    schedule_id: UUID | None
+    state: str
+    attempt: int
+    actual_at: datetime
+    start_by: datetime
+    total_timeout_s: int | None
+    first_queued_at: datetime | None
+    first_started_at: datetime | None
+
+
 class LiveWorker(NamedTuple):
     """A worker whose lease is valid: the slots it has in a pool and the queues it listens to."""
 
     id: UUID
     slots: int
     queues: list[str]
+
+
+def start_by(actual_at: datetime, max_queue_age_s: int | None, *, tried: bool = False) -> datetime | None:
+    """Until when a run may start for the first time: its queue age counts from its actual instant.
+
+    None without a limit, and for what was `tried` before: it has had its first start.
+    """
+    if max_queue_age_s is None or tried:
+        return None
+    return actual_at + timedelta(seconds=max_queue_age_s)

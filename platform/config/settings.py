@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from config import env
+from kernel.addressrules import USUAL, read_rules
 
 # Zone data comes from the pinned tzdata package only: the same answers on every machine (design section 7).
 os.environ["PYTHONTZPATH"] = ""
@@ -94,6 +95,13 @@ WORKER_RENEW_S = 2.0
 WORKER_GRACE_S = env.whole("WORKER_GRACE_S", 20)  # a stopping worker lets its work end for so long
 WORKER_POOLS = env.listed("WORKER_POOLS", "http,python")
 HTTP_SLOTS = env.whole("HTTP_SLOTS", 200, least=1)
+QUEUE_SLOTS = env.whole("QUEUE_SLOTS", 16, least=1)  # deliveries to tenants' brokers at a time: a thread each
+PULL_WAITERS = env.whole("PULL_WAITERS", 16, least=0)  # requests that wait for work in one web process: a thread each
+PULL_WAITERS_PER_TENANT = env.whole("PULL_WAITERS_PER_TENANT", 8, least=0)
+PUBLIC_URL = env.text("PUBLIC_URL", "").rstrip("/")  # where receivers reach the API, for links in outgoing calls
+# Where all tenants' HTTP jobs may call besides ports 80 and 443 of public addresses: rules of kernel.addressrules.
+HTTP_REACH = tuple(env.listed("HTTP_REACH", ",".join(USUAL)))
+read_rules(HTTP_REACH)  # a mistake is told now, not in every call
 PYTHON_POOL = env.text("PYTHON_POOL", "prefork")  # or "threads": for tasks that mostly wait; they can't be killed
 PYTHON_CHILDREN = env.whole("PYTHON_CHILDREN", 2, least=1)
 PYTHON_THREADS = env.whole("PYTHON_THREADS", 20, least=1)

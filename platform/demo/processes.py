@@ -12,7 +12,7 @@ from demo.supervisor import Child
 ROOT = Path(__file__).resolve().parents[2]
 VAR = ROOT / "var"
 HOST = "127.0.0.1"
-WEB_THREADS = 8
+WEB_THREADS = 24  # up to PULL_WAITERS of them wait for work of pull queues
 WORKER_GRACE_S = 3
 # How long each may take to stop; what brings new work in is told first and at once, so all ends within 15 s.
 STOP_S: Mapping[str, float] = {

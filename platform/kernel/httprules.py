@@ -6,33 +6,43 @@ addresses, when the connection is made.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 import idna
 
-from kernel.addressrules import Address, is_allowed, parse_host_address
+from kernel.addressrules import (
+    MAX_PORT,
+    Address,
+    is_allowed,
+    is_port_possible,
+    is_public,
+    is_usual_port,
+    parse_host_address,
+)
 from kernel.errors import FieldError
-from kernel.secretrules import is_reference, reference_faults, with_stand_ins
+from kernel.httpauthrules import auth_faults, auths_of
+from kernel.httpsuccess import Fault, condition_faults, read_statuses
+from kernel.httptemplates import fixed_url, template_faults
+from kernel.secretrules import STAND_IN, is_reference, reference_faults, with_stand_ins
+from kernel.templates import has_template
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 DEFAULT_METHOD = "POST"
-TARGET_FIELDS = frozenset({"url", "method", "headers", "body", "success_status"})
+TARGET_FIELDS = frozenset(
+    {"url", "method", "headers", "body", "success_status", "success_if", "redirects", "connect_timeout_s", "auth"}
+    | {"completion"}
+)
+COMPLETIONS = ("response", "callback")
 MAX_URL_CHARS = 4_096
 MAX_HEADERS = 50
 MAX_HEADER_BYTES = 8_192  # one name with its value; all of them may have four times that
 MAX_ALL_HEADERS_BYTES = 32_768
-
-MIN_FREE_PORT = 1_024
-LOW_PORTS = frozenset({80, 443})
-# Ports above 1023 whose servers speak something else and act on what they are sent, or steer machines.
-DENIED_PORTS = frozenset(
-    {1433, 1521, 1719, 1720, 1723, 2049, 2375, 2376, 2379, 2380, 2525, 3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432}
-    | {5672, 5900, 6000, 6379, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 9042, 9092, 10080, 10250, 10255, 11211}
-    | {27017}
-)
+MAX_HOPS = 5
+CONNECT_TIMEOUT_MIN_S, CONNECT_TIMEOUT_MAX_S = 0.1, 900
 
 # Framing belongs to the client, and what tells a receiver about the run is ours (design section 8).
 RESERVED_HEADERS = frozenset(
@@ -41,7 +51,7 @@ RESERVED_HEADERS = frozenset(
 )
 RESERVED_HEADER_PREFIXES = ("proxy-", "shardbeat-", "webhook-")
 
-LOOPBACK = (parse_host_address("127.0.0.1"), parse_host_address("::1"))
+LOOPBACK: tuple[Address, ...] = (ip_address("127.0.0.1"), ip_address("::1"))
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
@@ -83,14 +93,22 @@ def validate_target(target: Any, network: Iterable[str] = (), *, base: str = "")
     if not isinstance(target, Mapping):
         return [FieldError(base, "invalid", "The target of an HTTP job is an object with at least a url.")]
     named = _reference_faults(target)
+    named += auth_faults(target.get("auth"), headers=target.get("headers"), url=target.get("url"))
     if named:
         return [FieldError(base + fault.pointer, fault.code, fault.detail) for fault in named]
     whole_url_is_secret = is_reference(target.get("url")) and not target["url"].get("prefix")
     target = with_stand_ins(target)
-    faults = [] if whole_url_is_secret else [_refusal_of(check_url, target.get("url"), tuple(network))]
+    faults: list[TargetRefused | None] = [TargetRefused(*fault) for fault in template_faults(target)]
+    if not whole_url_is_secret and not any(fault and fault.part == "/url" for fault in faults):
+        faults.append(_refusal_of(check_url, _fixed_url(target.get("url")), tuple(network)))
+    faults += _token_url_faults(target.get("auth"), tuple(network))
     faults.append(_refusal_of(check_method, _method_of(target)))
     faults += header_faults(target.get("headers"))
     faults.append(_refusal_of(check_success_status, target.get("success_status")))
+    faults.append(_refusal_of(check_completion, target.get("completion")))
+    faults += condition_refusals(target.get("success_if"))
+    faults.append(_refusal_of(check_redirects, target.get("redirects")))
+    faults.append(_refusal_of(check_connect_timeout, target.get("connect_timeout_s")))
     for name in target.keys() - TARGET_FIELDS:
         known = ", ".join(sorted(TARGET_FIELDS))
         faults.append(TargetRefused(_pointer("", name), "unknown_field", f"There is no such field. Known: {known}."))
@@ -98,11 +116,17 @@ def validate_target(target: Any, network: Iterable[str] = (), *, base: str = "")
 
 
 def check_target(target: Mapping[str, Any], network: tuple[str, ...]) -> Url:
-    """The URL to call, with everything else of the target checked too. Raises TargetRefused at the first fault."""
+    """The URL to call, with everything else of the target checked too. Raises TargetRefused at the first fault.
+
+    Templates are filled in already: what looks like one is text.
+    """
     url = check_url(target.get("url"), network)
     check_method(_method_of(target))
     check_success_status(target.get("success_status"))
-    for fault in header_faults(target.get("headers")):
+    check_completion(target.get("completion"))
+    check_redirects(target.get("redirects"))
+    check_connect_timeout(target.get("connect_timeout_s"))
+    for fault in (*header_faults(target.get("headers")), *condition_refusals(target.get("success_if"))):
         raise fault
     return url
 
@@ -110,15 +134,16 @@ def check_target(target: Mapping[str, Any], network: tuple[str, ...]) -> Url:
 def check_url(text: Any, network: tuple[str, ...]) -> Url:
     """Parse a URL and judge what can be judged without a resolver. Raises TargetRefused."""
     url = parse_url(text)
-    if url.address is not None:
-        reachable = is_allowed(url.address, network)
-    else:
-        # RFC 6761 ties these names to loopback, whatever a resolver says.
-        local = url.host == "localhost" or url.host.endswith(".localhost")
-        reachable = not local or any(address and is_allowed(address, network) for address in LOOPBACK)
-    if not reachable:
+    # RFC 6761 ties these names to loopback, whatever a resolver says.
+    local = url.host == "localhost" or url.host.endswith(".localhost")
+    addresses = LOOPBACK if local else () if url.address is None else (url.address,)
+    if addresses and any(is_allowed(address, url.port, network) for address in addresses):
+        return url
+    if not addresses and is_port_possible(url.port, network):
+        return url
+    if addresses and not any(map(is_public, addresses)) and is_usual_port(url.port):
         raise TargetRefused("/url", "address_not_public", "The URL must lead to a public address.")
-    return url
+    raise TargetRefused("/url", "port_not_allowed", f"Port {url.port} may not be called.")
 
 
 def parse_url(text: Any) -> Url:
@@ -142,17 +167,12 @@ def parse_url(text: Any) -> Url:
         raise TargetRefused("/url", "invalid_host", "The URL has no valid host and port.")
     host, address = _read_host(matched["host"])
     port = int(matched["port"] or (443 if parts.scheme == "https" else 80))
-    if not is_port_allowed(port):
+    if not 1 <= port <= MAX_PORT:
         raise TargetRefused("/url", "port_not_allowed", f"Port {port} may not be called.")
     path = quote(parts.path or "/", safe=_QUOTE_SAFE)
     if parts.query:
         path += "?" + quote(parts.query, safe=_QUOTE_SAFE)
     return Url("https" if parts.scheme == "https" else "http", host, port, path, address)
-
-
-def is_port_allowed(port: int) -> bool:
-    """80, 443 and the ports from 1024 on, without those that do harm."""
-    return port in LOW_PORTS or (MIN_FREE_PORT <= port <= 65_535 and port not in DENIED_PORTS)
 
 
 def check_method(method: Any) -> None:
@@ -162,11 +182,47 @@ def check_method(method: Any) -> None:
 
 
 def check_success_status(statuses: Any) -> None:
-    """Raises TargetRefused when `statuses` is neither None nor a list of HTTP status codes from 200 to 599."""
+    """Raises TargetRefused when `statuses` is neither None nor a list as in `kernel.httpsuccess`."""
     if statuses is None:
         return
-    if not isinstance(statuses, list | tuple) or not statuses or not all(map(_is_status, statuses)):
-        raise TargetRefused("/success_status", "invalid", "Name a list of status codes from 200 to 599.")
+    found = read_statuses(statuses)
+    if isinstance(found, Fault):
+        raise TargetRefused("/success_status" + found.part, found.code, found.detail)
+
+
+def condition_refusals(condition: Any) -> list[TargetRefused]:
+    """What is wrong with a condition on the answer; None is fine."""
+    faults = [] if condition is None else condition_faults(condition)
+    return [TargetRefused("/success_if" + fault.part, fault.code, fault.detail) for fault in faults]
+
+
+def check_redirects(redirects: Any) -> None:
+    """Raises TargetRefused when `redirects` is neither None nor {"follow": true, "max_hops": 1 to 5}."""
+    if redirects is None:
+        return
+    if not isinstance(redirects, Mapping) or not isinstance(redirects.get("follow"), bool):
+        raise TargetRefused("/redirects", "invalid", 'Give an object such as {"follow": true, "max_hops": 3}.')
+    hops = redirects.get("max_hops", MAX_HOPS)
+    if isinstance(hops, bool) or not isinstance(hops, int) or not 1 <= hops <= MAX_HOPS:
+        raise TargetRefused("/redirects/max_hops", "range", f"max_hops is a whole number from 1 to {MAX_HOPS}.")
+    for name in redirects.keys() - {"follow", "max_hops"}:
+        raise TargetRefused(_pointer("/redirects", name), "unknown_field", "Known: follow, max_hops.")
+
+
+def check_connect_timeout(seconds: Any) -> None:
+    """Raises TargetRefused when it is neither None nor a number of seconds."""
+    if seconds is None:
+        return
+    fits = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not fits or not CONNECT_TIMEOUT_MIN_S <= seconds <= CONNECT_TIMEOUT_MAX_S:
+        detail = f"connect_timeout_s is a number from {CONNECT_TIMEOUT_MIN_S} to {CONNECT_TIMEOUT_MAX_S}."
+        raise TargetRefused("/connect_timeout_s", "range", detail)
+
+
+def check_completion(completion: Any) -> None:
+    """Raises TargetRefused when `completion` is neither None nor one of COMPLETIONS."""
+    if completion is not None and completion not in COMPLETIONS:
+        raise TargetRefused("/completion", "choice", f"must be one of {', '.join(COMPLETIONS)}.")
 
 
 def header_faults(headers: Any) -> list[TargetRefused]:
@@ -199,6 +255,17 @@ def _reference_faults(target: Mapping[str, Any]) -> list[FieldError]:
         texts |= {_pointer("/headers", name): value for name, value in headers.items()}
     named = [(pointer, value) for pointer, value in texts.items() if isinstance(value, Mapping)]
     return [fault for pointer, value in named for fault in reference_faults(value, pointer)]
+
+
+def _token_url_faults(auth: Any, network: tuple[str, ...]) -> Iterator[TargetRefused]:
+    """Token endpoints are called like targets. Stand-ins for secrets are no URL, and judged before each call."""
+    for at, one in enumerate(auths_of(auth)):
+        url = one.get("token_url")
+        if url is not None and url != STAND_IN:
+            refused = _refusal_of(check_url, url, network)
+            if refused:
+                pointer = f"/auth/{at}/token_url" if isinstance(auth, list) else "/auth/token_url"
+                yield TargetRefused(pointer, refused.code, refused.detail)
 
 
 def _header_fault(name: Any, value: Any) -> tuple[str, str] | None:
@@ -239,8 +306,9 @@ def _method_of(target: Mapping[str, Any]) -> Any:
     return method.upper() if isinstance(method, str) else method
 
 
-def _is_status(status: Any) -> bool:
-    return isinstance(status, int) and not isinstance(status, bool) and 200 <= status <= 599
+def _fixed_url(url: Any) -> Any:
+    """The URL to check: templates stand for themselves only after the host."""
+    return fixed_url(url) if isinstance(url, str) and has_template(url) else url
 
 
 def _refusal_of(check: Any, *args: Any) -> TargetRefused | None:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernel.errors import FieldError
+from kernel.jsonrules import pointer_to
 
 NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
-MAX_AFFIX_CHARS = 1_000
+MAX_AFFIX_CHARS = 4_096  # as long as a URL
 # The platform's own: credentials that were written in a job itself (apps.secrets.literals). No tenant can name them.
 INTERNAL_PATTERN = r"@job\.[0-9a-f]{32}"
 STAND_IN = "x"  # for a value that only the worker knows, where a target is judged without it
@@ -55,7 +56,18 @@ def is_reference(value: Any) -> bool:
 
 def secret_names(value: Any) -> set[str]:
     """The names of all secrets that a decoded JSON value refers to."""
-    return {str(one["secret"]) for one in _references(value)}
+    return {name for name, _ in reference_pointers(value)}
+
+
+def reference_pointers(value: Any, pointer: str = "") -> list[tuple[str, str]]:
+    """(name, JSON pointer) of all references in a decoded JSON value."""
+    if is_reference(value):
+        return [(str(value["secret"]), pointer)]
+    if isinstance(value, Mapping):
+        return [one for name, part in value.items() for one in reference_pointers(part, pointer_to(pointer, name))]
+    if isinstance(value, list | tuple):
+        return [one for at, part in enumerate(value) for one in reference_pointers(part, f"{pointer}/{at}")]
+    return []
 
 
 def fill(value: Any, secrets: Mapping[str, str]) -> Any:
@@ -95,17 +107,6 @@ def reference_faults(value: Any, pointer: str) -> list[FieldError]:
     if value.keys() - _MEMBERS:
         faults.append(FieldError(pointer, "unknown_field", "A reference has secret, and maybe prefix and suffix."))
     return faults
-
-
-def _references(value: Any) -> Iterator[Mapping[str, Any]]:
-    if is_reference(value):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _references(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _references(one)
 
 
 class _Anything(Mapping[str, str]):

@@ -29,6 +29,8 @@ TRANSITIONS = (
     Transition("release", ("ready",), "queued", "", ("release", "queued_at")),
     Transition("release_again", ("queued",), "ready", "release", ("available_at",)),
     Transition("start", ("queued",), "running", "release", ("attempt", "fence", "worker", "started_at", "deadline")),
+    Transition("lease", ("ready",), "running", "", ("attempt", "fence", "holder", "started_at", "deadline")),
+    Transition("hand_over", ("running",), "running", "fence", ("holder", "deadline")),
     Transition("hand_back", ("running",), "ready", "fence", ("available_at",)),
     Transition("retry", ("running",), "ready", "fence", ("available_at",)),
     Transition("succeed", ("running",), "succeeded", "fence", ("finished_at", "result")),
@@ -37,6 +39,7 @@ TRANSITIONS = (
     Transition("cancel_running", ("running",), "cancelled", "fence", ("finished_at",)),
     Transition("replace", ("blocked", "ready", "queued"), "skipped", "", ("finished_at",)),
     Transition("expire", ("ready", "queued"), "expired", "", ("finished_at",)),
+    Transition("give_up", ("ready", "queued"), "dead", "", ("finished_at", "error")),
     Transition("reopen", ("dead",), "ready", "", ("available_at",)),
 )
 

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def web(database: None) -> None:
-    """Every test of the API has the database."""
+def web(database: None) -> Iterator[None]:
+    """Every test of the API has the database; who listens for those that wait ends with it."""
+    from apps.api.waiting import room
+
+    yield
+    room.close()
 
 
 @pytest.fixture

@@ -6,7 +6,15 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ["apps/api", "apps/schedules", "apps/dispatch/submit.py", "apps/outcomes", "tenants/work.py", "kernel"]
+SOURCES = [
+    "apps/api",
+    "apps/schedules",
+    "apps/secrets",
+    "apps/dispatch/submit.py",
+    "apps/outcomes",
+    "tenants/work.py",
+    "kernel",
+]
 CODE = re.compile(r'\bcode\s*=\s*"([a-z_]+)"')
 
 

@@ -56,7 +56,7 @@ BAD = [
     ({"name": 5}, "/name", "type"),
     ({"kind": None}, "/kind", "required"),
     ({"kind": "container"}, "/kind", "kind_not_available"),
-    ({"kind": "pull"}, "/kind", "kind_not_available"),
+    ({"kind": "pull", "target": {}}, "/queue", "required"),
     ({"kind": "magic"}, "/kind", "choice"),
     ({"kind": []}, "/kind", "choice"),
     ({"target": None}, "/target", "required"),

@@ -243,6 +243,34 @@ def test_a_pause_removes_the_entry_and_a_resume_starts_from_now(api: Api, make: 
     assert audit(conn, schedule["id"]) == ["schedule.create", "schedule.pause", "schedule.resume"]
 
 
+def test_a_pause_says_how_long_it_lasts_and_a_later_one_changes_that(api: Api, make: Makers, conn: Conn) -> None:
+    schedule = make.schedule(timezone="Europe/Berlin")
+    path = f"schedules/{schedule['id']}/pause"
+    timed = api.post(path, {"resume_at": "2100-01-01T12:00:00"})
+    assert timed.body["resume_at"] == "2100-01-01T11:00:00Z", "without an offset it is the schedule's wall time"
+    assert due(conn, schedule["id"]) is not None
+    assert api.post(path, {"resume_at": "2100-01-01T12:00:00"}).etag == timed.etag
+    for body in ({}, {"resume_at": None}, {"reason": "a freeze"}):
+        api.post(path, {"resume_at": "2100-01-01T12:00:00+01:00"})
+        endless = api.post(path, body).body
+        assert (endless["status"], endless["resume_at"]) == ("paused", None)
+        assert due(conn, schedule["id"]) is None
+    assert api.post(path).body["paused_reason"] == "a freeze"
+    assert api.post(path, {"reason": "a longer freeze"}).body["paused_reason"] == "a longer freeze"
+    assert api.post(f"schedules/{schedule['id']}/resume").body["status"] == "active"
+    assert due(conn, schedule["id"]) is not None
+
+
+def test_a_preview_reads_times_without_an_offset_in_the_schedules_zone(api: Api, make: Makers) -> None:
+    body = {"trigger": {"cron": "H 9 * * *"}, "timezone": "Asia/Kathmandu", "after": "2026-03-01T09:59:59", "count": 1}
+    unsaved = api.post("schedules/preview", body).body
+    assert unsaved["occurrences"][0]["nominal_local"].startswith("2026-03-02T09:")
+    assert any("picks H" in note for note in unsaved["notes"])
+    saved = make.schedule(trigger={"cron": "0 9 * * *"}, timezone="Asia/Kathmandu")
+    shown = api.post(f"schedules/{saved['id']}/preview", {"after": "2026-03-01T09:00:00", "count": 1}).body
+    assert shown["occurrences"][0]["nominal_local"] == "2026-03-02T09:00:00+05:45"
+
+
 def test_a_paused_schedule_can_be_edited_and_stays_paused(api: Api, make: Makers, conn: Conn) -> None:
     schedule = make.schedule()
     api.post(f"schedules/{schedule['id']}/pause")

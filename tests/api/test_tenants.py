@@ -28,6 +28,9 @@ def things(make: Makers, conn: Conn, registry: Any, api: Api) -> dict[str, str]:
         "letter_id": api.get("dead-letters").body["items"][0]["id"],
         "calendar_id": api.post("calendars", {"name": "holidays", "dates": ["2026-12-25"]}).body["id"],
         "key_id": api.get("api-keys").body["items"][0]["id"],
+        "secret_id": api.post("secrets", {"name": "TOKEN", "value": "s3cret"}).body["id"],
+        "name": make.job(kind="pull", queue="invoices", target={})["queue"],
+        "token": "sbl_nothing",
     }
 
 

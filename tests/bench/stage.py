@@ -101,7 +101,7 @@ def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetim
                 copy.write_row(
                     (
                         key, shard_of(key, 64), "schedule", tenant_id, due_at, due_at, 1, spec, made[tenant_id][1], 1,
-                        "python", queue, 5, 60, None, False, "",
+                        "python", queue, 5, 60, None, False, None, None, None, "",
                     )
                 )  # fmt: skip
     for tenant_id, part in parts.items():

@@ -44,7 +44,7 @@ def test_secrets_in_a_jobs_target_are_masked(page: Any, acme: Any, history: Any)
     with door.inside(acme):
         pk = JobVersion.objects.values_list("pk", flat=True)[0]
     text = page.get(f"/t/acme/admin/schedules/jobversion/{pk}/change/").content.decode()
-    assert "hush" not in text and "(masked)" in text and "seen" in text
+    assert "hush" not in text and "***" in text and "seen" in text
 
 
 def test_two_tabs_on_two_tenants_stay_apart(browser: Any, acme: Any, globex: Any, history: Any) -> None:
@@ -200,3 +200,21 @@ def _run(statement: str) -> Any:
 
     with connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+def test_what_has_expired_is_listed_and_says_why(page: Any, acme: Any, conn: Any, registry: Any) -> None:
+    from apps.outcomes.expire import expire_batch
+    from tests.fixtures_flow import MINUTE, NOW, make_job, make_ticket
+
+    job = make_job(acme, max_queue_age_s=60, total_timeout_s=900)
+    execution = make_ticket(acme, job)
+    waiting = "/admin/tickets/ticket/?start_by="
+    assert [page.get(waiting + one).context["cl"].result_count for one in ("set", "passed")] == [1, 1]
+    expire_batch(conn, registry, now=NOW + 2 * MINUTE, limit=10)
+    assert page.get(waiting + "passed").context["cl"].result_count == 0
+    listed = page.get("/t/acme/admin/executions/execution/?state=expired").content.decode()
+    assert str(execution) in listed and "max_queue_age" in listed
+    shown = page.get(f"/t/acme/admin/executions/execution/{execution}/change/").content.decode()
+    assert "had 60 s to start" in shown
+    versions = page.get(f"/t/acme/admin/schedules/jobversion/?q={job}").content.decode()
+    assert "max queue age s" in versions.lower() and ">900<" in versions

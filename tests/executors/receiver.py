@@ -6,9 +6,11 @@ import gzip
 import json
 import ssl
 import threading
+import zlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from urllib.parse import quote, unquote
 
 WAIT_S = 30.0
 TLS_HANDSHAKE = b"\x16"
@@ -28,6 +30,7 @@ FLOODS = {  # what comes first, and what then comes for ever
     "answers": (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
 }
 BOMB = gzip.compress(bytes(50_000_000))  # 48 kB
+DEFLATE_BOMB = zlib.compress(bytes(50_000_000))
 
 
 @dataclass
@@ -68,6 +71,10 @@ class Receiver:
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_S)
+
+    def redirect_url(self, status: int, where: str, host: str = "127.0.0.1") -> str:
+        """A URL that answers with a redirect to anywhere."""
+        return self.url(f"/redirect/to/{status}/{quote(where, safe='')}", host)
 
     def url(self, path: str = "/ok", host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -136,9 +143,48 @@ class Receiver:
         code, *headers = rest.split("/")
         writer.write(response(int(code), b"as asked", *(header.replace("_", " ") for header in headers)))
 
+    async def _do_later(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
+        """202 with the token that was sent, or with what follows in the path."""
+        token = rest or request.headers.get("shardbeat-completion", "")
+        writer.write(response(202, b"later", f"Shardbeat-Completion: {token}"))
+
     async def _do_redirect(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
-        where = {"self": request.path, "next": "/redirect/next?token=S3CR3T", "crlf": "/x%0d%0aX: 1"}[rest]
-        writer.write(response(302, b"", f"Location: {where}"))
+        """/redirect/<how>; "to" has <status>/<where, percent-encoded> behind it, "hops" counts down to /ok."""
+        how, _, more = rest.partition("/")
+        known = {"self": request.path, "next": "/redirect/next?token=S3CR3T", "crlf": "/x%0d%0aX:1"}
+        status, where = 302, known.get(how)
+        if how == "to":
+            status, where = int(more.partition("/")[0]), unquote(more.partition("/")[2])
+        elif how == "hops":
+            where = f"/redirect/hops/{int(more) - 1}" if int(more) > 1 else "/ok"
+        body = b"" if request.method == "HEAD" else b"moved"
+        writer.write(response(status, body, f"Location: {where}"))
+
+    async def _do_json(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
+        """/json/<text, percent-encoded>"""
+        writer.write(response(200, unquote(rest).encode(), "Content-Type: application/json"))
+
+    async def _do_charset(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
+        """/charset/<name>/<text, percent-encoded>"""
+        name, _, text = rest.partition("/")
+        data = unquote(text).encode("utf-8" if name == "nonsense" else name)
+        writer.write(response(200, data, f'Content-Type: text/plain; charset="{name}"'))
+
+    async def _do_trickle(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
+        """One byte of the head each tenth of a second, for ever."""
+        writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.1)  # lint: allow no-sleep-in-tests: this server is slow on purpose
+
+    async def _do_trickle_body(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
+        """One byte of the body each tenth of a second, for ever."""
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.1)  # lint: allow no-sleep-in-tests: this server is slow on purpose
 
     async def _do_hold(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
         hold = self._holds[rest]
@@ -180,8 +226,11 @@ class Receiver:
             "bomb": BOMB,
             "broken": gzip.compress(b"x" * 1_000)[:-12],
             "wrong": b"this is not gzip",
+            "deflate_bomb": DEFLATE_BOMB,
+            "raw_deflate_bomb": DEFLATE_BOMB[2:-4],
+            "bomb_in_members": gzip.compress(bytes(1_000_000)) * 50,
         }[rest]
-        writer.write(response(200, body, "Content-Encoding: gzip"))
+        writer.write(response(200, body, f"Content-Encoding: {'deflate' if 'deflate' in rest else 'gzip'}"))
 
     async def _do_endless(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
         """Data that never stops: chunked, beyond its length, or within a length that nobody has."""
@@ -193,6 +242,7 @@ class Receiver:
             "overrun": (response(200, b"", length=10), b"x" * 0x8000),
             "huge": (response(200, b"", length=99_999_999_999), b"x" * 0x8000),
             "close": (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 0x8000),
+            "gzip": (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(b"x" * 100)),
         }[rest]
         writer.write(head)
         while True:

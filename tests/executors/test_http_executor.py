@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from standardwebhooks import Webhook
 
+from kernel.addressrules import USUAL
 from kernel.clock import utc_now
 from tests.executors.receiver import Receiver
 from tests.executors.works import NOMINAL_AT, Results, case, make_work
@@ -314,7 +315,7 @@ def test_a_connection_is_not_lent_to_a_tenant_who_may_not_have_it(
 ) -> None:
     executor = running(HttpExecutor(lookup=answers("127.0.0.1")))
     target = {"url": receiver.url("/ok", host=NAME)}
-    first, stranger, again = make_work("http", target), make_work("http", target, network=()), make_work("http", target)
+    first, stranger, again = (make_work("http", target, **more) for more in ({}, {"network": USUAL}, {}))
     for work in (first, stranger, again):
         executor.submit([work], results)
         results.of(work)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.addressrules import is_allowed, is_public, parse_host_address
+from kernel.addressrules import USUAL, is_allowed, is_public, parse_host_address
 from kernel.httprules import TargetRefused, check_url, parse_url, validate_target
 from tests.executors.works import LOOPBACK, case
 
@@ -131,11 +131,11 @@ def test_an_allow_list_opens_what_it_names_and_no_more() -> None:
         assert not validate_target({"url": url}, LOOPBACK)
         assert validate_target({"url": url}, ("10.0.0.0/8",))
     assert validate_target({"url": "http://10.0.0.1/"}, LOOPBACK)
-    assert is_allowed(ip_address("::ffff:127.0.0.1"), LOOPBACK)
+    assert is_allowed(ip_address("::ffff:127.0.0.1"), 8000, LOOPBACK)
 
 
 def test_what_is_sent_is_what_was_written() -> None:
-    url = check_url("HTTPS://Bücher.Example:8443/a%2Fb/~x/../ü?sig=%2B+%20&a[]=1#part", ())
+    url = check_url("HTTPS://Bücher.Example:8443/a%2Fb/~x/../ü?sig=%2B+%20&a[]=1#part", USUAL)
     assert str(url) == "https://xn--bcher-kva.example:8443/a%2Fb/~x/../%C3%BC?sig=%2B+%20&a[]=1"
 
 

@@ -13,6 +13,8 @@ from apps.dispatch.submit import schedule_trigger
 from apps.schedules.services import (
     calendar_create,
     calendar_update,
+    job_pause,
+    job_resume,
     schedule_pause,
     schedule_resume,
     schedule_update,
@@ -270,3 +272,61 @@ def test_max_runs_survives_edits_and_pauses(conn: Conn, registry: Registry, acme
     assert more.schedule.status == "active"
     fire_all(conn, registry, now=NOW + 71 * MINUTE)
     assert sum(one["count"] for one in executions_of(conn, acme, schedule)) == 5
+
+
+@pytest.mark.parametrize(
+    ("policy", "runs", "skipped"),
+    [("skip", 0, 4), ("fire_once", 1, 3), ("fire_latest_n", 2, 2), ("fire_all", 2, 2)],
+)
+def test_catch_up_waits_for_a_paused_job(
+    conn: Conn, registry: Registry, acme: Tenant, policy: str, runs: int, skipped: int
+) -> None:
+    """The schedule's policy decides at its resume; what is to run waits behind the job's gate, the rest has a row."""
+    job = make_job(acme)
+    schedule = make_schedule(acme, job, trigger={"every_s": 3600}, misfire=policy, misfire_max=2)
+    given: dict[str, Any] = {"tenant": acme, "actor": actor(acme)}
+    schedule_pause(schedule_id=schedule, now=NOW, **given)
+    job_pause(job_id=job, now=NOW + DAY / 24, **given)
+    resumed = NOW + timedelta(hours=4, minutes=30)
+    schedule_resume(schedule_id=schedule, now=resumed, catch_up=True, **given)
+    assert fire_all(conn, registry, now=resumed + DAY) == 0
+    found = executions_of(conn, acme, schedule)
+    made = [one for one in found if one["state"] == "ready"]
+    assert [one["trigger"] for one in made] == ["catch_up"] * runs
+    assert sum(one["count"] for one in found if one["state"] == "skipped") == skipped
+    assert {one["nominal_at"] for one in made} <= {NOW + n * DAY / 24 for n in range(1, 5)}
+    assert {ticket_of(conn, one["id"])["gate_limit"] for one in made} <= {0}
+    job_resume(job_id=job, now=resumed + DAY, **given)
+    assert {ticket_of(conn, one["id"])["gate_limit"] for one in made} <= {None}
+    assert fire_all(conn, registry, now=resumed + DAY) == 0, "the job's pause builds up no debt"
+    assert len(executions_of(conn, acme, schedule)) == len(found)
+    settle_as(conn, registry, started_now(conn, [one["id"] for one in made], WORKER))
+    assert entry_of(conn, schedule).nominal_at == NOW + DAY + timedelta(hours=5)
+
+
+def test_one_instant_that_a_pause_passed_runs_when_its_job_goes_on(
+    conn: Conn, registry: Registry, acme: Tenant
+) -> None:
+    job = make_job(acme)
+    schedule = make_schedule(acme, job, trigger={"at": (NOW + DAY).isoformat()}, overlap="cancel_running")
+    given: dict[str, Any] = {"tenant": acme, "actor": actor(acme)}
+    schedule_pause(schedule_id=schedule, now=NOW, **given)
+    job_pause(job_id=job, now=NOW, **given)
+    schedule_resume(schedule_id=schedule, now=NOW + 2 * DAY, catch_up=True, **given)
+    [run] = executions_of(conn, acme, schedule)
+    assert (run["state"], run["nominal_at"], ticket_of(conn, run["id"])["gate_limit"]) == ("ready", NOW + DAY, 0)
+    job_resume(job_id=job, now=NOW + 3 * DAY, **given)
+    assert rows_of(conn, acme, "schedules_schedule")[0]["status"] == "completed"
+    assert entry_of(conn, schedule) is None and ticket_of(conn, run["id"])["gate_limit"] is None
+
+
+def test_a_catch_up_that_a_pause_of_the_job_meets_is_recorded(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    """The other order: the debt was due and not yet fired."""
+    job = make_job(acme)
+    schedule = make_schedule(acme, job, trigger={"every_s": 3600}, misfire="fire_all")
+    given: dict[str, Any] = {"tenant": acme, "actor": actor(acme)}
+    schedule_pause(schedule_id=schedule, now=NOW, **given)
+    schedule_resume(schedule_id=schedule, now=NOW + DAY / 4, catch_up=True, **given)
+    job_pause(job_id=job, now=NOW + DAY / 4, **given)
+    [row] = executions_of(conn, acme, schedule)
+    assert (row["state"], row["reason"], row["count"]) == ("skipped", "job_paused", 6)

@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from apps.dispatch.repairs import run_all
 from apps.schedules.services import job_pause, job_resume, schedule_pause, schedule_resume, schedule_update
 from tenants.models import Tenant
 from tenants.registry import Registry
@@ -25,6 +26,7 @@ from tests.fixtures_flow import (
     fire_all,
     make_job,
     make_schedule,
+    make_ticket,
     settle_as,
     started_now,
     ticket_of,
@@ -290,3 +292,77 @@ def test_a_burst_of_late_passes_gives_each_occurrence_one_disposition(
 
 
 acme_worker = UUID(int=1)
+
+
+def suspending(tenant: Tenant, registry: Registry, status: str) -> Callable[..., None]:
+    def set_status(*, now: datetime) -> None:
+        Tenant.objects.filter(pk=tenant.pk).update(status=status)
+        registry.refresh(force=True)
+
+    return set_status
+
+
+@pytest.mark.parametrize("how", ["schedule", "job", "tenant"])
+def test_however_it_is_paused_it_goes_on_alike(conn: Conn, registry: Registry, acme: Tenant, how: str) -> None:
+    """Case B02: the same next run, and nothing to catch up with."""
+    given = case("dispatcher.jsonl", "B02")
+    source = given["input"]
+    disable, enable = utc(source["disable_utc"]), utc(source["enable_utc"])
+    made = disable - timedelta(hours=1)
+    job = make_job(acme, now=made)
+    timeline = Timeline(conn, registry, acme)
+    schedule = make_schedule(acme, job, cron=source["schedule"]["cron"], misfire="fire_all", now=made)
+    ways = pausing(acme, schedule, job) | {
+        "tenant": (suspending(acme, registry, "suspended"), suspending(acme, registry, "active"))
+    }
+    stop, go_on = ways[how]
+    stop(now=disable)
+    timeline.run(after=disable, until=enable)
+    go_on(now=enable)
+    assert fire_all(conn, registry, now=enable) == 0
+    assert text(entry_of(conn, schedule).due_at) == given["expected"]["next_run_utc"]
+    assert fires(conn, acme, schedule) == [] and count(conn, "SELECT count(*) FROM tickets_ticket") == 0
+    rows = [(one["reason"], one["count"]) for one in executions_of(conn, acme, schedule)]
+    assert rows == ([("tenant_suspended", 1)] if how == "tenant" else [])
+
+
+def test_a_suspension_is_one_row_and_ends_without_a_burst(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    suspend, resume = (suspending(acme, registry, status) for status in ("suspended", "active"))
+    schedule = make_schedule(acme, jitter_s=5, misfire="fire_all")
+    timeline = Timeline(conn, registry, acme)
+    timeline.run(after=NOW, until=NOW + 2.5 * MINUTE)
+    suspend(now=NOW)
+    timeline.run(after=NOW + 2.5 * MINUTE, until=NOW + 30.5 * MINUTE)
+    fire_all(conn, registry, now=NOW + 90.5 * MINUTE)  # a dispatcher was away as well
+    assert repair(conn, registry, acme) == []
+    resume(now=NOW)
+    timeline.run(after=NOW + 90.5 * MINUTE, until=NOW + 92.5 * MINUTE)
+    runs = executions_of(conn, acme, schedule)
+    assert [one["state"] for one in runs] == ["ready", "ready", "skipped", "ready", "ready"]
+    gap = runs[2]
+    assert (gap["nominal_at"], gap["until_at"], gap["count"]) == (NOW + 3 * MINUTE, NOW + 90 * MINUTE, 88)
+    assert (gap["reason"], accounted(conn, acme, schedule)) == ("tenant_suspended", 92)
+    assert [one["nominal_at"] for one in runs[3:]] == [NOW + 91 * MINUTE, NOW + 92 * MINUTE]
+    suspend(now=NOW)
+    timeline.run(after=NOW + 92.5 * MINUTE, until=NOW + 94.5 * MINUTE)
+    assert [one["count"] for one in executions_of(conn, acme, schedule)] == [1, 1, 88, 1, 1, 2], "another suspension"
+
+
+def test_a_tenant_that_was_just_let_go_is_not_skipped(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    """What the dispatcher knows of tenants may be seconds old; a skip is for good, so it asks again."""
+    schedule = make_schedule(acme)
+    suspending(acme, registry, "suspended")(now=NOW)
+    Tenant.objects.filter(pk=acme.pk).update(status="active")
+    assert fire_all(conn, registry, now=NOW + MINUTE) == 1
+    assert [one["state"] for one in executions_of(conn, acme, schedule)] == ["ready"]
+
+
+def test_what_was_asked_for_waits_for_the_end_of_a_suspension(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    run = make_ticket(acme, delay_s=60)
+    suspending(acme, registry, "suspended")(now=NOW)
+    assert fire_all(conn, registry, now=NOW + 2 * MINUTE) == 1
+    assert ticket_of(conn, run)["state"] == "ready"
+
+
+def repair(conn: Conn, registry: Registry, tenant: Tenant) -> list[Any]:
+    return list(run_all(conn, registry, [registry.by_id[tenant.pk]], dry_run=True))

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from apps.dispatch.submit import schedule_trigger
 from apps.due import entries
+from apps.outcomes.settle import settle
+from apps.schedules import pausing
 from apps.schedules.services import job_pause, schedule_delete, schedule_pause, schedule_resume, schedule_update
 from tenants import door
 from tenants.door import Line
@@ -32,11 +35,15 @@ from tests.fixtures_flow import (
     is_blocked,
     make_job,
     make_schedule,
+    rows_of,
+    settlement,
+    started_now,
     ticket_of,
 )
 
 Conn = psycopg.Connection[Any]
 ROUNDS = 15
+WORKER = UUID(int=1)
 
 
 def test_two_dispatchers_on_one_shard_fire_each_occurrence_once(conn: Conn, acme: Tenant, globex: Tenant) -> None:
@@ -244,3 +251,79 @@ def _both(conn: Conn, second: Conn, first: Callable[[Conn], Any], then: Callable
         wait_until(lambda: pids and is_blocked(conn, pids[0]), "the change to wait for fire")
     thread.join()
     return done, results[0]
+
+
+def _dying_run(conn: Conn, registry: Registry, tenant: Tenant, overlap: str) -> tuple[Any, Any]:
+    """A schedule that one failure pauses, and a settlement of its running run that is such a failure."""
+    job = make_job(tenant, retry={"max_attempts": 1})
+    schedule = make_schedule(tenant, job, overlap=overlap, pause_after_failures=1)
+    assert fire_all(conn, registry, now=NOW + MINUTE) == 1
+    [run] = executions_of(conn, tenant, schedule)
+    [started] = started_now(conn, [run["id"]], WORKER)
+    return schedule, settlement(conn, registry, started, "failed")
+
+
+@pytest.mark.parametrize("overlap", ["replace_pending", "cancel_running"])
+def test_settle_waits_for_fire_before_it_holds_what_fire_wants(
+    conn: Conn, second: Conn, registry: Registry, acme: Tenant, overlap: str
+) -> None:
+    """Fire holds the entry and then asks for the run's ticket, while settle wants both."""
+    schedule, ended = _dying_run(conn, registry, acme, overlap)
+    with door.connect("test settle") as third:
+        done: list[Any] = []
+        thread = threading.Thread(target=lambda: done.append(settle(third, registry, [ended])))
+        with second.transaction():
+            second.execute("SET LOCAL lock_timeout = '400ms'")
+            entries.lock(second, [schedule])
+            thread.start()
+            wait_until(lambda: is_blocked(conn, third.info.backend_pid), "settle to wait for fire")
+            assert fire(second, registry, now=NOW + 2 * MINUTE)["fired"] == 1
+        thread.join()
+    assert not done[0].failed and done[0].counts["cancelled" if overlap == "cancel_running" else "dead"] == 1
+    status = rows_of(conn, acme, "schedules_schedule")[0]["status"]
+    assert status == ("active" if overlap == "cancel_running" else "paused"), "what was cancelled is no failure"
+    second_run = executions_of(conn, acme, schedule)[1]
+    assert (second_run["state"], second_run["nominal_at"]) == ("ready", NOW + 2 * MINUTE)
+
+
+@pytest.mark.parametrize("overlap", ["replace_pending", "cancel_running"])
+def test_fire_passes_over_what_settle_may_pause(
+    conn: Conn, second: Conn, registry: Registry, acme: Tenant, globex: Tenant, overlap: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Settle holds the run's ticket and is about to pause; fire does not wait for it, and loses no other tenant."""
+    schedule, ended = _dying_run(conn, registry, acme, overlap)
+    other = make_schedule(globex, now=NOW + MINUTE)
+    counts: list[dict[str, int]] = []
+    real = pausing.failing
+
+    def failing(*args: Any) -> Any:
+        second.execute("SET lock_timeout = '400ms'")
+        counts.append(fire(second, registry, now=NOW + 2 * MINUTE))
+        return real(*args)
+
+    monkeypatch.setattr(pausing, "failing", failing)
+    settled = settle(conn, registry, [ended])
+    assert (settled.counts["dead"], settled.failed) == (1, [])
+    assert [(one["fired"], one["entries"]) for one in counts] == [(1, 1)], "the other tenant's"
+    assert len(executions_of(conn, globex, other)) == 1
+    assert fire_all(conn, registry, now=NOW + 2 * MINUTE) == 0 and entry_of(conn, schedule) is None
+    assert rows_of(conn, acme, "schedules_schedule")[0]["status"] == "paused"
+
+
+@pytest.mark.parametrize("overlap", ["replace_pending", "cancel_running"])
+def test_fire_and_failures_at_a_barrier_wait_for_nobody_in_vain(
+    conn: Conn, second: Conn, registry: Registry, acme: Tenant, overlap: str
+) -> None:
+    for _ in range(ROUNDS):
+        schedule, ended = _dying_run(conn, registry, acme, overlap)
+        fired, settled = at_once(
+            partial(fire, second, registry, now=NOW + 2 * MINUTE), partial(settle, conn, registry, [ended])
+        )
+        assert not settled.failed and sum(settled.counts.values()) == 1
+        paused = entry_of(conn, schedule) is None
+        fire_all(second, registry, now=NOW + 2 * MINUTE)
+        runs = executions_of(conn, acme, schedule)
+        assert [one["nominal_at"] for one in runs[:2]] == [NOW + MINUTE, NOW + 2 * MINUTE]
+        assert runs[1]["state"] == ("ready" if fired.get("fired") or not paused else "skipped")
+        schedule_delete(tenant=acme, actor=actor(acme), schedule_id=schedule, now=NOW + 2 * MINUTE)

@@ -46,7 +46,7 @@ def put_all(conn: Conn, registry: Registry, tenant: Tenant, specs: dict[UUID, Sp
         made.append(
             Entry(
                 key, entries.shard_for(key), "schedule", tenant.pk, first[1], first[0], 1, spec_to_json(spec), job, 1,
-                "python", queue, 5, 60, None, False,
+                "python", queue, 5, 60, None, False, None, None, None,
             )
         )  # fmt: skip
     with conn.transaction(), conn.cursor() as cursor:

@@ -241,6 +241,23 @@ def test_a_dead_keepers_shards_are_taken_and_its_sessions_ended(keepers: Callabl
     frozen.close()
 
 
+def test_leases_of_before_the_clock_went_back_hold_nobody_up(keepers: Callable[..., Keeper], conn: Conn) -> None:
+    """Whoever had them has the time of a lease to renew them; the dead do not, and are no peers to share with."""
+    dead, renews, alive = keepers(), keepers(), keepers()
+    look(dead, renews, times=4)
+    ahead = "expires_at = expires_at + interval '2 hours'"
+    conn.execute(f"UPDATE due_shardlease SET {ahead} WHERE owner IS NOT NULL")
+    conn.execute(f"UPDATE due_dispatcher SET {ahead}")
+    look(alive, renews)
+    assert alive.held("fire") == {}, "nothing is taken by force, and what is given up comes at the next look"
+    assert owners(conn)[dead.id] > 0 and owners(conn)[renews.id] == len(renews.held("fire"))
+    for keeper in (alive, renews):  # as if the time of a lease had passed
+        keeper._odd_since = dict.fromkeys(keeper._odd_since, float("-inf"))
+    look(alive, renews, times=4)
+    assert set(alive.held("fire")) | set(renews.held("fire")) == set(SHARDS)
+    assert set(owners(conn)) == {alive.id, renews.id}
+
+
 def test_a_session_that_was_opened_after_the_last_heartbeat_is_ended_too(
     keepers: Callable[..., Keeper], conn: Conn
 ) -> None:

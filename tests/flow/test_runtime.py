@@ -14,12 +14,14 @@ import psycopg
 import pytest
 
 from apps.dispatch.reconcile import end_lost
+from apps.dispatch.submit import schedule_trigger
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.definitions import Definitions
+from apps.schedules.services import job_update
 from apps.tickets import store
 from kernel.clock import utc_now
 from tenants.models import Tenant
-from tenants.registry import Registry
+from tenants.registry import Registry, reach_of
 from tests.conftest import wait_until
 from tests.fixtures_flow import (
     MINUTE,
@@ -117,6 +119,27 @@ def as_lost(conn: Conn, registry: Registry) -> None:
 # --- taking ---
 
 
+def test_templates_get_the_names_of_the_run_as_they_are_now(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
+) -> None:
+    """Only targets that ask for them cost a query; labels are the job's, the schedule's and the run's own."""
+    target = {"url": "http://127.0.0.1:9999/{{ job.name }}", "body": "{{ labels.a }} {{ schedule.name }}"}
+    labels = {"a": "job", "b": "job"}
+    job = make_job(acme, kind="http", target=target, name="before", labels=labels)
+    job_update(tenant=acme, actor=actor(acme), job_id=job, patch={"name": "after"}, now=NOW)
+    schedule = make_schedule(acme, job, name="nightly", labels={"a": "schedule"})
+    by_schedule = schedule_trigger(tenant=acme, actor=actor(acme), schedule_id=schedule, now=NOW)
+    by_hand = make_ticket(acme, job, labels={"a": "run"})
+    plain = make_ticket(acme, make_job(acme, kind="http", target={"url": "http://127.0.0.1:9999/"}))
+    ids = [by_schedule, by_hand, plain]
+    take(runtime, ids, release_now(conn, ids))
+    works = [hands.work_of(one) for one in ids]
+    assert [work.job_name for work in works] == ["after", "after", ""]
+    assert [work.schedule_name for work in works] == ["nightly", "", ""]
+    assert [work.labels for work in works] == [{"a": "schedule", "b": "job"}, {"a": "run", "b": "job"}, {}]
+    assert works[0].schedule_id == schedule
+
+
 def test_a_taken_run_reaches_the_executor_and_its_end_the_database(
     runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
 ) -> None:
@@ -128,7 +151,7 @@ def test_a_taken_run_reaches_the_executor_and_its_end_the_database(
     assert (work.fence, work.attempt, work.deadline) == (ticket["fence"], 1, ticket["deadline"])
     assert (work.tenant_id, work.tenant_slug, work.job_id) == (acme.pk, "acme", job)
     assert (work.kind, dict(work.target), work.payload) == ("python", {"task": "shardbeat.noop"}, {"from": "job"})
-    assert (work.timeout_s, work.run_key, work.network) == (33, ids[0].hex, tuple(acme.network))
+    assert (work.timeout_s, work.run_key, work.network) == (33, ids[0].hex, reach_of(acme.network))
     assert runtime.holds() == {(ids[0], work.fence)}
     hands.end((ids[0], work.fence), result={"rows": 3})
     wait_until(lambda: settled(conn, acme, ids[0]), "the settlement")

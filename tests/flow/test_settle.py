@@ -21,6 +21,7 @@ from apps.tickets.values import Started
 from kernel.errors import Conflict
 from tenants.models import Tenant
 from tenants.registry import Registry
+from tests.executors.works import case
 from tests.fixtures_flow import (
     MINUTE,
     NOW,
@@ -137,6 +138,33 @@ def test_the_jobs_policy_says_what_is_tried_again(
     settle_as(conn, registry, [one], "failed", error={"message": "no", **error})
     assert (ticket_of(conn, one.execution_id) is not None) == again
     assert execution_of(conn, acme, one.execution_id)["state"] == ("ready" if again else "dead")
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "unknown", "requests"),
+    [([], True, 1), (["http_503"], True, 1), (["timed_out"], True, 2), (["timeout"], True, 2), ([], False, 2)],
+)
+def test_a_maybe_is_repeated_only_where_the_policy_names_it_e17(
+    conn: Conn, registry: Registry, acme: Tenant, retry_on: list[str], unknown: bool, requests: int
+) -> None:
+    """A time-out of POST or PATCH after the request was sent: the target may have acted."""
+    expected = case("http", "E17")["expected"]
+    one = running(conn, acme, make_job(acme, retry={"max_attempts": 2, "retry_on": retry_on}))
+    error = {"class": "timeout", "message": "no answer", **({"outcome_unknown": True} if unknown else {})}
+    settle_as(conn, registry, [one], "timed_out", error=error)
+    assert requests in expected["requests"]
+    if requests == 1:
+        found = assert_exactly_one_outcome(conn, acme, one.run_key, state="dead")
+        if not retry_on:
+            assert found["reason"] == "outcome_unknown"
+        # What the case calls its state is the attempt's here; the execution's is "dead" (design, section 8).
+        (attempt,) = attempts_of(conn, acme, one.execution_id)
+        assert attempt["state"] in expected["state_when_off"]
+        return
+    [again] = started_now(conn, [one.execution_id], WORKER)
+    assert again.run_key == one.run_key
+    settle_as(conn, registry, [again], "timed_out", error=error)
+    assert assert_exactly_one_outcome(conn, acme, one.run_key, state="dead")["reason"] == "attempts_used_up"
 
 
 def test_what_was_returned_uses_up_no_attempt_of_the_policy(conn: Conn, registry: Registry, acme: Tenant) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +14,9 @@ import pytest
 from apps.dispatch.submit import execution_submit
 from apps.executions import store as executions
 from apps.outcomes.cancel import execution_cancel
+from apps.outcomes.expire import expire_batch
 from apps.outcomes.replay import deadletter_replay
-from apps.tickets import store
+from apps.tickets import remote, store
 from kernel.errors import Conflict
 from kernel.transitions import (
     ATTEMPT_STATES,
@@ -46,8 +48,8 @@ from tests.fixtures_flow import (
 Conn = psycopg.Connection[Any]
 WORKER, RELEASE = UUID(int=1), 77
 BY_NAME = {one.name: one for one in TRANSITIONS}
-# No code does these yet: workflows unblock, queue time-outs expire.
-TO_COME = {"unblock", "expire"}
+# No code does this yet: workflows unblock.
+TO_COME = {"unblock"}
 
 
 # --- the table itself ---
@@ -138,6 +140,17 @@ def do_start(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) ->
     return bool(store.start(conn, [execution], release=RELEASE, worker=WORKER, limit=1))
 
 
+def do_lease(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+    return bool(remote.lease(conn, [execution], holder="box", lease_s=60))
+
+
+def do_hand_over(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+    done = settle_with("accepted")(conn, registry, tenant, execution)
+    ticket = ticket_of(conn, execution)
+    assert done == bool(ticket and ticket["remote"] and ticket["worker_id"] is None and ticket["lease_s"] == 900)
+    return done
+
+
 def settle_with(outcome: str, **report: Any) -> Do:
     def do(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
         row = conn.execute("SELECT coalesce(max(fence), 1) FROM tickets_ticket").fetchone()
@@ -195,11 +208,32 @@ def do_replace(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) 
     return bool(gone)
 
 
+def past_start_by(first_started_at: datetime | None) -> Do:
+    """What waits past its time: for its first start, or for its next try."""
+
+    def do(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+        before = ticket_of(conn, execution)
+        with conn.transaction() as here:
+            conn.execute(
+                "UPDATE tickets_ticket SET start_by = %s, first_started_at = %s WHERE execution_id = %s"
+                " AND state <> 'running'",
+                [NOW, first_started_at, execution],
+            )
+            counts = expire_batch(conn, registry, now=NOW + MINUTE, limit=10)
+            if ticket_of(conn, execution) is not None or before is None:
+                raise psycopg.Rollback(here)
+        return counts["given_up" if first_started_at else "expired"] == 1
+
+    return do
+
+
 DOES: dict[str, Do] = {
     "fire": do_fire,
     "release": do_release,
     "release_again": do_release_again,
     "start": do_start,
+    "lease": do_lease,
+    "hand_over": do_hand_over,
     "hand_back": settle_with("returned"),
     "retry": settle_with("failed"),
     "succeed": settle_with("succeeded"),
@@ -207,6 +241,8 @@ DOES: dict[str, Do] = {
     "cancel_waiting": do_cancel_waiting,
     "cancel_running": do_cancel_running,
     "replace": do_replace,
+    "expire": past_start_by(None),
+    "give_up": past_start_by(NOW),
     "reopen": do_reopen,
 }
 ALSO = {"release_again": [do_put_back]}  # a worker that had no slot
@@ -277,7 +313,11 @@ def test_a_ticket_in_an_impossible_state_can_not_exist(conn: Conn, acme: Tenant)
         "state = 'paused'": "ticket_state_is_known",
         "priority = 10": "ticket_priority_is_0_to_9",
         "state = 'queued'": "ticket_queued_has_release",
-        "state = 'running'": "ticket_running_has_fence_worker_deadline",
+        "state = 'running'": "ticket_running_has_fence_deadline",
+        "state = 'running', fence = 1, deadline = now(), started_at = now()": "ticket_running_has_one_holder",
+        "state = 'running', fence = 1, deadline = now(), started_at = now(), worker_id = gen_random_uuid(),"
+        " remote = true, lease_s = 1": "ticket_running_has_one_holder",
+        "remote = true": "ticket_remote_is_running",
         "gate = gen_random_uuid()": "ticket_gate_has_limit",
         "gate_limit = 3": "ticket_gate_has_limit",
         "payload_from = 'nowhere'": "ticket_payload_source_is_known",

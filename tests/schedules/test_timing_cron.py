@@ -77,7 +77,7 @@ def test_days(expression: str, wanted: list[str]) -> None:
         ("0 22-6/2 * * *", "write 22-23/2,0-6/2"),
         ("0 0 * * 6-0", "write 6-7"),
         ("0 0 * * 7-2", "write 0-2"),
-        ("0 0 * * fri-mon", "write 5-6,0-1"),
+        ("0 0 * * fri-mon", "write the days: FRI,SAT,SUN,MON"),
         ("0 0 1--100000000 * *", "a range is two numbers"),
         ("0 0 1,,2 * *", "empty item"),
         ("0 0 5/ * *", "after '/' comes a whole number"),

@@ -176,6 +176,11 @@ def test_preview_says_what_was_moved_and_what_is_left_out() -> None:
         ("2026-03-05T23:00:00Z", ["outside_window"]), ("2026-03-06T09:00:00Z", ["excluded"]),
         ("2026-03-06T23:00:00Z", ["excluded"]),
     ]  # fmt: skip
+    both = made({"cron": "0 9,23 6 * *"}, HOLIDAYS, windows=OFFICE, on_excluded="next_business_day")
+    found = left_out(both, after=utc("2026-03-05T12:00:00Z"), until=utc("2026-03-10T23:30:00Z"))
+    assert [(text(one.nominal_at)[:10], one.flags) for one in found if "moved_from_excluded" in one.flags] == [
+        ("2026-03-10", ["moved_from_excluded", "outside_window"]),
+    ]  # fmt: skip
     gap = made({"cron": "30 2 * * *"}, timezone="Europe/Berlin", dst_gap="skip")
     [none] = left_out(gap, after=utc("2026-03-28T12:00:00Z"), until=utc("2026-03-30T12:00:00Z"))
     assert none.flags == ["dst_gap_skipped"]
@@ -189,6 +194,9 @@ def test_preview_says_what_was_moved_and_what_is_left_out() -> None:
         ({"windows": [{"from": "08:00", "to": "25:00"}]}, {"/windows/0/to"}),
         ({"windows": [{"from": "08:00", "to": "08:00"}]}, {"/windows/0"}),
         ({"windows": [{"from": "08:00", "to": "09:00", "days": ["someday"]}]}, {"/windows/0/days/0"}),
+        ({"windows": [{"from": "08:00", "to": "09:00", "days": ["monkey"]}]}, {"/windows/0/days/0"}),
+        ({"windows": [{"from": "٠٨:00", "to": "09:00"}]}, {"/windows/0/from"}),
+        ({"windows": [{"from": "8", "to": "18:00"}], "outside": "next_opening"}, {"/windows/0/from"}),
         ({"windows": [{"from": "08:00", "to": "09:00", "zone": "UTC"}]}, {"/windows/0"}),
         ({"windows": [{"from": "08:00", "to": "09:00"}]}, {"/trigger/cron"}),  # 03:00 never falls inside
         ({"outside": "next_opening"}, {"/outside"}),
@@ -293,6 +301,7 @@ def test_an_icalendar_file_becomes_days() -> None:
         ({"ical": ICAL.replace("FREQ=YEARLY\nBEGIN", "FREQ=SECONDLY\nBEGIN")}, "/ical"),
         ({"ical": "x" * 600_000}, "/ical"),
         ({"dates": ["2026-02-30"]}, "/dates/0"),
+        ({"dates": ["2026-W01-1"]}, "/dates/0"),
         ({"dates": "2026-02-20"}, "/dates"),
         ({"ranges": [{"from": "2026-02-20", "to": "2026-02-19"}]}, "/ranges/0"),
         ({"ranges": [{"from": "2026-02-20"}]}, "/ranges/0"),

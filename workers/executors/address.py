@@ -11,13 +11,13 @@ import socket
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from kernel.addressrules import is_allowed
-from kernel.httprules import is_port_allowed
 
 Lookup = Callable[[str], Awaitable[Sequence[str]]]  # name -> addresses
 
@@ -25,7 +25,20 @@ LOOKUP_THREADS = 32
 LOOKUPS_PER_TENANT = 8  # one tenant's dead name servers leave threads for the others
 IDLE_THREAD_S = 30.0
 
-calling_tenant: contextvars.ContextVar[int] = contextvars.ContextVar("calling_tenant", default=0)
+
+@dataclass(slots=True)
+class Calling:
+    """The call that the current task makes."""
+
+    tenant_id: int
+    may_repeat: bool = True  # doing it twice is harmless
+    sent: bool = False  # a connection was there, so the target may have acted
+
+
+calling: contextvars.ContextVar[Calling] = contextvars.ContextVar("calling")
+
+
+NOBODY = Calling(0)
 
 
 class AddressBlocked(OSError):
@@ -40,7 +53,7 @@ def socket_factory(network: tuple[str, ...]) -> Callable[[Any], socket.socket]:
 
     def make(addr_info: Any) -> socket.socket:
         family, kind, proto, _, sockaddr = addr_info
-        if not _may_connect(sockaddr[0], network) or not is_port_allowed(sockaddr[1]):
+        if not _may_connect(sockaddr[0], sockaddr[1], network):
             raise AddressBlocked
         return socket.socket(family, kind, proto)
 
@@ -60,7 +73,7 @@ class GuardedResolver(AbstractResolver):
             raise OSError("the name could not be looked up") from error
         if not addresses:
             raise OSError("the name has no address")
-        if not all(_may_connect(address, self._network) for address in addresses):
+        if not all(_may_connect(address, port, self._network) for address in addresses):
             raise AddressBlocked
         return [
             ResolveResult(
@@ -88,7 +101,7 @@ class SystemLookup:
         self._threads = self._idle = 0
 
     async def __call__(self, host: str) -> list[str]:
-        async with self._shares[calling_tenant.get()]:
+        async with self._shares[calling.get(NOBODY).tenant_id]:
             found: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
             self._jobs.put((host, found))
             self._add_thread()
@@ -143,8 +156,8 @@ def _answer(found: asyncio.Future[list[str]], addresses: list[str], error: Excep
         return  # the loop was closed while the name server thought
 
 
-def _may_connect(address: str, network: tuple[str, ...]) -> bool:
+def _may_connect(address: str, port: int, network: tuple[str, ...]) -> bool:
     try:
-        return is_allowed(ip_address(address), network)
+        return is_allowed(ip_address(address), port, network)
     except ValueError:
         return False

@@ -15,7 +15,8 @@ from typing import Any, Literal, Protocol
 
 log = logging.getLogger(__name__)
 
-Outcome = Literal["succeeded", "failed", "timed_out", "cancelled", "lost", "returned"]
+# "accepted" is no end: the other side has taken the work, and its result comes over the API.
+Outcome = Literal["succeeded", "failed", "timed_out", "cancelled", "lost", "returned", "accepted"]
 Key = tuple[uuid.UUID, int]
 
 
@@ -43,6 +44,13 @@ class Work:
     tenant_schema: str = ""
     # The values that the target names, and no others: kernel.secretrules.fill(target, secrets) is what runs.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # For templates: filled in where the target asks for them.
+    schedule_id: uuid.UUID | None = None
+    job_name: str = ""
+    schedule_name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    completion: str | None = None  # the token with which the other side may report the end later
+    completion_url: str | None = None  # where, when the operator has said how the API is reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,7 @@ class Result:
     pause_schedule: bool
     started_at: datetime
     finished_at: datetime
+    holder: str = ""  # who goes on with what was accepted, for people
 
 
 Done = Callable[[Work, Result], None]

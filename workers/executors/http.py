@@ -12,22 +12,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from ssl import SSLContext
+from ssl import SSLContext, create_default_context
 from uuid import UUID
 
-import aiohttp
 import uvloop
 
 from kernel.clock import utc_now
 from workers.executors.address import Lookup, SystemLookup
 from workers.executors.base import Done, Held, Key, Ledger, Outcome, Result, Work, ended, returned
 from workers.executors.bounds import bounded_error
-from workers.executors.http_call import Caller
-from workers.executors.http_connector import Connector
-from workers.executors.http_request import PlanCache
+from workers.executors.http_call import Caller, timed_out_error
+from workers.executors.http_sessions import Sessions
 
 DEFAULT_SLOTS = 1_000
-READ_BUFFER_BYTES = 16_384  # per call in flight, twice that is held at most
 STOP_S = 5.0  # for cancelled calls to end; they only have to close a socket
 
 
@@ -40,15 +37,14 @@ class HttpExecutor:
         slots: int = DEFAULT_SLOTS,
         lookup: Lookup | None = None,
         ssl_context: SSLContext | None = None,
+        make_tls: Callable[[], SSLContext] = create_default_context,  # for calls with a client certificate
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.slots = slots
         self._ledger = Ledger(slots)
         self._clock = clock
-        self._lookup: Lookup = lookup or SystemLookup()
-        self._tls: SSLContext | bool = ssl_context or True
-        self._caller = Caller(self._session_for, clock, PlanCache())
-        self._sessions: dict[tuple[str, ...], aiohttp.ClientSession] = {}
+        self._sessions = Sessions(lookup or SystemLookup(), ssl_context or True, make_tls)
+        self._caller = Caller(self._sessions, clock)
         self._waiting: deque[Held] = deque()
         self._running: dict[Held, asyncio.Task[Result]] = {}
         self._loop = uvloop.new_event_loop()
@@ -98,7 +94,8 @@ class HttpExecutor:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-            self._loop.run_until_complete(self._close_sessions())
+            self._loop.run_until_complete(self._sessions.close())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
 
@@ -118,8 +115,7 @@ class HttpExecutor:
             async with asyncio.timeout(entry.work.timeout_s):
                 return await self._caller.call(entry.work, started_at)
         except TimeoutError:
-            error = bounded_error("timeout", f"The target did not answer within {entry.work.timeout_s:g} s.")
-            return ended("timed_out", self._clock(), started_at, error=error)
+            return ended("timed_out", self._clock(), started_at, error=timed_out_error(entry.work))
 
     def _finish(self, entry: Held, task: asyncio.Task[Result]) -> None:
         del self._running[entry]
@@ -155,21 +151,3 @@ class HttpExecutor:
     def _return_running(self) -> None:
         for entry in list(self._running):
             self._end_early(entry, "returned")
-
-    def _session_for(self, network: tuple[str, ...]) -> aiohttp.ClientSession:
-        session = self._sessions.get(network)
-        if session is None:
-            self._sessions[network] = session = aiohttp.ClientSession(
-                connector=Connector(self._lookup, network, self._tls),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # one deadline, around the whole call
-                auto_decompress=False,
-                skip_auto_headers=("Content-Type",),  # an empty body has none
-                read_bufsize=READ_BUFFER_BYTES,
-                trust_env=False,
-            )
-        return session
-
-    async def _close_sessions(self) -> None:
-        for session in self._sessions.values():
-            await session.close()

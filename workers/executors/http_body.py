@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import codecs
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +31,12 @@ KEPT_HEADERS = (
     "X-Request-Id",
     "Shardbeat-No-Retry",
 )
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+# Python knows more codecs, some of which are no charsets or take long.
+_DECODED = re.compile(
+    r"utf-?8|utf-?16(?:le|be)?|us-ascii|ascii|latin-?1|iso-?8859-[0-9]{1,2}|windows-[0-9]{3,4}|koi8-[ru]|macintosh"
+    r"|shift_jis|euc-(?:jp|kr)|gb2312|gbk|gb18030|big5"
+)
 _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 _DEFLATE = -zlib.MAX_WBITS
 
@@ -41,8 +49,8 @@ class Body:
     truncated: bool  # there was more, or less than announced
 
 
-async def read_body(response: aiohttp.ClientResponse) -> Body:
-    """Read at most BODY_MAX_BYTES, decompressed. The connection is closed when there is more.
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int = BODY_MAX_BYTES) -> Body:
+    """Read at most `max_bytes`, decompressed. The connection is closed when there is more.
 
     A body that breaks off or can't be decompressed is kept as far as it came: the status decides the outcome.
     """
@@ -54,11 +62,11 @@ async def read_body(response: aiohttp.ClientResponse) -> Body:
             for chunk in pieces(data) if decoder else (data,):
                 if kept:
                     await asyncio.sleep(0)  # what is buffered already never waits, and others want to run too
-                kept.append(decoder.feed(chunk, BODY_MAX_BYTES + 1 - size) if decoder else chunk)
+                kept.append(decoder.feed(chunk, max_bytes + 1 - size) if decoder else chunk)
                 size += len(kept[-1])
-                if size > BODY_MAX_BYTES:
+                if size > max_bytes:
                     response.close()
-                    return Body(b"".join(kept)[:BODY_MAX_BYTES], True)
+                    return Body(b"".join(kept)[:max_bytes], True)
     except (aiohttp.ClientError, ConnectionError, zlib.error):
         response.close()
         return Body(b"".join(kept), True)
@@ -110,24 +118,29 @@ def decoder_for(encoding: str) -> Decoder | None:
 
 def result_of(response: aiohttp.ClientResponse, body: Body) -> dict[str, Any]:
     """The attempt's result: {"status", "headers", "body", "base64", "truncated"}, at most RESULT_MAX_BYTES as JSON."""
-    text, is_base64, cut = body_text(body.data)
+    text, is_base64, cut = body_text(body.data[:BODY_MAX_BYTES], charset_of(response.headers.get("Content-Type", "")))
     return {
         "status": response.status,
         "headers": kept_headers(response),
         "body": text,
         "base64": is_base64,
-        "truncated": body.truncated or cut,
+        "truncated": body.truncated or cut or len(body.data) > BODY_MAX_BYTES,
     }
 
 
-def body_text(data: bytes) -> tuple[str, bool, bool]:
-    """Text when it is UTF-8 without NUL, else base64; whether it is base64; whether it had to be cut."""
+def charset_of(content_type: str) -> str:
+    """The charset of a Content-Type when it is one that we decode, else UTF-8."""
+    matched = _CHARSET.search(content_type[:HEADER_VALUE_MAX_CHARS])
+    return matched[1].lower() if matched and _DECODED.fullmatch(matched[1].lower()) else "utf-8"
+
+
+def body_text(data: bytes, charset: str = "utf-8") -> tuple[str, bool, bool]:
+    """Text when it can be decoded and has no NUL, else base64; whether it is base64; whether it had to be cut."""
     try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(data) - 3 or len(data) < BODY_MAX_BYTES:
-            return _base64(data)
-        text = data[: error.start].decode()  # the cut went through a character
+        # A cut may go through a character: what is left of one at the end of a body of full size is dropped.
+        text = codecs.getincrementaldecoder(charset)().decode(data, final=len(data) < BODY_MAX_BYTES)
+    except (UnicodeDecodeError, LookupError):
+        return _base64(data)
     if "\x00" in text:
         return _base64(data)
     text, cut = fit_text(text, BODY_MAX_JSON_BYTES)

@@ -2,12 +2,13 @@
 
 from functools import partial
 from ssl import SSLContext
-from typing import cast
+from typing import Any, cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
 
-from workers.executors.address import GuardedResolver, Lookup, socket_factory
+from workers.executors.address import NOBODY, GuardedResolver, Lookup, calling, socket_factory
 from workers.executors.http_protocol import Protocol
 
 # Below the 5 s after which common servers close idle connections: a call on a closing one fails for nothing.
@@ -27,3 +28,9 @@ class Connector(aiohttp.TCPConnector):
         )
         # aiohttp offers no setting for it; test_giant_answers_are_cut_e12 notices when a new version looks elsewhere.
         self._factory = cast("partial[ResponseHandler]", partial(Protocol, loop=self._loop))
+
+    async def connect(self, *args: Any, **kwargs: Any) -> Connection:
+        """A connection for the current call, which counts as sent from then on."""
+        connection = await super().connect(*args, **kwargs)
+        calling.get(NOBODY).sent = True
+        return connection

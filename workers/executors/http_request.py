@@ -2,18 +2,22 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from multidict import CIMultiDict, istr
-from yarl import URL
 
-from kernel.httprules import DEFAULT_METHOD, TargetRefused, check_target
-from kernel.secretrules import fill, secret_names
+from kernel.httprules import DEFAULT_METHOD, MAX_HOPS, TargetRefused, Url, check_target, parse_url
+from kernel.httpsuccess import read_statuses
+from kernel.httptemplates import filled_target, fixed_url, is_fixed, told
+from kernel.secretrules import secret_names
+from kernel.templates import BadTemplate, has_template
 from kernel.webhooksign import BadSigningSecret, signatures
 from workers.executors.base import Work
 from workers.executors.bounds import NotJson, to_json
+from workers.executors.http_redirects import FOLLOWED, Request, origin
+from workers.executors.http_values import values_of
 
 PLAN_CACHE_SIZE = 2_048
 PLAN_CACHE_MAX_TARGET_BYTES = 8_192  # a target with a large body is parsed each time instead of kept
@@ -32,6 +36,8 @@ ATTEMPT = istr("Shardbeat-Attempt")
 NOMINAL_TIME = istr("Shardbeat-Nominal-Time")
 DEADLINE = istr("Shardbeat-Deadline")
 TRACEPARENT = istr("traceparent")
+COMPLETION = istr("Shardbeat-Completion")
+COMPLETION_URL = istr("Shardbeat-Completion-Url")
 WEBHOOK_ID = istr("webhook-id")
 WEBHOOK_TIMESTAMP = istr("webhook-timestamp")
 WEBHOOK_SIGNATURE = istr("webhook-signature")
@@ -41,12 +47,28 @@ WEBHOOK_SIGNATURE = istr("webhook-signature")
 class Plan:
     """What is the same for every attempt on a target."""
 
-    url: URL
+    url: Url
     method: str
     headers: CIMultiDict[str]
     body: bytes | None
     success_status: frozenset[int] | None
+    success_if: Mapping[str, Any] | None
     payload_is_body: bool
+    answers_later: bool  # 202 means that the result comes over the API
+    max_hops: int  # 0: redirects are not followed
+    connect_timeout_s: float | None
+    secret_headers: frozenset[str] = frozenset()  # in lower case
+    secret_body: bool = False
+    auth: Any = field(default=None, repr=False)  # for http_auth.proof_of
+
+    @property
+    def destination(self) -> str:
+        """Who is called, for the circuit breaker."""
+        return f"{self.url.host}:{self.url.port}"
+
+    def follows(self, status: int) -> bool:
+        """Whether an answer with this status leads on. One that is named as a success is the end."""
+        return self.max_hops > 0 and status in FOLLOWED and not self.is_success(status)
 
     def is_success(self, status: int) -> bool:
         return status in self.success_status if self.success_status is not None else 200 <= status <= 299
@@ -59,10 +81,20 @@ class PlanCache:
         self._plans: OrderedDict[tuple[bytes, tuple[str, ...]], Plan] = OrderedDict()
 
     def plan_for(self, work: Work) -> Plan:
-        """The plan for a work's target with its secrets filled in. Raises TargetRefused, SecretMissing."""
-        if not secret_names(work.target):
-            return self.plan(work.target, work.network)
-        return make_plan(fill(work.target, work.secrets), work.network)  # never kept: values live as long as their call
+        """The plan for a work's target with values and secrets in it. Raises TargetRefused, SecretMissing."""
+        target = work.target
+        if is_fixed(target):
+            return self.plan(target, work.network)
+        try:
+            plan = make_plan(filled_target(target, values_of(work), work.secrets), work.network)  # never kept
+            url = target.get("url")
+            if isinstance(url, str) and has_template(url) and origin(plan.url) != origin(parse_url(fixed_url(url))):
+                raise BadTemplate("A template must not change who is called.")
+        except BadTemplate as bad:
+            raise TargetRefused("", "bad_template", told(bad)) from None
+        headers = target.get("headers") or {}
+        secret = frozenset(name.lower() for name, value in headers.items() if not isinstance(value, str))
+        return replace(plan, secret_headers=secret, secret_body=bool(secret_names(target.get("body"))))
 
     def plan(self, target: Mapping[str, Any], network: tuple[str, ...]) -> Plan:
         """The plan for `target`. Raises TargetRefused."""
@@ -96,15 +128,28 @@ def make_plan(target: Mapping[str, Any], network: tuple[str, ...]) -> Plan:
         headers[CONTENT_TYPE] = "text/plain; charset=utf-8"
     for name, value in (target.get("headers") or {}).items():
         headers[name] = value
-    statuses = target.get("success_status")
+    statuses = None if target.get("success_status") is None else read_statuses(target["success_status"])
+    redirects = target.get("redirects") or {}
     return Plan(
-        url=URL(str(url), encoded=True),
+        url=url,
         method=method,
         headers=headers,
         body=None if body is None else _encode(body),
-        success_status=None if statuses is None else frozenset(statuses),
+        success_status=statuses if isinstance(statuses, frozenset) else None,
+        success_if=target.get("success_if"),
         payload_is_body=payload_is_body,
+        answers_later=target.get("completion") == "callback",
+        max_hops=redirects.get("max_hops", MAX_HOPS) if redirects.get("follow") else 0,
+        connect_timeout_s=target.get("connect_timeout_s"),
+        auth=target.get("auth"),
     )
+
+
+def make_request(plan: Plan, work: Work, now: datetime) -> Request:
+    """What is sent first. Raises TargetRefused."""
+    body = request_body(plan, work)
+    headers = request_headers(plan, work, body, now)
+    return Request(plan.method, plan.url, headers, body, plan.secret_headers, plan.secret_body)
 
 
 def request_body(plan: Plan, work: Work) -> bytes | None:
@@ -125,6 +170,10 @@ def request_headers(plan: Plan, work: Work, body: bytes | None, now: datetime) -
     headers[DEADLINE] = _rfc3339(work.deadline)
     if work.nominal_at is not None:
         headers[NOMINAL_TIME] = _rfc3339(work.nominal_at)
+    if work.completion:
+        headers[COMPLETION] = work.completion
+        if work.completion_url:
+            headers[COMPLETION_URL] = work.completion_url
     if work.traceparent:
         headers[TRACEPARENT] = work.traceparent
     if work.signing_secrets:

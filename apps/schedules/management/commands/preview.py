@@ -48,14 +48,20 @@ class Command(Base):
         count = options["count"] if options["count"] is not None else 5 if options["until"] is None else MAX_COUNT
         if not 1 <= count <= MAX_COUNT or not 0 <= options["previous"] <= MAX_COUNT:
             self.refuse(f"--count must be from 1 to {MAX_COUNT}, --previous from 0.")
-        after = _instant("--after", options["after"]) or utc_now()
-        until = _instant("--until", options["until"])
+        zone = options["timezone"] if options["timezone"] in timing.zone_names() else "UTC"
+        after = _instant("--after", options["after"], zone) or utc_now()
+        until = _instant("--until", options["until"], zone)
+        if until is not None and until <= after:
+            self.refuse("--until must be later than --after, or than now.")
         spec = timing.spec_from_api(_definition(options), now=after, key=options["key"])
         shown = preview(spec, after=after, until=until, count=count, key=options["key"])
         earlier = preview_previous(spec, before=after, count=options["previous"], key=options["key"])
         answer = [_line(each) for each in shown]
         before = [_line(each) for each in earlier]
-        lines = [timing.describe(spec), *(f"Note: {note}." for note in timing.notes(spec))]
+        notes = timing.notes(spec)
+        if not options["key"]:
+            notes += timing.seed_notes(spec, _definition(options)["trigger"])
+        lines = [timing.describe(spec), *(f"Note: {note}." for note in notes)]
         lines += [_text(each) for each in before] + ["--- now ---"] * bool(before) + [_text(each) for each in answer]
         whole: dict[str, Any] = {"occurrences": answer}
         if before:
@@ -76,9 +82,9 @@ def _text(line: dict[str, Any]) -> str:
     return f"{line['nominal_local']}  {line['at']}  {' '.join(line['flags'])}".rstrip()
 
 
-def _instant(name: str, text: str | None) -> datetime | None:
+def _instant(name: str, text: str | None, zone: str) -> datetime | None:
     faults = Faults()
-    found = None if text is None else read_instant(text, name, "UTC", faults)
+    found = None if text is None else read_instant(text, name, zone, faults)
     faults.raise_if_any()
     return found
 

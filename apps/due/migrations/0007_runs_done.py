@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("due", "0003_zonedata")]
+    dependencies = [("due", "0006_release_lease")]
 
     operations = [
         migrations.AddField(

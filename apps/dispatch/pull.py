@@ -1,0 +1,141 @@
+"""Lease: hand ready tickets of a pull queue to the tenant's own workers.
+
+What release and start are for our workers is one step here: under the tenant's row, which whoever admits work of a
+tenant holds, the best tickets that every predicate of `admission` lets through go from ready to running in one
+statement, each under a new fence. Their deadline is the lease; whoever lets it run out has lost the attempt.
+"""
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import orjson
+import psycopg
+
+from apps.dispatch.admission import Room, admit, open_flows, room_of
+from apps.executions import store as executions
+from apps.outcomes.remote import Only
+from apps.outcomes.settle import Settlement, settle
+from apps.outcomes.verdict import Report
+from apps.schedules.definitions import Definition, Definitions
+from apps.tickets import pull_queues, remote, store
+from apps.tickets.values import Started
+from kernel.errors import NotFound
+from tenants.door import raw
+from tenants.models import Tenant
+from tenants.registry import Tenancy, tenancy_of
+from tenants.runtokens import runtoken_make
+from tenants.work import in_tenant
+
+Conn = psycopg.Connection[Any]
+PROMOTE_MAX = 1_000
+
+
+class Item(NamedTuple):
+    """A leased run with all that its worker needs."""
+
+    token: str
+    started: Started
+    definition: Definition
+    payload: Any
+    deadline: datetime
+
+
+class _Claimed(NamedTuple):
+    items: list[Item]
+    unreadable: list[Started]
+
+
+def lease(*, tenant: Tenant, queue: str, most: int, lease_s: int, holder: str, now: datetime) -> list[Item]:
+    """Leases up to `most` runs of the queue, the best first. NotFound when the tenant has no such queue."""
+    tenancy = tenancy_of(tenant)
+    done = in_tenant(tenant, lambda: _claim(raw(), tenancy, queue, most, lease_s, holder))
+    if done.unreadable:
+        _refuse(raw(), tenancy, done.unreadable, now)
+    return done.items
+
+
+def _claim(conn: Conn, tenancy: Tenancy, queue: str, most: int, lease_s: int, holder: str) -> _Claimed:
+    admission = pull_queues.lock_tenant(conn, tenant_id=tenancy.id, queue=queue)
+    if admission is None or not admission.known:
+        raise NotFound("There is no such queue.")
+    if not admission.active or admission.paused:
+        return _Claimed([], [])
+    if admission.max_running is not None:
+        most = min(most, admission.max_running - store.held_by_tenants(conn, [tenancy.id])[tenancy.id])
+    if most <= 0:
+        return _Claimed([], [])
+    remote.promote(conn, tenant_id=tenancy.id, queue=queue, limit=PROMOTE_MAX)
+    ids = _choose(conn, tenancy.id, queue, most)
+    if not ids:
+        return _Claimed([], [])
+    leased = {
+        one.started.execution_id: one for one in remote.lease(conn, ids, holder=holder, lease_s=lease_s)
+    }  # fmt: skip
+    return _prepared(conn, tenancy, [leased[one] for one in ids if one in leased])
+
+
+def _choose(conn: Conn, tenant_id: int, queue: str, most: int) -> list[UUID]:
+    """The best tickets that may go, after the same rules as release."""
+    flows = remote.flows(conn, tenant_id=tenant_id, queue=queue)
+    if not flows:
+        return []
+    gates = [flow.gate for flow in flows if flow.gate_limit is not None]
+    room: Room = room_of([], remote.taken(conn, gates) if gates else [], prefetch=1)
+    room.by_queue[queue] = most  # the workers outside say themselves how much they take
+    opened, through = open_flows(flows, room)
+    if not opened:
+        return []
+    found = remote.candidates(conn, opened, tenant_id=tenant_id, queue=queue, most=most)
+    return [one.execution_id for one in admit(found, {tenant_id: int(min(most, through))}, room)]
+
+
+_here = threading.local()
+
+
+def _definitions() -> Definitions:
+    if not hasattr(_here, "definitions"):
+        _here.definitions = Definitions()
+    found: Definitions = _here.definitions
+    return found
+
+
+def _prepared(conn: Conn, tenancy: Tenancy, leased: Sequence[remote.Leased]) -> _Claimed:
+    definitions = _definitions()
+    known = definitions.jobs(conn, tenancy.schema, {(one.started.job_id, one.started.job_version) for one in leased})
+    own = [one.started.execution_id for one in leased if one.started.payload_from == "execution"]
+    payloads = executions.payloads(conn, tenancy.schema, own) if own else {}
+    done = _Claimed([], [])
+    for one in leased:
+        started = one.started
+        definition = known.get((started.job_id, started.job_version))
+        token = runtoken_make(
+            "lease", tenant_id=tenancy.id, execution_id=started.execution_id, attempt=started.attempt,
+            fence=started.fence,
+        )  # fmt: skip
+        if definition is None or token is None:
+            done.unreadable.append(started)
+            continue
+        payload = definition.payload
+        if started.payload_from == "execution":
+            payload = orjson.loads(payloads[started.execution_id])
+        elif started.payload_from == "schedule" and started.schedule_id is not None:
+            version = started.schedule_version or 0
+            payload = definitions.schedule_payload(conn, tenancy.schema, started.schedule_id, version)
+        done.items.append(Item(token, started, definition, payload, one.over_at))
+    return done
+
+
+def _refuse(conn: Conn, tenancy: Tenancy, unreadable: Sequence[Started], now: datetime) -> None:
+    """A run whose definition can't be read ends as it does with our workers."""
+    error = {"class": "undecodable", "message": "The job's definition is missing or unreadable."}
+    settle(
+        conn,
+        Only(tenancy),
+        [
+            Settlement(one, None, Report("failed", one.started_at, now, error=error, retryable=False), None)
+            for one in unreadable
+        ],
+    )

@@ -1,0 +1,55 @@
+"""Catch-up of a schedule whose job is paused: its policies decide at once, and what is to run waits for the job.
+
+Fire can't do it: without a due entry nothing of a paused job is due, and the job's resume makes one without any debt.
+"""
+
+from datetime import datetime
+
+from apps.audit.services import Actor
+from apps.due.entries import Entry
+from apps.executions import store as executions
+from apps.schedules import occurring, policy
+from apps.schedules.models import ScheduleVersion
+from apps.schedules.passed import pass_over
+from apps.schedules.remaking import entry_at
+from apps.schedules.running import FIRED_BY_CHARS, JobNow, make_way
+from apps.schedules.timing import spec_from_json
+from apps.tickets import store as tickets
+from apps.tickets.gates import CLOSED
+from kernel.ids import uuid7
+from tenants import door
+from tenants.models import Tenant
+
+
+def catch_up_behind_gate(
+    tenant: Tenant, job: JobNow, version: ScheduleVersion, *, stopped_at: datetime, now: datetime, actor: Actor
+) -> None:
+    """What the schedule missed from `stopped_at` to `now`: executions whose tickets wait at the job's closed gate."""
+    spec = spec_from_json(version.spec)
+    first = policy.first_due(spec, key=str(version.schedule_id), after=stopped_at)
+    while first is not None and first[1] <= now:  # what exceeds one decision comes in the next
+        entry = entry_at(tenant, job, version, nominal_at=first[0], due_at=first[1])._replace(max_concurrency=CLOSED)
+        first = _decide(tenant, entry, spec, now, actor.name[:FIRED_BY_CHARS])
+
+
+def _decide(
+    tenant: Tenant, entry: Entry, spec: policy.Spec, now: datetime, by: str
+) -> tuple[datetime, datetime] | None:
+    conn, guarded = door.raw(), spec.overlap != "allow"
+    live = tickets.alive_of_schedules(conn, [entry.key]).get(entry.key, 0) if guarded else 0
+    decision = policy.decide(
+        spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now, live=live
+    )  # fmt: skip
+    if decision.alert is not None:  # a debt of many years is told, and not run
+        pass_over(conn, tenant.schema_name, [entry], now=now, reason="job_paused", by=by)
+        return None
+    if decision.replaces:
+        make_way(tenant, entry.key, cancels=decision.cancels, now=now)
+    made = dict(occurring.runs_of(entry, decision, guarded=guarded, first_id=uuid7(), now=now, fired_by=by))
+    new = {row[0] for row in executions.fire(conn, tenant.schema_name, list(made), now=now)}
+    tickets.copy_in(conn, [ticket for fired, ticket in made.items() if fired.id in new])
+    skips = [occurring.skipped(entry, skip, by) for skip in decision.skips]
+    executions.skip(conn, tenant.schema_name, skips, now=now)
+    if decision.next_nominal is None or decision.next_due is None:
+        return None
+    return decision.next_nominal, decision.next_due

@@ -1,0 +1,93 @@
+"""Where jobs and secrets meet: what a job's target may name, and what a secret's end would break."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from apps.audit.services import Actor
+from apps.schedules.models import Job
+from apps.secrets import literals, services
+from kernel.errors import Conflict, FieldError, InvalidInput
+from kernel.masking import restored_target
+from kernel.secretrules import is_internal, reference_pointers, secret_names
+from tenants import door
+from tenants.models import Tenant
+from tenants.work import in_tenant
+
+SHOWN_JOBS = 20  # in the answer that refuses to delete a secret
+
+_USING = """
+SELECT j.id FROM schedules_job j JOIN schedules_jobversion v ON v.job_id = j.id AND v.version = j.version
+WHERE j.deleted_at IS NULL AND v.target @? %s::jsonpath ORDER BY j.id
+"""
+
+
+def secret_delete(
+    *, tenant: Tenant, actor: Actor, secret_id: UUID, now: datetime, expect: Collection[int] | None = None
+) -> None:
+    """Deletes a secret that no job names now. Conflict with the jobs that do; Stale, NotFound.
+
+    Runs of older versions of jobs that still name it end as `secret_missing`.
+    """
+
+    def work() -> None:
+        secret = services.lock(secret_id, expect)  # from here on no job can begin to name it
+        using = jobs_using(secret.name)
+        if using:
+            shown = [{"id": str(job.pk), "name": job.name} for job in using[:SHOWN_JOBS]]
+            detail = "Jobs name this secret; change or delete them first."
+            raise Conflict(detail, code="secret_in_use", jobs=shown, job_count=len(using))
+        services.remove(secret, tenant=tenant, actor=actor, now=now)
+
+    in_tenant(tenant, work)
+
+
+def jobs_using(name: str) -> list[Job]:
+    """Jobs whose current version names a secret, in id order; in the tenant's schema."""
+    path = f'$.** ? (@.secret == "{name}")'  # a name has no characters that mean something here
+    ids = [row[0] for row in door.raw().execute(_USING, [path])]
+    return list(Job.objects.filter(pk__in=ids).order_by("pk"))
+
+
+def target_restored(data: Any, known: Mapping[str, Any]) -> Any:
+    """A job's members with what its owner was shown as masks. InvalidInput for masks that stand for nothing.
+
+    `known` is the stored target, {} of a new job. Nobody can name what the platform keeps for a job.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("target"), Mapping):
+        return data
+    faults: list[FieldError] = []
+    target = restored_target(data["target"], known, faults, "/target")
+    theirs = {name for name in secret_names(known) if is_internal(name)}
+    faults += [
+        FieldError(f"{pointer}/secret", "invalid_name", "There is no secret of this name.")
+        for name, pointer in reference_pointers(target, "/target")
+        if is_internal(name) and name not in theirs
+    ]
+    if faults:
+        raise InvalidInput(faults)
+    return {**data, "target": target}
+
+
+def target_kept(
+    target: Mapping[str, Any], known: Mapping[str, Any], *, tenant: Tenant, now: datetime
+) -> dict[str, Any]:  # fmt: skip
+    """A valid target as it is stored: credentials kept apart, every secret there and held. InvalidInput.
+
+    Secrets that `known` names already are not looked for: a job must not become unchangeable by losing one.
+    """
+    named = [
+        (name, pointer)
+        for name, pointer in reference_pointers(target, "/target")
+        if name not in secret_names(known) and not is_internal(name)
+    ]
+    there = services.names_shared({name for name, _ in named})
+    faults = [
+        FieldError(f"{pointer}/secret", "unknown_secret", f"There is no secret {name}; create it first.")
+        for name, pointer in named
+        if name not in there
+    ]
+    if faults:
+        raise InvalidInput(faults)
+    return literals.kept_apart(target, known=known, tenant_id=tenant.pk, now=now)

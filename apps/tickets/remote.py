@@ -1,0 +1,194 @@
+"""Tickets that somebody outside holds, in SQL: leased from a pull queue, or left to a receiver that answers later.
+
+A remote holder has no worker row. Its lease is the ticket's deadline: the earlier of the lease and of the time-out of
+the attempt. Heartbeats move it; the fence decides who may. As in `store`, nothing here commits.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+
+from apps.tickets.store import AGING, CATCH_UP_YIELDS
+from apps.tickets.values import Candidate, Flow, Started
+
+Conn = psycopg.Connection[Any]
+Pair = tuple[UUID, int]  # execution and fence
+LEASE_MAX_S = 900  # without a heartbeat
+CLAIM_MAX = 100
+
+# When its attempt must be over whatever its holder says: by its time-out, or by the total time-out of the run.
+_LIMIT = """least({started} + timeout_s * interval '1 second',
+             coalesce(first_started_at, {started}) + total_timeout_s * interval '1 second')"""
+_OVER_AT = _LIMIT.format(started="started_at")
+
+_PROMOTE = """
+WITH found AS MATERIALIZED (
+    SELECT execution_id FROM tickets_ticket
+    WHERE state = 'ready' AND rank IS NULL AND available_at <= clock_timestamp()
+      AND pool = 'pull' AND tenant_id = %(tenant)s AND queue = %(queue)s
+    ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
+       + CASE WHEN trigger = 'catch_up' THEN %(yields)s ELSE interval '0' END
+FROM found WHERE t.execution_id = found.execution_id
+"""
+
+_FLOWS = """
+WITH RECURSIVE flow AS (
+    (SELECT gate, gate_limit FROM tickets_ticket
+     WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
+     ORDER BY gate LIMIT 1)
+    UNION ALL
+    SELECT n.gate, n.gate_limit FROM flow f CROSS JOIN LATERAL (
+        SELECT gate, gate_limit FROM tickets_ticket
+        WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
+          AND gate > f.gate
+        ORDER BY gate LIMIT 1) n
+) SELECT %(tenant)s::int, gate, gate_limit FROM flow
+"""
+
+_TAKEN = """
+SELECT tenant_id, '', gate, count(*) FROM tickets_ticket
+WHERE gate = ANY(%s) AND gate_limit IS NOT NULL AND state IN ('queued', 'running') GROUP BY 1, 3
+"""
+
+_CANDIDATES = """
+SELECT c.* FROM unnest(%(gates)s::uuid[], %(limits)s::int[]) AS f(gate, most)
+CROSS JOIN LATERAL (
+    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END
+    FROM tickets_ticket t
+    WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
+      AND gate = f.gate AND (start_by IS NULL OR start_by >= clock_timestamp())
+      AND NOT (guarded AND EXISTS (
+          SELECT 1 FROM tickets_ticket b
+          WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
+    ORDER BY rank LIMIT f.most FOR UPDATE SKIP LOCKED) c
+"""
+
+_LEASE = f"""
+UPDATE tickets_ticket t SET state = 'running', attempt = attempt + 1, fence = nextval('ticket_fence'), releases = 0,
+       remote = true, worker_id = NULL, holder = %(holder)s, lease_s = %(lease_s)s, progress = NULL, start_by = NULL,
+       first_queued_at = coalesce(first_queued_at, statement_timestamp()), started_at = statement_timestamp(),
+       first_started_at = coalesce(first_started_at, statement_timestamp()),
+       deadline = least(statement_timestamp() + %(lease_s)s * interval '1 second',
+                        {_LIMIT.format(started="statement_timestamp()")})
+WHERE execution_id = ANY(%(ids)s) AND state = 'ready' AND (start_by IS NULL OR start_by >= statement_timestamp())
+RETURNING {", ".join("t." + name for name in Started._fields)}, {_OVER_AT}
+"""
+
+# A cancel that was asked for gives a moment to stop, as it does for what is held outside already.
+_HAND_OVER = f"""
+UPDATE tickets_ticket t SET remote = true, worker_id = NULL, holder = m.holder, lease_s = %(lease_s)s,
+       deadline = least(clock_timestamp() + CASE WHEN cancel_requested THEN %(grace)s ELSE %(lease_s)s END
+                                          * interval '1 second',
+                        {_OVER_AT})
+FROM unnest(%(ids)s::uuid[], %(fences)s::bigint[], %(holders)s::text[]) AS m(execution_id, fence, holder)
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+"""
+
+# Not past the time-out, and not further once a cancel was asked for. What a worker of ours still holds stays its own.
+_HEARTBEAT = f"""
+UPDATE tickets_ticket t
+SET lease_s = CASE WHEN remote THEN coalesce(%(lease_s)s, lease_s) ELSE lease_s END,
+    deadline = CASE WHEN remote AND NOT cancel_requested
+                    THEN least(clock_timestamp() + coalesce(%(lease_s)s, lease_s) * interval '1 second',
+                               {_OVER_AT})
+                    ELSE deadline END,
+    progress = coalesce(%(progress)s::jsonb, progress)
+WHERE execution_id = %(id)s AND fence = %(fence)s AND tenant_id = %(tenant)s AND state = 'running'
+  AND (NOT remote OR {_OVER_AT} > clock_timestamp())
+RETURNING cancel_requested, deadline, {_OVER_AT}
+"""
+
+_HELD = f"""
+SELECT {", ".join("t." + name for name in Started._fields)}, t.queue,
+       t.gate_limit IS NOT NULL OR t.guarded, t.worker_id
+FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
+JOIN tickets_ticket t ON t.execution_id = m.execution_id AND t.fence = m.fence
+WHERE t.state = 'running' AND t.tenant_id = %s
+"""
+
+
+class Leased(NamedTuple):
+    """A ticket that has just been leased, and when its attempt times out."""
+
+    started: Started
+    over_at: datetime
+
+
+class Alive(NamedTuple):
+    """What a heartbeat is told: `lease_until` moves with heartbeats, `deadline` does not."""
+
+    cancel_requested: bool
+    lease_until: datetime
+    deadline: datetime
+
+
+class HeldOutside(NamedTuple):
+    """A ticket whose result came over the API. `waited_for`: its end may let another one start."""
+
+    started: Started
+    queue: str
+    waited_for: bool
+    worker_id: UUID | None  # while one of our workers has not yet handed it over
+
+
+def promote(conn: Conn, *, tenant_id: int, queue: str, limit: int) -> None:
+    """Ranks the queue's tickets whose time has come; release does it for all, a little later."""
+    conn.execute(
+        _PROMOTE,
+        {"tenant": tenant_id, "queue": queue, "limit": limit, "aging": AGING, "yields": CATCH_UP_YIELDS},
+    )
+
+
+def flows(conn: Conn, *, tenant_id: int, queue: str) -> list[Flow]:
+    """The gates behind which something of the queue is ready."""
+    return [Flow._make(row) for row in conn.execute(_FLOWS, {"tenant": tenant_id, "queue": queue})]
+
+
+def taken(conn: Conn, gates: Sequence[UUID]) -> list[tuple[int, str, UUID, int]]:
+    """(tenant, "", gate, count) of what is queued or running behind these gates, in whatever pool."""
+    return conn.execute(_TAKEN, [list(gates)]).fetchall()
+
+
+def candidates(conn: Conn, wanted: Sequence[Flow], *, tenant_id: int, queue: str, most: int) -> list[Candidate]:
+    """Locks up to `most` of the best ready tickets of each of these flows."""
+    rows = conn.execute(
+        _CANDIDATES,
+        {"tenant": tenant_id, "queue": queue, "gates": [one.gate for one in wanted], "limits": [most] * len(wanted)},
+    )
+    return [Candidate._make(row) for row in rows]
+
+
+def lease(conn: Conn, ids: Sequence[UUID], *, holder: str, lease_s: int) -> list[Leased]:
+    """ready -> running outside, each under a new fence, in one statement."""
+    rows = conn.execute(_LEASE, {"ids": list(ids), "holder": holder, "lease_s": lease_s})
+    return [Leased(Started._make(row[:-1]), row[-1]) for row in rows]
+
+
+def hand_over(conn: Conn, rows: Sequence[tuple[UUID, int, str]], *, lease_s: int, grace_s: int) -> None:
+    """From our worker to the holder outside, for (execution, fence, holder) that were locked as current."""
+    ids, fences, holders = ([row[at] for row in rows] for at in range(3))
+    conn.execute(
+        _HAND_OVER, {"ids": ids, "fences": fences, "holders": holders, "lease_s": lease_s, "grace": grace_s}
+    )  # fmt: skip
+
+
+def heartbeat(
+    conn: Conn, *, execution_id: UUID, fence: int, tenant_id: int, lease_s: int | None, progress: str | None
+) -> Alive | None:
+    """Extends the lease by `lease_s`, or by what it was asked for last. None when it is over."""
+    row = conn.execute(
+        _HEARTBEAT,
+        {"id": execution_id, "fence": fence, "tenant": tenant_id, "lease_s": lease_s, "progress": progress},
+    ).fetchone()
+    return None if row is None else Alive._make(row)
+
+
+def held(conn: Conn, pairs: Sequence[Pair], *, tenant_id: int) -> dict[Pair, HeldOutside]:
+    """Of these attempts of a tenant those that still run."""
+    rows = conn.execute(_HELD, [[one[0] for one in pairs], [one[1] for one in pairs], tenant_id])
+    found = [HeldOutside(Started._make(row[:-3]), *row[-3:]) for row in rows]
+    return {(one.started.execution_id, one.started.fence): one for one in found}

@@ -1,0 +1,190 @@
+"""What is never shown: credentials in targets, in URLs and in texts that come back from where they were sent. Pure.
+
+A credential that was written in a job itself is accepted, kept apart (kernel.secretrules.INTERNAL_PATTERN) and shown
+as MASK; who sends the mask back keeps what is there.
+"""
+
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from kernel.errors import FieldError
+from kernel.jsonrules import pointer_to
+from kernel.secretrules import is_internal, is_reference
+
+MASK = "***"
+# Members of a target whose values are texts by name, any of which may be a credential.
+NAMED_TEXTS = ("headers", "environment", "env")
+ECHO_MIN_CHARS = 4  # a shorter value is in every text by chance
+LINE_MIN_CHARS = 8  # of one line of a value that has several
+CUT_MIN_CHARS = 4  # of a value's beginning, where a text was cut
+_CREDENTIAL = re.compile(
+    r"auth|cookie|token|secret|passw|passphrase|credential|signature|jwt|session"
+    r"|(?:api|access|app|account|private|shared|subscription|functions|license|master|client)[-_.]?key"
+    r"|^(?:key|sig|pwd|code)$",
+    re.IGNORECASE,
+)
+_PARAMETER = re.compile(r"(?<=[?&;])([^=&;#]+)=([^&;#]*)")
+_USER_PART = re.compile(r"(?<=://)[^/?#@]*@")
+
+
+def is_credential_name(name: str) -> bool:
+    """Whether a header, variable or query parameter of this name is likely to hold a credential."""
+    return _CREDENTIAL.search(name) is not None
+
+
+def masked_target(target: Any) -> Any:
+    """A job's target as it may be shown to anybody who may read the job."""
+    if not isinstance(target, Mapping):
+        return target
+    shown = {name: _masked(value) for name, value in target.items()}
+    if "url" in target:
+        shown["url"] = _masked_url_member(target["url"])
+    for member in NAMED_TEXTS:
+        texts = shown.get(member)
+        if isinstance(texts, Mapping):
+            shown[member] = {
+                name: MASK if isinstance(value, str) and value and is_credential_name(str(name)) else value
+                for name, value in texts.items()
+            }
+    return shown
+
+
+def masked_url(url: str) -> str:
+    """A URL without user part, and without the values of query parameters that look like credentials."""
+    url = _USER_PART.sub(f"{MASK}@", url)
+    return _PARAMETER.sub(lambda found: found[0] if not _is_secret(found) else f"{found[1]}={MASK}", url)
+
+
+def credential_span(url: str) -> tuple[int, int] | None:
+    """From the first to the last credential in a URL's query; None when it has none."""
+    found = [one for one in _PARAMETER.finditer(url) if _is_secret(one)]
+    return (found[0].start(2), found[-1].end(2)) if found else None
+
+
+def restored_target(given: Any, known: Any, faults: list[FieldError], pointer: str = "") -> Any:
+    """`given` with each mask replaced by what `known`, the stored target, has there; a mask for nothing is a fault."""
+    if isinstance(given, str):
+        return _restored_text(given, known, faults, pointer)
+    if isinstance(given, Mapping):
+        before = known if isinstance(known, Mapping) else {}
+        return {
+            name: restored_target(value, before.get(name), faults, pointer_to(pointer, name))
+            for name, value in given.items()
+        }
+    if isinstance(given, list):
+        items = known if isinstance(known, list) else []
+        return [
+            restored_target(value, items[at] if at < len(items) else None, faults, f"{pointer}/{at}")
+            for at, value in enumerate(given)
+        ]
+    return given
+
+
+class Echoes:
+    """Finds values that were sent in what comes back, also as JSON, in a URL, or cut at the end."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        forms = {form for value in values if len(value) >= ECHO_MIN_CHARS for form in _forms(value)}
+        self._forms = sorted((form.encode(errors="replace") for form in forms), key=len, reverse=True)  # longest first
+        self._pattern = re.compile(b"|".join(map(re.escape, self._forms))) if self._forms else None
+
+    def masked(self, data: bytes, *, cut: bool = False) -> bytes:
+        """`data` with a mask for each value; with `cut`, also for the beginning of one at its end."""
+        if self._pattern is None:
+            return data
+        data = self._pattern.sub(MASK.encode(), data)
+        return self._without_cut(data) if cut else data
+
+    def masked_text(self, text: str) -> str:
+        return text if self._pattern is None else self.masked(text.encode(errors="replace")).decode(errors="replace")
+
+    def masked_json(self, value: Any) -> Any:
+        """A decoded JSON value with all its texts and names masked."""
+        if self._pattern is None:
+            return value
+        if isinstance(value, str):
+            return self.masked_text(value)
+        if isinstance(value, Mapping):
+            return {self.masked_text(str(name)): self.masked_json(one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.masked_json(one) for one in value]
+        return value
+
+    def _without_cut(self, data: bytes) -> bytes:
+        longest = 0
+        for form in self._forms:
+            for size in range(min(len(form) - 1, len(data)), max(longest, CUT_MIN_CHARS - 1), -1):
+                if data.endswith(form[:size]):
+                    longest = size
+                    break
+        return data[:-longest] + MASK.encode() if longest else data
+
+
+def _forms(value: str) -> set[str]:
+    """How a value may look in an answer: as it is, in JSON, in a URL, in HTML, line by line."""
+    in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    in_json |= {form.replace("/", "\\/") for form in in_json}
+    in_urls = {
+        quote(value, errors="replace"),
+        quote(value, safe="", errors="replace"),
+        quote_plus(value, errors="replace"),
+    }
+    lines = {line for line in map(str.strip, value.splitlines()) if len(line) >= LINE_MIN_CHARS}
+    forms = {value, value.strip(), html.escape(value), *in_json, *in_urls, *lines}
+    return {form for form in forms if len(form) >= ECHO_MIN_CHARS}
+
+
+def _masked(value: Any) -> Any:
+    """References to what the platform keeps for a job are masks; those to a tenant's own secrets are no secret."""
+    if is_reference(value):
+        return MASK if is_internal(value["secret"]) else dict(value)
+    if isinstance(value, Mapping):
+        return {name: _masked(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_masked(one) for one in value]
+    return value
+
+
+def _masked_url_member(url: Any) -> Any:
+    if isinstance(url, str):
+        return masked_url(url)
+    if not is_reference(url):
+        return _masked(url)
+    prefix, suffix = (masked_url(str(url.get(name, ""))) for name in ("prefix", "suffix"))
+    if is_internal(url["secret"]):
+        return f"{prefix}{MASK}{suffix}"
+    return {**url, **({"prefix": prefix} if prefix else {})}
+
+
+def _is_secret(parameter: re.Match[str]) -> bool:
+    return bool(parameter[2]) and is_credential_name(parameter[1])
+
+
+def _restored_text(given: str, known: Any, faults: list[FieldError], pointer: str) -> Any:
+    if MASK not in given or given == known:
+        return given
+    if is_reference(known) and is_internal(known["secret"]):
+        if given == MASK and not known.get("prefix"):
+            return dict(known)
+        before, _, after = given.partition(MASK)
+        if known.get("prefix") and MASK not in after:  # a URL that may have been changed around its credential
+            return {"secret": known["secret"], "prefix": before, "suffix": after}
+    if isinstance(known, str) and given in (MASK, masked_url(known)):  # from before credentials were kept apart
+        return known
+    if _stands_for_something(given, pointer):
+        detail = (
+            f"{MASK} stands for what is not shown, and there is nothing here yet: write the value, or name a secret."
+        )
+        faults.append(FieldError(pointer, "masked", detail))
+    return given
+
+
+def _stands_for_something(given: str, pointer: str) -> bool:
+    parts = pointer.split("/")
+    if parts[-1] == "url":
+        return any(_is_secret(one) and one[2] == MASK for one in _PARAMETER.finditer(given))
+    return given == MASK and len(parts) >= 2 and parts[-2] in NAMED_TEXTS and is_credential_name(parts[-1])

@@ -1,0 +1,559 @@
+"""Pull queues over the API: leasing, heartbeats, the four ends of a lease, and what a token that is over may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests.api.makers import Makers, audit, instant, ticket
+from tests.fixtures_api import NOTHING, Answer, Api, in_parallel
+from tests.fixtures_flow import assert_exactly_one_outcome, attempts_of, rows_of
+from tests.fixtures_people import People
+
+Conn = psycopg.Connection[Any]
+RETRY = {"max_attempts": 3, "base_s": 0, "jitter": "none"}
+
+
+@pytest.fixture
+def worker(acme: Any) -> Api:
+    """A key that may only work on queues."""
+    from tenants.keys import apikey_create
+
+    return Api(apikey_create(tenant=acme, name="worker", role="worker")[1])
+
+
+@pytest.fixture
+def pull(make: Makers) -> Callable[..., dict[str, Any]]:
+    """Makes a run that waits in a queue; `job` holds members of its job."""
+
+    def submit(queue: str = "invoices", *, job: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
+        made = make.job(**{"kind": "pull", "queue": queue, "target": {"size": "A4"}, "retry": RETRY, **(job or {})})
+        return make.execution(job=made["id"], **members)
+
+    return submit
+
+
+@pytest.fixture
+def reconcile(conn: Conn, registry: Any) -> Callable[[], dict[str, int]]:
+    """One look of the reconciler for attempts that nobody runs any more."""
+    from apps.dispatch.reconcile import end_lost
+    from apps.schedules.definitions import Definitions
+
+    return lambda: end_lost(conn, registry, Definitions()).counts
+
+
+def lease(api: Api, queue: str = "invoices", **members: Any) -> list[dict[str, Any]]:
+    answer = api.post(f"queues/{queue}/lease", members)
+    assert answer.status == 200, answer.body
+    items: list[dict[str, Any]] = answer.body["items"]
+    return items
+
+
+def lease_one(api: Api, queue: str = "invoices", **members: Any) -> dict[str, Any]:
+    [item] = lease(api, queue, **members)
+    return item
+
+
+def end(api: Api, item: dict[str, Any], how: str, body: Any = None) -> Answer:
+    return api.post(f"queues/leases/{item['token']}/{how}", {} if body is None else body)
+
+
+def expire(conn: Conn, execution: str, *, timed_out: bool = False) -> None:
+    """Its lease has run out a second ago."""
+    if timed_out:
+        conn.execute(
+            "UPDATE tickets_ticket SET started_at = clock_timestamp() - (timeout_s + 1) * interval '1 second'"
+            " WHERE execution_id = %s", [execution],
+        )  # fmt: skip
+        conn.execute(
+            "UPDATE tickets_ticket SET deadline = started_at + timeout_s * interval '1 second'"
+            " WHERE execution_id = %s", [execution],
+        )  # fmt: skip
+    else:
+        conn.execute(
+            "UPDATE tickets_ticket SET deadline = clock_timestamp() - interval '1 second' WHERE execution_id = %s",
+            [execution],
+        )
+
+
+# --- jobs ---
+
+
+def test_a_pull_job_names_its_queue_and_needs_no_target(api: Api) -> None:
+    made = api.post("jobs", {"name": "a", "kind": "pull", "queue": "invoices.eu-1", "timeout_s": 28_800})
+    assert (made.status, made.body["queue"], made.body["target"]) == (201, "invoices.eu-1", {})
+    assert api.get("queues/invoices.eu-1").body["ready"] == 0
+    assert api.get("jobs?kind=pull").body["items"] == [made.body]
+
+
+@pytest.mark.parametrize(
+    ("members", "faults"),
+    [
+        ({}, {"/queue": "required"}),
+        ({"queue": "Invoices"}, {"/queue": "invalid_name"}),
+        ({"queue": "a b"}, {"/queue": "invalid_name"}),
+        ({"queue": "a/b"}, {"/queue": "invalid_name"}),
+        ({"queue": "-a"}, {"/queue": "invalid_name"}),
+        ({"queue": "a" * 64}, {"/queue": "invalid_name"}),
+        ({"queue": "leases"}, {"/queue": "invalid_name"}),
+        ({"queue": 7}, {"/queue": "invalid_name"}),
+        ({"queue": "a", "timeout_s": 28_801}, {"/timeout_s": "range"}),
+        ({"queue": "a", "target": []}, {"/target": "type"}),
+        ({"queue": "a", "target": {"delivery": "carrier pigeon"}}, {"/target/delivery": "choice"}),
+    ],
+)
+def test_faults_of_pull_jobs(api: Api, members: dict[str, Any], faults: dict[str, str]) -> None:
+    assert api.post("jobs", {"name": "a", "kind": "pull", **members}).faults == faults
+
+
+def test_a_job_moves_to_another_queue_with_its_next_run(api: Api, pull: Any, worker: Api) -> None:
+    old = pull()
+    job = old["job"]
+    assert api.patch(f"jobs/{job}", {"queue": "other"}, If_Match="*").status == 200
+    new = api.post("executions", {"job": job}).body
+    assert lease_one(worker)["execution"] == old["id"]
+    assert lease_one(worker, "other")["execution"] == new["id"]
+
+
+# --- leasing ---
+
+
+def test_a_lease_has_all_that_a_worker_needs(pull: Any, worker: Api, api: Api, conn: Conn) -> None:
+    run = pull(payload={"n": 7}, job={"timeout_s": 120})
+    item = lease_one(worker, worker="box 1", lease_s=30)
+    assert {name: item[name] for name in ("execution", "run_key", "job", "attempt", "payload", "target")} == {
+        "execution": run["id"], "run_key": run["run_key"], "job": run["job"], "attempt": 1, "payload": {"n": 7},
+        "target": {"size": "A4"},
+    }  # fmt: skip
+    started = instant(item["started_at"])
+    assert instant(item["lease_until"]) - started < timedelta(seconds=31)
+    assert instant(item["deadline"]) - started == timedelta(seconds=120)
+    held = ticket(conn, run["id"])
+    assert held is not None
+    assert (held["remote"], held["worker_id"], held["holder"], held["lease_s"]) == (True, None, "box 1", 30)
+    assert api.get(f"executions/{run['id']}").body["state"] == "running"
+    assert lease(worker) == []
+
+
+def test_the_lease_never_outlasts_the_time_out(pull: Any, worker: Api) -> None:
+    pull(job={"timeout_s": 20})
+    item = lease_one(worker, lease_s=900)
+    assert item["lease_until"] == item["deadline"]
+
+
+def test_priority_then_time_up_to_max(pull: Any, worker: Api) -> None:
+    low, high, middle = pull(priority=1)["id"], pull(priority=9)["id"], pull(priority=5)["id"]
+    assert [item["execution"] for item in lease(worker, max=2)] == [high, middle]
+    assert [item["execution"] for item in lease(worker, max=2)] == [low]
+
+
+def test_queues_are_apart(pull: Any, worker: Api) -> None:
+    one, other = pull("one")["id"], pull("other")["id"]
+    assert [item["execution"] for item in lease(worker, "other", max=10)] == [other]
+    assert [item["execution"] for item in lease(worker, "one", max=10)] == [one]
+    missing = worker.post("queues/none/lease", {})
+    assert (missing.status, missing.code) == (404, "not_found")
+
+
+def test_faults_of_a_wish(pull: Any, worker: Api) -> None:
+    pull()
+    body = {"max": 0, "wait_s": 31, "lease_s": 901, "worker": "x" * 101, "colour": 1}
+    refused = worker.post("queues/invoices/lease", body)
+    assert refused.faults == {
+        "/max": "range", "/wait_s": "range", "/lease_s": "range", "/worker": "too_long", "/colour": "unknown_field",
+    }  # fmt: skip
+    assert len(lease(worker)) == 1
+
+
+def test_what_may_not_start_is_not_leased(
+    pull: Any, make: Makers, worker: Api, api: Api, conn: Conn, acme: Any, globex: Any
+) -> None:
+    """The predicates of release: tenant, job, concurrency, queue, time."""
+    first = pull(job={"max_concurrency": 1})
+    second = api.post("executions", {"job": first["job"]}).body
+    later = api.post("executions", {"job": first["job"], "delay_s": 3600}).body
+    for stop, go in (
+        (lambda: api.post(f"jobs/{first['job']}/pause"), lambda: api.post(f"jobs/{first['job']}/resume")),
+        (lambda: api.post("queues/invoices/pause"), lambda: api.post("queues/invoices/resume")),
+        (
+            lambda: conn.execute("UPDATE tenants_tenant SET dispatch_paused = true WHERE id = %s", [acme.pk]),
+            lambda: conn.execute("UPDATE tenants_tenant SET dispatch_paused = false WHERE id = %s", [acme.pk]),
+        ),
+    ):
+        stop()
+        assert lease(worker, max=10) == []
+        go()
+    items = lease(worker, max=10)
+    assert [item["execution"] for item in items] == [first["id"]], "one at a time"
+    assert lease(worker, max=10) == []
+    assert end(worker, items[0], "complete").status == 200
+    assert [item["execution"] for item in lease(worker, max=10)] == [second["id"]]
+    assert later["state"] == "scheduled"
+
+
+def test_a_tenants_limit_spans_its_pools(pull: Any, worker: Api, plan: Any, conn: Conn, acme: Any) -> None:
+    from tenants.models import Plan
+
+    for _ in range(3):
+        pull()
+    Plan.objects.filter(name="standard").update(max_running=2)
+    try:
+        assert len(lease(worker, max=10)) == 2
+        assert lease(worker, max=10) == []
+    finally:
+        Plan.objects.filter(name="standard").update(max_running=None)
+
+
+def test_runs_of_a_serial_schedule_are_leased_one_at_a_time(
+    make: Makers, worker: Api, fire: Callable[..., Any], api: Api, conn: Conn
+) -> None:
+    job = make.job(kind="pull", queue="invoices", target={})
+    schedule = make.schedule(job=job["id"], overlap="buffer_all", trigger={"every_s": 60})
+    for _ in range(2):
+        due_at = conn.execute("SELECT due_at FROM due_dueentry WHERE key = %s", [schedule["id"]]).fetchone()
+        assert due_at is not None
+        fire(due_at[0])
+    conn.execute("UPDATE tickets_ticket SET available_at = now(), rank = coalesce(rank, now())")
+    first = lease(worker, max=10)
+    assert len(first) == 1
+    assert lease(worker, max=10) == []
+    end(worker, first[0], "complete")
+    assert len(lease(worker, max=10)) == 1
+
+
+def test_each_run_is_leased_once_however_many_ask(pull: Any, worker: Api, make: Makers) -> None:
+    job = make.job(kind="pull", queue="invoices", target={}, max_concurrency=7)
+    for _ in range(12):
+        make.execution(job=job["id"])
+    taken = in_parallel(6, lambda _: lease(Api(worker.key), max=3))
+    ids = [item["execution"] for items in taken for item in items]
+    assert len(ids) == len(set(ids)) == 7, "the limit holds"
+
+
+# --- the ends of a lease ---
+
+
+def test_complete_ends_the_run_and_says_it_again(pull: Any, worker: Api, api: Api, acme: Any, conn: Conn) -> None:
+    run = pull()
+    item = lease_one(worker)
+    done = end(worker, item, "complete", {"result": {"pages": 3}})
+    assert done.body == {
+        "execution": run["id"], "attempt": 1, "attempt_state": "succeeded", "execution_state": "succeeded",
+        "retry_at": None,
+    }  # fmt: skip
+    again = end(worker, item, "complete", {"result": {"pages": 3}})
+    assert (again.status, again.body) == (200, done.body)
+    for how, body in (
+        ("complete", {"result": {"pages": 4}}),
+        ("complete", None),
+        ("fail", {"error": {"message": "no"}}),
+        ("release", None),
+        ("heartbeat", None),
+    ):
+        stale = end(worker, item, how, body)
+        assert (stale.status, stale.code) == (409, "lease_over"), how
+    assert api.get(f"executions/{run['id']}").body["result"] == {"pages": 3}
+    assert_exactly_one_outcome(conn, acme, run["run_key"], state="succeeded")
+
+
+def test_fail_follows_the_retry_policy(pull: Any, worker: Api, api: Api, acme: Any, conn: Conn) -> None:
+    run = pull()
+    error = {"message": "no paper", "class": "PaperJam", "details": {"tray": 2}}
+    for attempt in (1, 2, 3):
+        item = lease_one(worker, wait_s=10)
+        assert item["attempt"] == attempt
+        body = {"error": error}
+        failed = end(worker, item, "fail", body)
+        assert failed.body["execution_state"] == ("dead" if attempt == 3 else "ready")
+        assert end(worker, item, "fail", body).body == failed.body, "said again"
+    [letter] = api.get("dead-letters").body["items"]
+    assert letter["error"] == error
+    assert_exactly_one_outcome(conn, acme, run["run_key"], state="dead")
+
+
+def test_fail_for_good_and_fail_for_later(pull: Any, worker: Api) -> None:
+    pull()
+    item = lease_one(worker)
+    body = {"error": {"message": "broken for ever"}, "retryable": False}
+    assert end(worker, item, "fail", body).body["execution_state"] == "dead"
+    pull()
+    item = lease_one(worker)
+    failed = end(worker, item, "fail", {"error": {"message": "busy"}, "retry_after_s": 600})
+    assert instant(failed.body["retry_at"]) - instant(item["started_at"]) > timedelta(seconds=599)
+    assert lease(worker) == []
+
+
+def test_the_retry_policy_may_name_the_workers_own_classes(pull: Any, worker: Api) -> None:
+    pull(job={"retry": {**RETRY, "never_on": ["PaperJam"]}})
+    item = lease_one(worker)
+    body = {"error": {"message": "x", "class": "PaperJam"}}
+    assert end(worker, item, "fail", body).body["execution_state"] == "dead"
+
+
+def test_release_uses_up_no_attempt(pull: Any, worker: Api, conn: Conn, acme: Any) -> None:
+    run = pull(job={"retry": {**RETRY, "max_attempts": 1}})
+    for _ in range(3):
+        item = lease_one(worker)
+        released = end(worker, item, "release")
+        assert (released.body["attempt_state"], released.body["execution_state"]) == ("returned", "ready")
+        assert end(worker, item, "release").body == released.body
+    later = lease_one(worker)
+    end(worker, later, "release", {"delay_s": 60})
+    assert lease(worker) == []
+    conn.execute("UPDATE tickets_ticket SET available_at = clock_timestamp() WHERE execution_id = %s", [run["id"]])
+    end(worker, lease_one(worker), "complete")
+    assert_exactly_one_outcome(conn, acme, run["run_key"], state="succeeded")
+
+
+def test_bounds_of_what_is_said(pull: Any, worker: Api) -> None:
+    pull()
+    item = lease_one(worker)
+    assert end(worker, item, "complete", {"result": "x" * 65_535}).faults == {"/result": "too_large"}
+    assert end(worker, item, "heartbeat", {"progress": "x" * 2_048}).faults == {"/progress": "too_large"}
+    assert end(worker, item, "complete", {"result": "nul \0"}).faults == {"/result": "invalid_character"}
+    assert end(worker, item, "fail", {}).faults == {"/error": "required"}
+    refused = end(worker, item, "fail", {"error": {"message": "", "why": 1}, "retryable": 1, "retry_after_s": -1})
+    assert refused.faults == {
+        "/error/message": "type", "/error/why": "unknown_field", "/retryable": "type", "/retry_after_s": "range",
+    }  # fmt: skip
+    big = {"message": "m" * 500, "class": "c" * 100, "details": "d" * 2_000}
+    assert end(worker, item, "fail", {"error": big}).status == 200
+
+
+def test_hostile_words_are_kept_as_they_are(pull: Any, worker: Api, api: Api) -> None:
+    run = pull()
+    result = {"<script>": "\\u0000 \u202e </td>", "n": 10**18, "deep": [[[[[]]]]]}
+    end(worker, lease_one(worker), "complete", {"result": result})
+    assert api.get(f"executions/{run['id']}").body["result"] == result
+
+
+# --- heartbeats, leases that run out, cancels ---
+
+
+def test_heartbeats_move_the_lease_up_to_the_time_out(pull: Any, worker: Api, api: Api, conn: Conn) -> None:
+    run = pull(job={"timeout_s": 100})
+    item = lease_one(worker, lease_s=10)
+    alive = end(worker, item, "heartbeat", {"lease_s": 50, "progress": {"done": 0.5}}).body
+    assert alive["cancel_requested"] is False
+    assert instant(alive["lease_until"]) - instant(item["started_at"]) >= timedelta(seconds=50)
+    assert alive["deadline"] == item["deadline"]
+    far = end(worker, item, "heartbeat", {"lease_s": 900}).body
+    assert far["lease_until"] == item["deadline"]
+    assert api.get(f"executions/{run['id']}").body["progress"] == {"done": 0.5}
+
+
+@pytest.mark.parametrize("timed_out", [False, True])
+def test_a_lease_that_runs_out_is_an_attempt(
+    pull: Any, worker: Api, conn: Conn, acme: Any, reconcile: Any, timed_out: bool
+) -> None:
+    """C27, C19: a worker that was killed; nothing but the lease says so, and the next may start."""
+    run = pull(job={"max_concurrency": 1})
+    item = lease_one(worker)
+    assert reconcile() == {}
+    expire(conn, run["id"], timed_out=timed_out)
+    assert reconcile()["lost"] == 1
+    [attempt] = attempts_of(conn, acme, UUID(run["id"]))
+    expected = ("timed_out", "timeout") if timed_out else ("lost", "lease_expired")
+    assert (attempt["state"], attempt["error"]["class"]) == expected
+    for how, body in (("complete", {"result": 1}), ("fail", {"error": {"message": "x"}}), ("heartbeat", None)):
+        assert end(worker, item, how, body).code == "lease_over"
+    again = lease_one(worker, wait_s=10)
+    assert again["attempt"] == 2
+    end(worker, again, "complete")
+    assert_exactly_one_outcome(conn, acme, run["run_key"], state="succeeded")
+
+
+def test_a_late_heartbeat_saves_a_lease_that_nobody_missed(pull: Any, worker: Api, conn: Conn, reconcile: Any) -> None:
+    run = pull()
+    item = lease_one(worker)
+    expire(conn, run["id"])
+    assert end(worker, item, "heartbeat").status == 200
+    assert reconcile() == {}
+    expire(conn, run["id"], timed_out=True)
+    assert end(worker, item, "heartbeat").code == "lease_over", "the time-out is final"
+
+
+def test_no_worker_row_is_needed_to_live(pull: Any, worker: Api, conn: Conn, reconcile: Any) -> None:
+    """C02: however long it takes, one copy; a remote holder has no process of ours."""
+    pull(job={"timeout_s": 1000})
+    lease_one(worker)
+    assert conn.execute("SELECT count(*) FROM tickets_worker").fetchone() == (0,)
+    assert reconcile() == {}
+    assert lease(worker) == []
+
+
+def test_cancel_while_waiting(pull: Any, worker: Api, api: Api) -> None:
+    run = pull()
+    assert api.post(f"executions/{run['id']}/cancel").status == 200
+    assert lease(worker) == []
+
+
+def test_cancel_while_leased_is_told_and_then_enforced(
+    pull: Any, worker: Api, api: Api, conn: Conn, acme: Any, reconcile: Any
+) -> None:
+    run, other = pull(), pull()
+    items = {item["execution"]: item for item in lease(worker, max=2, lease_s=900)}
+    for one in (run, other):
+        assert api.post(f"executions/{one['id']}/cancel").status == 202
+        told = end(worker, items[one["id"]], "heartbeat", {"lease_s": 900}).body
+        assert told["cancel_requested"] is True
+        left = conn.execute(
+            "SELECT extract(epoch FROM deadline - clock_timestamp()) FROM tickets_ticket WHERE execution_id = %s",
+            [one["id"]],
+        ).fetchone()
+        assert left is not None
+        assert left[0] < 11, "a moment to stop"
+    stopped = end(worker, items[run["id"]], "fail", {"error": {"message": "stopped"}})
+    assert stopped.body["execution_state"] == "cancelled"
+    expire(conn, other["id"])
+    reconcile()
+    for one in (run, other):
+        assert_exactly_one_outcome(conn, acme, one["run_key"], state="cancelled")
+
+
+def test_a_result_that_comes_before_the_cancel_is_heard_of_counts(
+    pull: Any, worker: Api, api: Api, conn: Conn, acme: Any
+) -> None:
+    run = pull()
+    item = lease_one(worker)
+    api.post(f"executions/{run['id']}/cancel")
+    assert end(worker, item, "complete", {"result": 1}).body["execution_state"] == "succeeded"
+    assert_exactly_one_outcome(conn, acme, run["run_key"], state="succeeded")
+
+
+# --- races ---
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_several_ends_at_once_are_one_end(
+    pull: Any, worker: Api, conn: Conn, acme: Any, reconcile: Any, number: int
+) -> None:
+    run = pull(job={"retry": {**RETRY, "max_attempts": 1}})
+    item = lease_one(worker)
+    expire(conn, run["id"])
+    works: list[Callable[[], Any]] = [
+        lambda: end(Api(worker.key), item, "complete", {"result": 1}),
+        lambda: end(Api(worker.key), item, "complete", {"result": 2}),
+        lambda: end(Api(worker.key), item, "fail", {"error": {"message": "x"}, "retryable": False}),
+        reconcile,
+    ]
+    answers = in_parallel(4, lambda at: works[(at + number) % 4]())
+    said = [one for one in answers if isinstance(one, Answer)]
+    won = [one for one in said if one.status == 200]
+    assert len(said) == 3
+    assert len(won) <= 1
+    assert all(one.code == "lease_over" for one in said if one.status != 200)
+    ended = assert_exactly_one_outcome(conn, acme, run["run_key"])
+    assert ended["state"] == (won[0].body["execution_state"] if won else "dead")
+
+
+def test_the_same_end_many_times_at_once_is_answered_alike(pull: Any, worker: Api, conn: Conn, acme: Any) -> None:
+    run = pull()
+    item = lease_one(worker)
+    answers = in_parallel(6, lambda _: end(Api(worker.key), item, "complete", {"result": [1]}))
+    assert {one.status for one in answers} == {200}
+    assert_exactly_one_outcome(conn, acme, run["run_key"], state="succeeded")
+
+
+# --- many at once ---
+
+
+def test_settle_ends_many_and_answers_for_each(pull: Any, worker: Api, conn: Conn, acme: Any) -> None:
+    runs = [pull() for _ in range(4)]
+    items = lease(worker, max=4)
+    tokens = {item["execution"]: item["token"] for item in items}
+    one, two, three, four = (tokens[run["id"]] for run in runs)
+    body = {
+        "items": [
+            {"token": one, "result": {"n": 1}},
+            {"token": two, "end": "fail", "error": {"message": "x"}, "retryable": False},
+            {"token": three, "end": "release"},
+            {"token": four, "result": "x" * 70_000},
+            {"token": "sbl_nothing"},
+            {"token": one, "result": {"n": 1}},
+            {"token": one, "result": {"n": 2}},
+        ]
+    }
+    answer = worker.post("queues/leases/settle", body)
+    found = [(item["status"], item["code"], item["execution_state"]) for item in answer.body["items"]]
+    assert found == [
+        (200, None, "succeeded"), (200, None, "dead"), (200, None, "ready"), (400, "invalid", None),
+        (404, "not_found", None), (200, None, "succeeded"), (409, "lease_over", "succeeded"),
+    ]  # fmt: skip
+    assert answer.body["items"][3]["errors"][0]["pointer"] == "/result"
+    assert worker.post("queues/leases/settle", {"items": []}).faults == {"/items": "type"}
+
+
+def test_an_item_that_is_none_costs_no_other_its_answer() -> None:
+    from apps.api.leases_read import read_items
+    from apps.outcomes.remote import Said
+    from kernel.errors import InvalidInput
+    from kernel.runtokens import RunToken
+
+    token = RunToken(1, UUID(int=1), 1, 1)
+    items = [{"token": "a", "end": "explode"}, 7, {}, {"token": 7}, {"token": "a", "delay_s": 1}, {"token": "a"}]
+    read = read_items({"items": items}, lambda text: token)
+    assert [isinstance(one, InvalidInput) for one in read] == [True] * 5 + [False]
+    assert read[-1] == Said(token, "succeeded")
+
+
+# --- who may ---
+
+
+def test_tokens_are_of_one_tenant_and_one_kind(pull: Any, worker: Api, other_api: Api, api: Api, conn: Conn) -> None:
+    pull()
+    item = lease_one(worker)
+    token = item["token"]
+    swapped = token[:-1] + ("A" if token[-1] != "A" else "B")
+    for caller, text in ((other_api, token), (worker, swapped), (worker, "sbl_" + "A" * 64), (worker, "x")):
+        for how in ("heartbeat", "complete", "release"):
+            assert caller.post(f"queues/leases/{text}/{how}", {}).status == 404
+    as_completion = "sbc_" + token[4:]
+    refused = Api(as_completion).post(f"executions/{item['execution']}/complete", {})
+    assert (refused.status, refused.code) == (401, "invalid_key")
+    assert Api(None).post(f"queues/leases/{token}/complete", {}).status == 401
+    assert end(worker, item, "complete").status == 200
+
+
+def test_a_workers_key_may_work_and_nothing_else(pull: Any, worker: Api, acme_people: People) -> None:
+    run = pull()
+    assert worker.get("queues").status == 200
+    for method, path in (
+        ("GET", "jobs"), ("GET", "executions"), ("POST", f"executions/{run['id']}/cancel"), ("GET", "api-keys"),
+        ("POST", "queues/invoices/pause"),
+    ):  # fmt: skip
+        refused = worker.call(method, path, {} if method == "POST" else NOTHING)
+        assert (refused.status, refused.code) == (403, "role_too_low"), path
+    assert Api(acme_people.editor).post("queues/invoices/lease", {}).code == "role_too_low"
+    assert len(lease(Api(acme_people.operator))) == 1
+
+
+def test_keys_for_workers_are_made_over_the_api(api: Api) -> None:
+    made = api.post("api-keys", {"name": "box", "role": "worker"})
+    assert (made.status, made.body["role"]) == (201, "worker")
+
+
+# --- queues ---
+
+
+def test_a_queue_shows_what_is_in_it_and_who_works(pull: Any, worker: Api, api: Api, conn: Conn, acme: Any) -> None:
+    runs = [pull() for _ in range(3)]
+    pull("other")
+    lease_one(worker, worker="box 1")
+    lease_one(worker, worker="box 2")
+    found = api.get("queues/invoices").body
+    assert (found["ready"], found["running"], found["status"]) == (1, 2, "active")
+    assert {one["name"] for one in found["consumers"]} == {"box 1", "box 2"}
+    assert instant(found["oldest_at"]) >= instant(runs[2]["actual_at"]) - timedelta(seconds=1)
+    assert [one["name"] for one in api.get("queues").body["items"]] == ["invoices", "other"]
+    paused = api.post("queues/invoices/pause", {"reason": "printer"})
+    assert (paused.body["status"], paused.body["paused_reason"]) == ("paused", "printer")
+    assert api.post("queues/invoices/pause").body["paused_reason"] == "printer", "twice is once"
+    assert api.post("queues/invoices/resume").body["status"] == "active"
+    assert audit(conn, "invoices") == ["queue.pause", "queue.resume"]
+    assert len(rows_of(conn, acme, "executions_attempt")) == 0

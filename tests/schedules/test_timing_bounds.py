@@ -1,0 +1,281 @@
+"""No legal schedule costs much to ask, no hostile one much to refuse: bounds in lines of Python, which do not waver.
+
+A generous bound on CPU time stands beside it. The lines are those that run in the time code and in what it calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from apps.schedules.calendar_input import exclusion_of, read_calendar
+from apps.schedules.timing import (
+    LOOK_AGAIN_US,
+    Spec,
+    TimingInvalid,
+    actual_at,
+    count_between,
+    next_after,
+    occurrences,
+    previous_before,
+    spec_from_api,
+)
+from apps.schedules.timing_errors import NotFoundYet
+from apps.schedules.timing_preview import left_out, preview, preview_previous
+from apps.schedules.timing_zones import EPOCH, zone_names
+from kernel.errors import InvalidInput
+from tests.schedules.steps import counted
+from tests.schedules.walk import jobs
+
+NAMES = sorted(zone_names())
+NOW = datetime(2026, 1, 5, 10, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+LINES_MAX = 500_000  # 25 to 50 ms here without tracing
+CPU_MAX_S = 0.25  # five times what is promised: this machine may be busy or slow
+WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+RULES = [
+    f"FREQ=YEARLY;BYMONTH={m};BYDAY={n}{d}" for m in (1, 3, 5, 7) for n in (1, 2, 3) for d in ("MO", "TU", "WE", "TH")
+]
+MONTH_OUT = "FREQ=DAILY;BYMONTHDAY=" + ",".join(map(str, range(2, 32)))
+YEAR_OUT = "FREQ=DAILY;BYMONTH=2,3,4,5,6,7,8,9,10,11,12"
+SLOTS = [
+    {"from": f"{hour:02}:{minute:02}", "to": f"{hour:02}:{minute + 1:02}"} for hour in range(10) for minute in (0, 30)
+]
+DAYS_500 = [(NOW + timedelta(days=number)).date().isoformat() for number in range(500)]
+HOURS, MINUTES = ",".join(map(str, range(24))), ",".join(map(str, range(60)))
+
+
+def made(data: dict[str, Any], days: dict[str, Any] | None) -> Spec:
+    exclusion = None if days is None else exclusion_of(read_calendar({"name": "c", **days}).exclusion)
+    calendar = {} if days is None else {"calendar": "c"}
+    return spec_from_api(
+        {**data, **calendar}, now=NOW, key="k", exclusion_of=lambda _: None if exclusion is None else ("1", exclusion)
+    )
+
+
+def cheap(work: Any, lines_max: int = LINES_MAX, cpu_max_s: float = CPU_MAX_S) -> Any:
+    """The result; within the bounds of lines and, of several tries, of CPU time."""
+    took = []
+    result = None
+    for _ in range(3):
+        begun = time.process_time()
+        result = work()
+        took.append(time.process_time() - begun)
+        if took[-1] < cpu_max_s:
+            break
+    again, lines = counted(work)
+    assert again == result
+    assert lines <= lines_max, f"{lines} lines"
+    assert min(took) < cpu_max_s
+    return result
+
+
+def looked(search: Callable[[datetime], datetime | None], at: datetime) -> datetime | None:
+    """What a search finds, or how far it has looked."""
+    try:
+        return search(at)
+    except NotFoundYet as error:
+        return error.searched_to
+
+
+LEGAL: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
+    "rare day": ({"trigger": {"cron": "0 12 29 2 *"}}, {"weekdays": WEEKDAYS[:5], "weekend": []}),
+    "a window hit by half of the year": (
+        {"trigger": {"every_s": 86_400, "anchor": "2026-01-05T13:00:00Z"}, "timezone": "Europe/Berlin",
+         "windows": [{"from": "14:30", "to": "15:00"}]}, None),
+    "a window hit by drifting": (
+        {"trigger": {"every_s": 86_401, "anchor": "2026-01-05T13:00:00Z"},
+         "windows": [{"from": "13:09:00", "to": "13:09:50"}]}, {"rrules": RULES}),
+    "one day a year": ({"trigger": {"cron": "0 12 * * *"}}, {"rrules": [MONTH_OUT, YEAR_OUT]}),
+    "moved by a month": (
+        {"trigger": {"cron": "*/15 * * * *"}, "on_excluded": "next_business_day"}, {"rrules": [MONTH_OUT]}),
+    "moved by a year": (
+        {"trigger": {"cron": "*/15 * * * *"}, "on_excluded": "next_business_day"},
+        {"rrules": [MONTH_OUT, YEAR_OUT, *RULES[:20]]}),
+    "moved back by a year": (
+        {"trigger": {"cron": "*/15 * * * *"}, "on_excluded": "previous_business_day"},
+        {"rrules": [MONTH_OUT, YEAR_OUT, *RULES[:20]]}),
+    "moved and in windows": (
+        {"trigger": {"cron": [f"{n} {n} * * *" for n in range(20)]}, "on_excluded": "previous_business_day",
+         "windows": SLOTS, "timezone": "Africa/Casablanca"}, {"weekdays": WEEKDAYS[:4], "rrules": RULES}),
+    "each second at an opening": (
+        {"trigger": {"cron": "* * * * * *"}, "windows": SLOTS, "outside": "next_opening"}, {"rrules": RULES}),
+    "500 days left out of seconds": ({"trigger": {"rrule": "FREQ=SECONDLY", "exdate": DAYS_500}}, None),
+    "500 days left out of minutes": (
+        {"trigger": {"rrule": f"FREQ=DAILY;BYHOUR={HOURS};BYMINUTE={MINUTES}", "exdate": DAYS_500}}, None),
+    "500 days more": ({"trigger": {"rrule": "FREQ=YEARLY", "rdate": DAYS_500}, "timezone": "America/New_York"}, None),
+    "a long count": ({"trigger": {"rrule": "FREQ=DAILY;COUNT=5000"}, "timezone": "America/New_York"}, None),
+    "20 expressions": ({"trigger": {"cron": [f"*/{n} * * * * *" for n in range(1, 21)]}}, None),
+    "20 rare expressions": ({"trigger": {"cron": [f"{n} {n} 29 2 {n % 7}#1" for n in range(20)]}}, None),
+    "a million runs in windows": (
+        {"trigger": {"cron": "*/7 * * * *"}, "windows": SLOTS, "max_runs": 1_000_000}, None),
+    "a million runs at openings": (
+        {"trigger": {"cron": "0 9 * * *"}, "windows": SLOTS, "outside": "next_opening", "max_runs": 1_000_000},
+        {"rrules": RULES}),
+    "a million runs": ({"trigger": {"cron": "30 2 29 2 1"}, "max_runs": 1_000_000}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_what_is_legal_answers_at_once(name: str) -> None:
+    data, days = LEGAL[name]
+    spec = made(data, days)
+    for at in (NOW, datetime(1999, 1, 1, tzinfo=UTC), datetime(2099, 6, 1, tzinfo=UTC)):
+        cheap(lambda at=at: looked(spec.calendar().next_after, at))
+        cheap(lambda at=at: looked(spec.calendar().previous_before, at))
+    for look in (
+        lambda: preview(spec, after=NOW, count=100),
+        lambda: preview_previous(spec, before=NOW, count=100),
+        lambda: left_out(spec, after=NOW, until=NOW + timedelta(days=365)),
+    ):
+        cheap(look, 20 * LINES_MAX, 10 * CPU_MAX_S)
+
+
+HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
+    **{text[:20]: ({"trigger": {"cron": text}}, None) for text in (
+        "0 0 1--100000000 * *", "x" * 10_000, "* " * 5_000, "1," * 5_000 + "1 * * * *", "0 0 31 2 *",
+        "0 0 0 29 2 * 2100", "*/0 * * * *",
+        "99999999999999999999 * * * *", "H(0-99999999999) * * * *", "0 0 0 1 1 * 1970",
+    )},
+    "never in the window": ({"trigger": {"cron": "17 12-23 * * *"}, "windows": SLOTS}, None),
+    "never by elapsed time": (
+        {"trigger": {"every_s": 86_400, "anchor": "2026-01-05T13:00:00Z"}, "windows": SLOTS}, None),
+    "never on the days": (
+        {"trigger": {"cron": "0 12 * * *"}, "windows": [{"from": "13:00", "to": "13:01"}]},
+        {"rrules": [MONTH_OUT, YEAR_OUT]}),
+    "no day": ({"trigger": {"cron": "0 12 * * *"}}, {"rrules": ["FREQ=DAILY"]}),
+    "moved to closed times": (
+        {"trigger": {"cron": "0 23 * * *"}, "on_excluded": "previous_business_day", "windows": SLOTS},
+        {"weekdays": WEEKDAYS[:4], "rrules": RULES[:20]}),
+    "no week": ({"trigger": {"rrule": "FREQ=YEARLY;BYWEEKNO=53;BYMONTH=6"}}, None),
+    "no date": ({"trigger": {"rrule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"}}, None),
+    "no hour": ({"trigger": {"rrule": "FREQ=HOURLY;INTERVAL=24;BYMONTH=2;BYHOUR=3"}}, None),
+    "never by steps": ({"trigger": {"rrule": "FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=30;BYHOUR=3"}}, None),
+    "too long a count": ({"trigger": {"rrule": "FREQ=DAILY;COUNT=100000"}}, None),
+    "too many extra days": ({"trigger": {"rrule": "FREQ=DAILY", "rdate": DAYS_500 * 2}}, None),
+    "a long rule": ({"trigger": {"rrule": "FREQ=DAILY;BYHOUR=" + "1," * 5_000 + "1"}}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_hostile_is_refused_at_once(name: str) -> None:
+    data, days = HOSTILE[name]
+
+    def refused() -> str:
+        with pytest.raises((TimingInvalid, InvalidInput)) as caught:
+            made(data, days)
+        return str(caught.value)
+
+    assert len(cheap(refused, 4 * LINES_MAX, 2 * CPU_MAX_S)) < 2_000
+
+
+INSTANTS = st.integers(0, 4_102_444_800).map(lambda second: EPOCH + timedelta(seconds=second))
+SPECIAL = st.sampled_from([
+    "0 9 L * *", "0 9 LW * *", "0 9 L-3 * *", "30 2 15W * *", "0 9 * * 1#2", "0 9 * * FRIL", "H H * * *",
+    "H/15 H(9-17) * * *",
+    "0 0 29 2 *", "0 0 29 2 */7", "0 0 0 29 2 * 2096-2199", "*/7 * * * * *", "@monthly", "@every 90s", "0 0 ? * MON#5",
+])  # fmt: skip
+DATES = st.dates(datetime(2026, 1, 1).date(), datetime(2030, 1, 1).date()).map(str)  # noqa: DTZ001  a plain date
+WINDOWS = st.lists(
+    st.tuples(
+        st.integers(0, 1_439), st.integers(0, 1_439), st.lists(st.sampled_from(WEEKDAYS), min_size=1, unique=True)
+    ),
+    min_size=1, max_size=4,
+).map(lambda each: [
+    {"from": f"{low // 60:02}:{low % 60:02}", "to": f"{high // 60:02}:{high % 60:02}", "days": days}
+    for low, high, days in each if low != high
+])  # fmt: skip
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> dict[str, Any]:
+    freq = draw(st.sampled_from(["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"]))
+    parts = [f"FREQ={freq}", f"INTERVAL={draw(st.integers(1, 400))}"]
+    if draw(st.booleans()):
+        parts.append(f"BYMONTH={draw(st.integers(1, 12))},{draw(st.integers(1, 12))}")
+    if draw(st.booleans()):
+        parts.append(f"BYDAY={','.join(draw(st.lists(st.sampled_from(['MO', 'TU', 'SU']), min_size=1, unique=True)))}")
+    if draw(st.booleans()) and freq != "WEEKLY":
+        parts.append(f"BYMONTHDAY={draw(st.integers(1, 31))},-1")
+    if draw(st.booleans()):
+        parts.append(f"BYHOUR={draw(st.integers(0, 23))},{draw(st.integers(0, 23))}")
+    if draw(st.booleans()):
+        parts.append(f"COUNT={draw(st.integers(1, 5_000))}")
+    dates = draw(st.lists(DATES, max_size=5)), draw(st.lists(DATES, max_size=5))
+    return {"rrule": ";".join(parts), "dtstart": "1999-05-31T02:30:00", "exdate": dates[0], "rdate": dates[1]}
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Every kind of trigger with everything that narrows or moves it, in any zone."""
+    crons = st.one_of(SPECIAL, jobs().map(lambda job: job.text))
+    trigger = draw(st.one_of(
+        crons.map(lambda text: {"cron": text}),
+        st.lists(crons.filter(lambda text: "@" not in text), min_size=2, max_size=5).map(lambda each: {"cron": each}),
+        st.integers(1, 10_000_000).map(lambda every: {"every_s": every, "anchor": "2020-02-29T23:59:59Z"}),
+        st.tuples(st.sampled_from(["days", "weeks", "months", "years"]), st.integers(1, 9)).map(
+            lambda each: {"every": {each[0]: each[1]}, "anchor": "2020-02-29T02:30"}
+        ),
+        rules(),
+    ))  # fmt: skip
+    data: dict[str, Any] = {"trigger": trigger, "timezone": draw(st.sampled_from(NAMES))}
+    data |= {
+        "dst_gap": draw(st.sampled_from(["run_after", "skip"])),
+        "jitter_s": draw(st.sampled_from([0, 0, 90, 86_400])),
+    }
+    data["dst_fold"] = draw(st.sampled_from(["first", "last", "both"]))
+    days = None
+    if draw(st.booleans()) and (windows := draw(WINDOWS)):
+        data |= {"windows": windows, "outside": draw(st.sampled_from(["skip", "next_opening"]))}
+    if draw(st.booleans()):
+        days = {
+            "dates": draw(st.lists(DATES, max_size=10)),
+            "weekdays": draw(st.lists(st.sampled_from(WEEKDAYS[4:]), max_size=2)) or None,
+            "rrules": draw(st.lists(st.sampled_from([*RULES, MONTH_OUT]), max_size=5, unique=True)),
+        }  # fmt: skip
+        data["on_excluded"] = draw(st.sampled_from(["skip", "next_business_day", "previous_business_day"]))
+    return data, days
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(schedules(), INSTANTS, st.integers(1, 12))
+def test_any_legal_schedule_is_cheap_and_its_views_agree(
+    given_: tuple[dict[str, Any], dict[str, Any] | None], at: datetime, count: int
+) -> None:
+    """Work of one question; previous inverts next; a range is the filtered next; the preview is what would fire."""
+    try:
+        spec = cheap(lambda: made(*given_), 6 * LINES_MAX, 2 * CPU_MAX_S)
+    except (TimingInvalid, InvalidInput):
+        assume(False)
+    following = cheap(lambda: looked(spec.calendar().next_after, at))
+    earlier = cheap(lambda: looked(spec.calendar().previous_before, at))
+    assert following is None or following > at
+    assert earlier is None or earlier < at
+    found = list(occurrences(spec, after=at, limit=count))
+    if not found and following is not None:  # the search has ended there, and says so
+        assert next_after(spec, at) == following.replace(microsecond=LOOK_AGAIN_US)
+    assert not found or found[0] == following
+    assert all(one < other for one, other in pairwise(found))
+    for one, other in pairwise(found):
+        assert previous_before(spec, other) == one and next_after(spec, one) == other
+        assert next_after(spec, other - TICK) == other
+    if not found:
+        return
+    shown = preview(spec, after=at, count=count, key="k")
+    assert [each.nominal_at for each in shown] == found
+    assert [each.at for each in shown] == [actual_at(spec, "k", each) for each in found]
+    assert all(("jittered" in each.flags) == (each.at != each.nominal_at) for each in shown)
+    assert preview(spec, after=at, until=found[-1], count=10_000, key="k") == shown
+    assert preview_previous(spec, before=found[-1] + TICK, count=len(found), key="k") == shown
+    assert count_between(spec, after=at, until=found[-1]) == len(found)
+    gone = {each.nominal_at for each in left_out(spec, after=at, until=found[-1])}
+    assert not gone & set(found)
