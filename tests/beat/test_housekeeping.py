@@ -112,7 +112,7 @@ def test_dead_processes_and_old_answers_are_forgotten(conn: Conn) -> None:
             " VALUES (1, %s, '', 200, '{}', '', clock_timestamp() - %s * interval '1 hour')",
             [f"{hours} h", hours],
         )
-    assert prune() == {"slots": 0, "dispatchers": 1, "workers": 0, "answers": 1}
+    assert prune() == {"slots": 0, "dispatchers": 1, "workers": 0, "breakers": 0, "answers": 1}
     assert {row[0] for row in conn.execute("SELECT id FROM due_dispatcher")} == {holder, alive}
     assert {row[0] for row in conn.execute("SELECT key FROM api_idempotentanswer")} == {"1 h", "71 h"}
 
