@@ -90,10 +90,6 @@ class RuncRuntime:
             await asyncio.wait({running.ended}, timeout=KILL_S)
             running.stdout.close()
             running.stderr.close()
-        for cgroup in [*CGROUPS.glob("*/shardbeat"), CGROUPS / "shardbeat"]:
-            with suppress(OSError):  # unless another worker has containers there
-                (cgroup / self._installation).rmdir()
-                cgroup.rmdir()
 
     def _start_keeper(self) -> None:
         home = Path(__file__).resolve().parents[2]
