@@ -58,6 +58,7 @@ class Heartbeat:
             self._renewed_at = started
             self._told_slots = slots
             self._told_draining = runtime.draining
+            runtime.vault.prune()
         for execution_id, fence in workers.cancelled_of(conn, runtime.id):
             for executor in runtime.executors.values():
                 if executor.cancel(execution_id, fence):
