@@ -7,7 +7,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -32,6 +32,7 @@ from tenants.registry import Registry, Tenancy
 from tenants.runtokens import runtoken_make
 from workers.executors.base import Executor, Result, Work
 from workers.heartbeat import Heartbeat
+from workers.progress import ProgressBoard
 from workers.settling import SettleBuffer
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,10 @@ LOCK_TIMEOUT_MS = 500  # the other tenants' messages wait for this thread meanwh
 class Runtime:
     """One per process. `take` is called by the batch task from Celery's pool threads."""
 
-    def __init__(self, executors: dict[str, Executor], *, queues: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, executors: dict[str, Executor], *, queues: Callable[[], list[str]], progress: ProgressBoard | None = None
+    ) -> None:
+        self.progress = progress or ProgressBoard()
         self.id: UUID = uuid4()
         self.host = socket.gethostname()
         self.pid = os.getpid()
@@ -310,11 +314,14 @@ def _needs_names(definition: Definition | None) -> bool:
 
 
 def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy, names: RunNames) -> Work:
+    timeout_s = _timeout_s(one, definition)
+    over_at = one.started_at + timedelta(seconds=timeout_s + store.DEADLINE_GRACE_S)
     return Work(
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
-        target=definition.target, payload=payload, timeout_s=_timeout_s(one, definition), nominal_at=one.nominal_at,
-        deadline=one.deadline, network=tenancy.network, signing_secrets=(),
+        target=definition.target, payload=payload, timeout_s=timeout_s, nominal_at=one.nominal_at,
+        deadline=max(one.deadline, over_at),  # the ticket's is its lease, which heartbeats extend
+        network=tenancy.network, signing_secrets=(),
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
         schedule_id=one.schedule_id, job_name=names.job_name, schedule_name=names.schedule_name, labels=names.labels,
         tenant_schema=tenancy.schema,
@@ -332,7 +339,9 @@ def _completion_url(execution_id: UUID) -> str | None:
 
 def _timeout_s(one: Started, definition: Definition) -> float:
     """The attempt's own, or what is left of the run's total time-out."""
-    most = min(definition.timeout_s, store.HELD_MAX_S)  # a result that takes longer comes over the API
+    most = float(definition.timeout_s)
+    if definition.kind == "http":
+        most = min(most, store.HELD_MAX_S)  # a result that takes longer comes over the API
     if one.give_up_at is None:
         return most
     return max(TIMEOUT_LEAST_S, min(most, (one.give_up_at - one.started_at).total_seconds()))
