@@ -63,6 +63,8 @@ class Heartbeat:
             for executor in runtime.executors.values():
                 if executor.cancel(execution_id, fence):
                     counts["cancelled"] = counts.get("cancelled", 0) + 1
+        if told := runtime.progress.write(conn):
+            counts["progress"] = told
         if monotonic_s() - self._compared_at >= COMPARE_EVERY_S:
             self._compare()
             self._compared_at = monotonic_s()
