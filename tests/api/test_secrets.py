@@ -266,3 +266,12 @@ def test_credentials_of_containers_are_kept_apart_too(api: Api, conn: Conn, sett
     assert filled(conn, made.body)["environment"] == environment
     put = api.put(f"jobs/{made.body['id']}", made.body, If_Match="*")
     assert (put.status, put.body["version"]) == (200, 1)
+
+
+def test_targets_of_pull_jobs_are_nobodys_business(api: Api) -> None:
+    """They go to the tenant's own workers as they are."""
+    target = {"headers": {"Authorization": "theirs"}, "key": {"secret": "THEIRS"}, "url": "https://e.org/?token=1"}
+    made = api.post("jobs", {"name": "p", "kind": "pull", "queue": "theirs", "target": target})
+    assert (made.status, made.body["target"]) == (201, target), made.body
+    put = api.put(f"jobs/{made.body['id']}", made.body, If_Match="*")
+    assert (put.status, put.body["target"], put.body["version"]) == (200, target, 1)
