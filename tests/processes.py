@@ -37,6 +37,19 @@ class Processes:
             "beat", [*command, "-S", "workers.beat:LeaseScheduler", "--pidfile=", "-s", str(place)], environment
         )
 
+    def web(self, port: int, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "gunicorn", "config.wsgi:application", "--bind", f"127.0.0.1:{port}"]
+        command += ["--worker-class", "gthread", "--threads", "16", "--graceful-timeout", "2", "--no-control-socket"]
+        return self._start("web", command, {"PULL_WAITERS": "12", **environment})
+
+    def program(self, name: str, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Any other program."""
+        return self._start(name, [sys.executable, *command], environment)
+
+    def log(self, name: str) -> str:
+        """What the processes of that name have written."""
+        return "".join(path.read_text(errors="replace") for path in sorted(self._logs.glob(f"*-{name}.log")))
+
     def close(self) -> None:
         for process in self._started:
             if process.poll() is None:

@@ -7,6 +7,7 @@ from django.conf import settings
 from apps.secrets.keyring import keyring
 from kernel.errors import Conflict
 from workers.executors.base import Executor
+from workers.executors.delivery import DeliveryExecutor
 from workers.executors.http import HttpExecutor
 from workers.executors.python import PythonExecutor
 from workers.executors.threads import ThreadExecutor
@@ -45,6 +46,7 @@ def executors() -> dict[str, Executor]:
     makers: dict[str, Callable[[], Executor]] = {
         "http": lambda: HttpExecutor(slots=settings.HTTP_SLOTS),
         "python": python_executor,
+        "queue": lambda: DeliveryExecutor(slots=settings.QUEUE_SLOTS),
     }
     unknown = set(settings.WORKER_POOLS) - set(makers)
     if unknown:
