@@ -15,7 +15,7 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/platform$(if $(PYTHONPATH),:$(PYTHONPAT
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long check lint bench lock clean
+.PHONY: help run test test-long check lint bench lock clean containers
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,11 +23,15 @@ help: ## Show this list
 run: $(RUN_STAMP) ## Start everything with two demo tenants; PORT sets the web port, Ctrl-C stops it
 	@exec $(PY) -m demo $(ARGS)
 
-test: $(DEV_STAMP) ## Run the test suite, except what takes long; ARGS="-k word" narrows it
+test: $(DEV_STAMP) containers ## Run the test suite, except what takes long; ARGS="-k word" narrows it
 	$(PY) -m pytest -n $(TEST_PROCESSES) $(ARGS)
 
-test-long: $(DEV_STAMP) ## Run the whole suite, with millions of rows, floods and soaks
+test-long: $(DEV_STAMP) containers ## Run the whole suite, with millions of rows, floods and soaks
 	$(PY) -m pytest -m "long or not long" $(ARGS)
+
+# As root on Debian and where INSTALL_PACKAGES is not 0; elsewhere the tests that run containers say why they are skipped.
+containers:
+	@.ci/containers
 
 check: lint test ## All that CI runs: formatting, types, import layers, lint rules, tests
 

@@ -14,7 +14,7 @@ import psycopg
 from django.conf import settings
 
 from apps.due import slots, watch
-from apps.tickets import workers
+from apps.tickets import breakers, workers
 from kernel.clock import monotonic_s
 from tenants.door import Line
 from workers.app import app
@@ -26,6 +26,7 @@ BUDGET_S = 120.0
 LATE_WARN = timedelta(seconds=10)
 FORGET_PROCESSES_S = 3_600
 FORGET_SLOTS_S = 7 * 86_400
+FORGET_BREAKERS_S = 86_400
 KEEP_ANSWERS_S = 72 * 3_600
 BATCH = 1_000
 
@@ -81,7 +82,7 @@ def retention() -> dict[str, int]:
 
 @app.task(name="shardbeat.prune", ignore_result=True)
 def prune() -> dict[str, int]:
-    """Forgets old beat slots, processes that ended without a word, and answers kept for idempotency keys."""
+    """Forgets old beat slots, processes that ended without a word, old breakers, and answers of idempotency keys."""
     more = _budget()
     line = Line("housekeeping")
     try:
@@ -90,6 +91,7 @@ def prune() -> dict[str, int]:
             "slots": _drain(lambda: slots.prune(conn, older_than_s=FORGET_SLOTS_S, limit=BATCH), more),
             "dispatchers": conn.execute(_DISPATCHERS, [FORGET_PROCESSES_S]).rowcount,
             "workers": workers.prune(conn, older_than_s=FORGET_PROCESSES_S),
+            "breakers": breakers.prune(conn, older_than_s=FORGET_BREAKERS_S),
             "answers": _drain(lambda: conn.execute(_ANSWERS, [KEEP_ANSWERS_S, BATCH]).rowcount, more),
         }
     finally:

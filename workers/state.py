@@ -6,22 +6,30 @@ from django.conf import settings
 
 from apps.secrets.keyring import keyring
 from kernel.errors import Conflict
+from workers.breakers import BreakerDesk
+from workers.containers import container_executor
 from workers.executors.base import Executor
 from workers.executors.delivery import DeliveryExecutor
 from workers.executors.http import HttpExecutor
+from workers.executors.http_breaker import Breakers
 from workers.executors.python import PythonExecutor
 from workers.executors.threads import ThreadExecutor
 from workers.runtime import Runtime
 
 queues_named = False
+DESK_STOP_S = 5.0
 _runtime: Runtime | None = None
+_desk: BreakerDesk | None = None
 
 
 def start(queues: Callable[[], list[str]]) -> Runtime:
     """Makes and starts the runtime of this process."""
-    global _runtime
+    global _runtime, _desk
     keyring()  # without keys no secret can be read: better not to start than to fail every run that needs one
-    _runtime = Runtime(executors(), queues=queues)
+    if settings.HTTP_BREAKER_FAILURES and "http" in settings.WORKER_POOLS:
+        _desk = BreakerDesk()
+        _desk.loop.start()
+    _runtime = Runtime(executors(_desk.breakers if _desk is not None else None), queues=queues)
     _runtime.start()
     return _runtime
 
@@ -35,18 +43,23 @@ def runtime() -> Runtime:
 
 def stop(grace_s: float) -> None:
     """Drains and ends the runtime."""
-    global _runtime
+    global _runtime, _desk
     if _runtime is not None:
         _runtime.stop(grace_s)
         _runtime = None
+    if _desk is not None:
+        _desk.loop.stop()
+        _desk.loop.join(DESK_STOP_S)
+        _desk = None
 
 
-def executors() -> dict[str, Executor]:
+def executors(breakers: Breakers | None = None) -> dict[str, Executor]:
     """An executor for each pool that this process serves."""
     makers: dict[str, Callable[[], Executor]] = {
-        "http": lambda: HttpExecutor(slots=settings.HTTP_SLOTS),
+        "http": lambda: HttpExecutor(slots=settings.HTTP_SLOTS, breakers=breakers),
         "python": python_executor,
         "queue": lambda: DeliveryExecutor(slots=settings.QUEUE_SLOTS),
+        "container": container_executor,
     }
     unknown = set(settings.WORKER_POOLS) - set(makers)
     if unknown:

@@ -6,13 +6,15 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.schedules import job_input, schedule_input
-from apps.schedules.job_input import KINDS, KINDS_TO_COME
+from apps.schedules.job_input import KINDS
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 
 Serializer = serializers.Serializer[Any]
 TARGET_TEXT = (
     "http: url, method, headers, body, success_status, completion. python: task, soft_timeout_s. pull: what your"
     " workers read, or delivery, url, exchange, routing_key, queue, stream, max_length, headers, finish_on."
+    " container: image, command, args, environment, payload_as, cpu, memory_mb, pids, scratch_mb, network,"
+    " working_dir, user, exit_codes."
 )
 
 
@@ -129,7 +131,7 @@ class JobAnswer(Serializer):
 
     id = serializers.UUIDField()
     name = serializers.CharField()
-    kind = serializers.ChoiceField([*KINDS, *KINDS_TO_COME])
+    kind = serializers.ChoiceField(list(KINDS))
     target = serializers.DictField()
     payload = serializers.JSONField()
     timeout_s = serializers.IntegerField()

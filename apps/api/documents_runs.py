@@ -40,6 +40,10 @@ class ExecutionAnswer(Serializer):
     count = serializers.IntegerField(help_text="Occurrences that this row stands for.")
     actual_at = serializers.DateTimeField(help_text="When it was or will be due.")
     available_at = nullable(serializers.DateTimeField, help_text="It does not start before; null when finished.")
+    wait_reason = nullable(
+        serializers.CharField,
+        help_text='Why it waits for available_at: "retry", "returned", "breaker_open host:port"; else null.',
+    )
     start_by = nullable(
         serializers.DateTimeField,
         help_text="It does not start after: it expires, or between attempts is dead. Null without a limit, while it "

@@ -68,6 +68,7 @@ class ExecutionRow(NamedTuple):
     labels: str | None
     available_at: datetime | None
     start_by: datetime | None
+    wait_reason: str | None
     cancel_requested: bool
     progress: str | None
     payload: str | None
@@ -93,7 +94,8 @@ _COLUMNS = """
     coalesce(t.first_queued_at, e.queued_at), coalesce(t.first_started_at, e.started_at), e.finished_at,
     coalesce(t.attempt, e.attempt_count), e.result::text, e.error::text, e.reason, e.replay_of, e.fired_by,
     e.labels::text, CASE WHEN e.state = 'scheduled' THEN e.actual_at ELSE t.available_at END,
-    t.start_by, coalesce(t.cancel_requested, false), t.progress::text
+    t.start_by, CASE WHEN t.state = 'ready' AND t.rank IS NULL THEN t.wait_reason END,
+    coalesce(t.cancel_requested, false), t.progress::text
 """
 _FROM = "FROM {schema}.executions_execution e LEFT JOIN tickets_ticket t ON t.execution_id = e.id"
 _FROM_LIVE = "FROM tickets_ticket t JOIN {schema}.executions_execution e ON e.id = t.execution_id"
@@ -176,6 +178,7 @@ def execution_shape(row: ExecutionRow, *, as_of: datetime, payload: bool = False
         "actual_at": row.actual_at,
         "available_at": row.available_at,
         "start_by": row.start_by,
+        "wait_reason": row.wait_reason,
         "created_at": row.created_at,
         "queued_at": row.queued_at,
         "started_at": row.started_at,

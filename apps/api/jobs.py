@@ -24,7 +24,7 @@ from apps.api.openapi import (
 from apps.api.reading import filter_common, nothing_of, read_only_dropped, reason_of
 from apps.api.shapes import job_shape, jobs_defined
 from apps.schedules import services
-from apps.schedules.job_input import KINDS, KINDS_TO_COME, READ_ONLY
+from apps.schedules.job_input import KINDS, READ_ONLY
 from apps.schedules.models import Job
 
 TAG = "jobs"
@@ -40,13 +40,13 @@ class JobList(Endpoint):
         "jobs_list", "List jobs, newest first", answer=listing(JobAnswer, "Job"), tag=TAG,
         parameters=[
             parameter("name", text="part of the name, case does not count"),
-            parameter("kind", choices=(*KINDS, *KINDS_TO_COME)), parameter("status", choices=STATUSES),
+            parameter("kind", choices=KINDS), parameter("status", choices=STATUSES),
             parameter("external_id"), LABEL_PARAMETER, *CREATED_PARAMETERS, PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
         ],
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         query = self.query("name", "kind", "status", "external_id", "label", "created_after", "created_before", *PAGING)
-        kinds = query.choices("kind", (*KINDS, *KINDS_TO_COME))
+        kinds = query.choices("kind", KINDS)
         statuses = query.choices("status", STATUSES)
         found: QuerySet[Job] = filter_common(Job.objects.filter(deleted_at=None), query)
         if kinds:

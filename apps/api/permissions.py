@@ -38,6 +38,8 @@ LEAST_ROLE = {
     "secret.delete": "editor",
     "signing.read": "viewer",
     "signing.rotate": "admin",
+    "breaker.read": "viewer",
+    "breaker.reset": "operator",
     "execution.read": "viewer",
     "execution.submit": "editor",
     "execution.cancel": "operator",

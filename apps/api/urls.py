@@ -3,6 +3,7 @@
 from django.urls import URLPattern, path, re_path
 
 from apps.api import (
+    breakers,
     calendars,
     deadletters,
     executions,
@@ -35,6 +36,8 @@ urlpatterns: list[URLPattern] = [
     path("secrets/<uuid:secret_id>", secrets.SecretDetail.as_view()),
     path("signing-secrets", signing.SigningList.as_view()),
     path("signing-secrets/rotate", signing.SigningRotate.as_view()),
+    path("breakers", breakers.BreakerList.as_view()),
+    path("breakers/<uuid:breaker_id>/reset", breakers.BreakerReset.as_view()),
     path("executions", executions.ExecutionList.as_view()),
     path("executions/<uuid:execution_id>", executions.ExecutionDetail.as_view()),
     path("executions/<uuid:execution_id>/attempts", executions.ExecutionAttempts.as_view()),

@@ -17,10 +17,10 @@ from apps.console.filters import HELD, DueFilter, HolderFilter, LiveFilter, Park
 from apps.console.reading import ReadOnlyAdmin
 from apps.console.selecting import ticked
 from apps.console.shown import json_field, tenant_link
-from apps.console.verbs import entries_unpark, tickets_cancel
+from apps.console.verbs import breakers_reset, entries_unpark, tickets_cancel
 from apps.due import slots
 from apps.due.models import BeatSlot, Dispatcher, DueEntry, ShardLease
-from apps.tickets.models import Ticket, Worker
+from apps.tickets.models import BREAKER_STATES, Breaker, Ticket, Worker
 from kernel.pools import POOLS
 from kernel.transitions import TICKET_STATES
 
@@ -51,7 +51,7 @@ class DueEntryAdmin(ByTenantAdmin):
 class TicketAdmin(ByTenantAdmin):
     list_display = (
         "execution", "tenant", "state", "priority", "queue", "attempt", "available_at", "start_by", "queued_at",
-        "started_at", "deadline", "held_by", "cancel_requested",
+        "started_at", "deadline", "held_by", "cancel_requested", "wait_reason",
     )  # fmt: skip
     list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS), StartByFilter)
     uuid_search = ("execution_id", "worker_id")
@@ -79,6 +79,27 @@ class TicketAdmin(ByTenantAdmin):
             done = tickets_cancel(ids=ids, actor=actor_of(request), now=database_now())
             text = f"{done['done']} cancelled, {done['requested']} asked to stop, {done['ended']} had ended."
             self.message_user(request, text, messages.SUCCESS if done["done"] + done["requested"] else messages.WARNING)
+
+
+@admin.register(Breaker)
+class BreakerAdmin(ByTenantAdmin):
+    list_display = (
+        "destination", "tenant", "state", "failures", "openings", "opened_at", "retry_at", "probe_until", "changed_at",
+        "reason",
+    )  # fmt: skip
+    list_filter = (choice_filter("state", BREAKER_STATES),)
+    exact_search = ("destination",)
+    search_help_text = "host:port, or a tenant."
+    actions = ("reset",)
+
+    def has_reset_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("tickets.change_breaker")
+
+    @admin.action(description="Reset the ticked breakers: calls are made again", permissions=["reset"])
+    def reset(self, request: HttpRequest, queryset: QuerySet[Breaker]) -> None:
+        if ids := ticked(self, request):
+            count = breakers_reset(ids=ids, actor=actor_of(request), now=database_now())
+            self.message_user(request, f"{count} closed.", messages.SUCCESS if count else messages.WARNING)
 
 
 @admin.register(ShardLease)

@@ -11,6 +11,7 @@ from apps.audit.services import Actor, record
 from apps.due.models import DueEntry
 from apps.outcomes.cancel import execution_cancel
 from apps.tickets.models import Ticket
+from apps.tickets.resetting import breaker_reset
 from kernel.errors import Conflict, NotFound
 from tenants.models import Tenant
 
@@ -27,6 +28,18 @@ def entries_unpark(*, keys: Sequence[UUID], actor: Actor, now: datetime) -> int:
                 tenant_id=entry.tenant_id, before={"parked": entry.parked},
             )  # fmt: skip
     return len(found)
+
+
+def breakers_reset(*, ids: Sequence[UUID], actor: Actor, now: datetime) -> int:
+    """Closes circuit breakers of any tenant; returns how many were not closed."""
+    count = 0
+    for breaker_id in sorted(ids):
+        try:
+            breaker_reset(actor=actor, breaker_id=breaker_id, now=now)
+            count += 1
+        except (Conflict, NotFound):
+            continue
+    return count
 
 
 def tickets_cancel(*, ids: Sequence[UUID], actor: Actor, now: datetime) -> Counter[str]:

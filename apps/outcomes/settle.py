@@ -132,7 +132,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     done = Settled()
     writes: dict[int, _Writes] = defaultdict(_Writes)
     ends: list[Pair] = []
-    agains: list[tuple[UUID, int, datetime, int]] = []
+    agains: list[tuple[UUID, int, datetime, int, str]] = []
     accepted: list[tuple[UUID, int, str]] = []
     with conn.transaction():
         watching = pausing.lock_to_pause(conn, _suspects(registry, items))
@@ -154,7 +154,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 ends.append(item.pair)
             else:
                 assert verdict.at is not None
-                agains.append((*item.pair, verdict.at, verdict.failures))
+                agains.append((*item.pair, verdict.at, verdict.failures, verdict.reason))
         if accepted:
             remote.hand_over(conn, accepted, lease_s=remote.LEASE_MAX_S, grace_s=tickets.REMOTE_CANCEL_GRACE_S)
         _write(conn, registry, writes, ends, agains)
@@ -179,7 +179,7 @@ def _suspects(registry: Registry, items: Sequence[Settlement]) -> dict[str, paus
 
 def _write(
     conn: Conn, registry: Registry, writes: dict[int, _Writes], ends: list[Pair],
-    agains: list[tuple[UUID, int, datetime, int]],
+    agains: list[tuple[UUID, int, datetime, int, str]],
 ) -> None:  # fmt: skip
     tenancies = {tenant_id: registry.get(tenant_id) for tenant_id in writes}
     with conn.pipeline():

@@ -16,6 +16,7 @@ CUT_SHORT = ("timed_out", "lost")
 USED_UP = "attempts_used_up"
 TOTAL_TIMEOUT = "total_timeout"
 RETURNED_WAIT_S = 0.0
+WAIT_REASON_CHARS = 300
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|\d+", re.IGNORECASE)
 
 
@@ -36,7 +37,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """End the execution in `state`, or try again at `at`. `failures` is what counts against the policy then."""
+    """End the execution in `state`, or try again at `at`. `failures` is what counts against the policy then.
+
+    `reason` says why it ended so, or why it waits.
+    """
 
     kind: Kind
     state: str
@@ -80,7 +84,8 @@ def _by_policy(report: Report, policy: RetryPolicy, failures: int, cancel_reques
         return Verdict("end", "cancelled", failures, reason="cancelled")
     if report.outcome == "returned":
         wait = max(RETURNED_WAIT_S, min(report.retry_after_s or 0.0, RETRY_AFTER_MAX_S))
-        return Verdict("again", "ready", failures, at=report.finished_at + timedelta(seconds=wait))
+        at = report.finished_at + timedelta(seconds=wait)
+        return Verdict("again", "ready", failures, at=at, reason=_why_returned(report.error or {}))
     failed = failures + 1
     if not report.retryable:
         return Verdict("end", "dead", failed, reason="not_retryable")
@@ -92,7 +97,12 @@ def _by_policy(report: Report, policy: RetryPolicy, failures: int, cancel_reques
     if failed >= policy.max_attempts:
         return Verdict("end", "dead", failed, reason=USED_UP)
     wait = policy.wait_s(failed, retry_after_s=report.retry_after_s)
-    return Verdict("again", "ready", failed, at=report.finished_at + timedelta(seconds=wait))
+    return Verdict("again", "ready", failed, at=report.finished_at + timedelta(seconds=wait), reason="retry")
+
+
+def _why_returned(error: Mapping[str, Any]) -> str:
+    """Why it waits, for the ticket: "breaker_open hooks.example.com:443"."""
+    return " ".join(str(error[name]) for name in ("class", "destination") if error.get(name))[:WAIT_REASON_CHARS]
 
 
 def names_of(report: Report) -> set[str]:

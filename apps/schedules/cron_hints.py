@@ -27,6 +27,9 @@ _COLUMNS = (
 )
 _NAMED = re.compile(r"(\w+)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([^,()\s]+(?:,[\d*/-]+)*))")
 _QUOTED = re.compile(r"['\"`>(]([^'\"`<>()]+)['\"`<)]")
+_AFTER_KEY = re.compile(r"^\w+: ?([^'\"]+)$")
+_ALIAS = re.compile(r"@(?:hourly|daily|midnight|weekly|monthly|yearly|annually)")
+_ZONE_ARGUMENT = re.compile(r"timezone ?[=:(] ?['\"]?([A-Za-z][\w/.+-]*)")
 _ON = "(?:OnCalendar=)?"
 _DAY_NAMES = [name for name in WEEKDAY.names if len(name) == 3]  # Sunday first
 _WEEKDAY_NUMBER = re.compile(r"(?<![#/\d])[1-7](?!\d)")
@@ -40,10 +43,20 @@ def foreign_hint(text: str) -> str | None:
             return found
     if len(_NAMED.findall(text)) > 1 or text.startswith("crontab("):
         return _named(text)
-    for inner in _QUOTED.findall(text):
-        if _is_legal(inner.split()):
-            return f"write the expression alone: '{' '.join(inner.split())}'"
+    for inner in (*_QUOTED.findall(text), *_AFTER_KEY.findall(text)):
+        if _is_legal(inner.split()) or _ALIAS.fullmatch(inner):
+            return f"write the expression alone: '{' '.join(inner.split())}'{_zone_beside(text)}"
     return None
+
+
+def _zone_beside(text: str) -> str:
+    """What else to write, where a call has an argument `timezone`."""
+    if not (match := _ZONE_ARGUMENT.search(text)):
+        return ""
+    shown = match[1]
+    return (
+        f" and timezone {shown!r}" if "/" in shown or shown == "UTC" else f" and the timezone that {shown} stands for"
+    )
 
 
 def _reboot(match: re.Match[str]) -> str:
@@ -51,7 +64,7 @@ def _reboot(match: re.Match[str]) -> str:
 
 
 def _once(match: re.Match[str]) -> str:
-    return "@once is not a repeating schedule; use a trigger with 'at' and the instant"
+    return "@once (Airflow) is not a repeating schedule; use a trigger with 'at' and the instant"
 
 
 def _every_alias(match: re.Match[str]) -> str:
@@ -65,7 +78,22 @@ def _rate(match: re.Match[str]) -> str:
 
 def _every_words(match: re.Match[str]) -> str:
     seconds = int(match[1] or 1) * _UNITS[match[2].lower()]
-    return f"that is an interval in words; use a trigger with every_s {seconds}, or @every {seconds}s"
+    hours = f", and windows from {match[3]} to {match[4]}" if match[3] else ""
+    return f"that is an interval in words; use a trigger with every_s {seconds}, or @every {seconds}s{hours}"
+
+
+def _ruby_interval(match: re.Match[str]) -> str:
+    seconds = int(match[1]) * _UNITS[match[2].lower()]
+    return f"that is an interval of a Ruby scheduler (whenever, clockwork); use a trigger with every_s {seconds}"
+
+
+def _short_interval(match: re.Match[str]) -> str:
+    seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2].lower()]
+    return f"that is an interval, as in Prow; use a trigger with every_s {seconds}"
+
+
+def _seconds(match: re.Match[str]) -> str:
+    return f"a number of seconds (Celery) is an interval; use a trigger with every_s {int(match[1])}"
 
 
 def _cron_call(match: re.Match[str]) -> str:
@@ -102,8 +130,14 @@ def _user_column(match: re.Match[str]) -> str | None:
     return f"{match[2]!r} looks like the user column of a system crontab; write '{match[1]}'"
 
 
-def _comment(match: re.Match[str]) -> str:
-    return f"the line is commented out; write '{match[1]}'"
+def _comment(match: re.Match[str]) -> str | None:
+    words = match[1].split()
+    shown = next((words[:size] for size in (len(words), 5) if _is_legal(words[:size])), None)
+    return None if shown is None else f"the line is commented out; write '{' '.join(shown)}'"
+
+
+def _comment_after(match: re.Match[str]) -> str | None:
+    return f"leave the comment out; write '{match[1]}'" if _is_legal(match[1].split()) else None
 
 
 def _calendar(match: re.Match[str]) -> str | None:
@@ -176,7 +210,7 @@ def _named(text: str) -> str | None:
         return None
     if "crontab(" not in text and "day_of_week" in given and not words[4][0].isalpha():
         return None  # APScheduler counts from Monday
-    return f"fields go by their place, not by name; write '{' '.join(words)}'"
+    return f"fields go by their place, not by name (Celery, Moodle); write '{' '.join(words)}'{_zone_beside(text)}"
 
 
 def _is_legal(words: list[str]) -> bool:
@@ -199,7 +233,12 @@ _DIALECTS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]] =
     (re.compile(r"@every ?(.{0,40})", re.I), _every_alias),
     (re.compile(r"rate\( ?(\d{1,6}) (second|minute|hour|day|week)s? ?\)", re.I), _rate),
     (re.compile(rf"every (day|weekday|{_DAYS})\w* at (\d\d?)(?::(\d\d))? ?([ap]m)?(?: .*)?", re.I), _daily_words),
-    (re.compile(r"every (\d{1,6} )?(second|sec|minute|min|hour|day|week)s?(?: .*)?", re.I), _every_words),
+    (
+        re.compile(
+            r"every (\d{1,6} )?(second|sec|minute|min|hour|day|week)s?(?: from (\d\d:\d\d) to (\d\d:\d\d)| .*)?", re.I
+        ),
+        _every_words,
+    ),
     (re.compile(r"at\( ?(\S{10,40}) ?\)", re.I), _at_call),
     (re.compile(r"((?:cron_)?tz)=(\S+) .*", re.I), _small_zone),
     (re.compile(r"cron\(['\"]?([^'\"()]*)['\"]?\)", re.I), _cron_call),
@@ -209,8 +248,13 @@ _DIALECTS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]] =
     (re.compile(r"(?:\S+ ){5}\S+"), _year_last),
     (re.compile(r"((?:\S+ ){4}\S+) ((?:root |www-data )?[/~.]\S*|\S*[a-z]{2,}\S* .+)"), _command),
     (re.compile(r"# ?((?:\S+ ){4,6}\S+)"), _comment),
+    (re.compile(r"((?:\S+ ){4,6}\S+) #.*"), _comment_after),
     (_ON_CALENDAR, _calendar),
     (re.compile(rf"{_ON}({'|'.join(_WORD_TIMES)})", re.I), _word),
+    (re.compile(r"[\"'](hourly|daily|monthly|yearly|annually)[\"']", re.I), _word),
+    (re.compile(r"every[ (](\d{1,6})\.(second|minute|hour)s?\)?(?:, roles: .*)?", re.I), _ruby_interval),
+    (re.compile(r"interval: ?(\d{1,6})([smh])", re.I), _short_interval),
+    (re.compile(r"(?:timedelta\(seconds=)?(\d{1,9})(?:\.0)?\)?", re.I), _seconds),
     (re.compile(r"P(?:\d+[YMWD])*(?:T(?:\d+[HMS])+)?"), _duration),
     (re.compile(r"(?:RRULE:)?FREQ=.*", re.I), _rrule),
 ]

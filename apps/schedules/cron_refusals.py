@@ -19,7 +19,7 @@ def beyond(kind: FieldKind, value: int) -> str:
 
 def letters_hint(kind: FieldKind, text: str) -> str:
     if text == "R":
-        return "R (a random value) is not known here; write H, which is stable for each schedule"
+        return "R (a random value in Moodle) is not known here; write H, which is stable for each schedule"
     if kind is DAY and text == "W":
         return "W needs its day: 15W is the weekday nearest to the 15th, LW the last weekday of the month"
     if kind is DAY and text in ("LW", "WL"):

@@ -2,18 +2,19 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from apps.schedules.input_fields import Fields, json_bytes
 from apps.schedules.retry import DEFAULTS, retry_from_api
+from kernel.containerrules import ContainerRules
+from kernel.containerrules import target_faults as container_faults
 from kernel.deliveryrules import validate_delivery
 from kernel.errors import Faults
 from kernel.httprules import validate_target
 from kernel.jsonrules import pointer_to
 
-KINDS = ("http", "python", "pull")
-KINDS_TO_COME = ("container",)
+KINDS = ("http", "python", "container", "pull")
 FIELDS = (
     "name", "kind", "target", "payload", "timeout_s", "max_queue_age_s", "total_timeout_s", "retry", "priority",
     "max_concurrency", "queue", "labels", "external_id",
@@ -38,6 +39,8 @@ class JobRules:
     network: tuple[str, ...]
     max_payload_bytes: int
     python_tasks: Collection[str]
+    containers: ContainerRules = field(default_factory=ContainerRules)
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def read_job(data: object, *, rules: JobRules) -> JobForm:
     faults = Faults()
     fields = Fields(data, faults)
     fields.only(FIELDS, read_only=READ_ONLY)
-    kind = _kind(fields)
+    kind = _kind(fields, rules)
     timeout_s = fields.whole("timeout_s", 1, OUTSIDE_MAX_S if _ends_outside(fields, kind) else HELD_MAX_S, 60)
     delivered = kind == "pull" and _is_delivered(fields)
     form = JobForm(
@@ -106,11 +109,12 @@ def _total_timeout_s(fields: Fields, timeout_s: int) -> int | None:
     return total_s
 
 
-def _kind(fields: Fields) -> str:
-    if fields.data.get("kind") in KINDS_TO_COME:
-        fields.faults.add("/kind", "kind_not_available", f"This kind is not available yet; use {' or '.join(KINDS)}.")
+def _kind(fields: Fields, rules: JobRules) -> str:
+    kind = fields.choice("kind", KINDS)
+    if kind == "container" and not rules.containers.runtime:
+        fields.faults.add("/kind", "kind_not_offered", "The operator of this installation offers no containers.")
         return ""
-    return fields.choice("kind", KINDS)
+    return kind
 
 
 def _target(fields: Fields, kind: str, timeout_s: int, rules: JobRules) -> dict[str, Any]:
@@ -127,6 +131,8 @@ def _target(fields: Fields, kind: str, timeout_s: int, rules: JobRules) -> dict[
         faults.errors += validate_target(target, rules.network, base="/target")
     elif kind == "python":
         _check_python(target, timeout_s, rules.python_tasks, faults)
+    elif kind == "container":
+        faults.errors += container_faults(target, rules.containers, tenant=rules.tenant, base="/target")
     elif kind == "pull":
         _check_pull(target, rules, faults)
     return dict(target) if isinstance(target, Mapping) else {}

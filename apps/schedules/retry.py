@@ -37,6 +37,7 @@ ERROR_CLASSES = (
     "token_failed", "secret_missing", "secret_unreadable",
     "worker_lost", "deadline_passed", "not_prepared", "connect_timeout", "too_many_redirects", "bad_location",
     "redirect_refused", "bad_template", "bad_json", "condition_unmet",
+    "exit_code", "oom_killed", "command_failed", "image_missing", "image_refused", "container_failed", "container_gone",
 )  # fmt: skip
 _STATUS = re.compile(r"http_[1-5](?:[0-9]{2}|xx)")
 _STATUS_ALONE = re.compile(r"[1-5](?:[0-9]{2}|xx)")

@@ -28,6 +28,7 @@ from apps.schedules.remaking import remake_all
 from apps.schedules.running import JobNow, job_now
 from apps.schedules.services_secrets import target_kept, target_restored
 from apps.tickets import gates, pull_queues
+from kernel.containerrules import rules_of
 from kernel.errors import Conflict, NotFound, Stale
 from kernel.jsonrules import merge_patch
 from tenants import door
@@ -187,7 +188,9 @@ def _with_target(form: JobForm, known: Mapping[str, Any], tenant: Tenant, now: d
 
 
 def _rules(tenant: Tenant, plan: Plan) -> JobRules:
-    return JobRules(reach_of(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS)
+    return JobRules(
+        reach_of(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS, rules_of(settings), tenant.slug
+    )  # fmt: skip
 
 
 def _version_add(tenant: Tenant, job: Job, form: JobForm, now: datetime) -> JobVersion:

@@ -151,7 +151,8 @@ def _unknown(name: str) -> str:
     guess = _HINTS.get(name.strip().lower()) if len(name) <= 60 else None
     guesses = [guess] if guess else _closest(name.strip()[:60])
     hint = f"; did you mean {' or '.join(guesses)}?" if guesses else ", such as Europe/Berlin or UTC."
-    return f"{shown!r} is not an IANA time zone name{hint}"
+    windows = "Windows' name of a time zone and " if name.strip().lower().endswith(" standard time") else ""
+    return f"{shown!r} is {windows}not an IANA time zone name{hint}"
 
 
 def _closest(name: str) -> list[str]:

@@ -9,6 +9,7 @@ from django.db.models import Q
 from kernel.transitions import TICKET_STATES
 
 NO_GATE = UUID(int=0)
+BREAKER_STATES = ("closed", "open", "half_open")
 
 
 class Ticket(models.Model):
@@ -55,6 +56,9 @@ class Ticket(models.Model):
     first_started_at = models.DateTimeField(null=True)
     deadline = models.DateTimeField(null=True)
     cancel_requested = models.BooleanField(default=False)
+    wait_reason = models.CharField(  # noqa: DJ001  without a reason nothing is written
+        max_length=300, null=True, help_text="Why it waits for available_at; means something while it does."
+    )
     remote = models.BooleanField(
         default=False, db_default=False, help_text="Held by somebody outside: lives until its deadline, has no worker."
     )
@@ -135,6 +139,41 @@ class Ticket(models.Model):
 
     def __str__(self) -> str:
         return f"{self.execution_id} {self.state}"
+
+
+class Breaker(models.Model):
+    """Circuit breaker of a tenant's calls to one destination. Written by `breakers.py`, when its state changes."""
+
+    id = models.UUIDField(primary_key=True)
+    tenant_id = models.IntegerField()
+    destination = models.CharField(max_length=270, help_text="host:port")
+    state = models.CharField(max_length=9)
+    failures = models.IntegerField(help_text="Failed calls when it opened.")
+    openings = models.IntegerField(help_text="In a row; each makes it stay open for longer.")
+    reason = models.CharField(max_length=500, help_text="The last failure.")
+    opened_at = models.DateTimeField()
+    retry_at = models.DateTimeField(help_text="While it is open: when one call may try.")
+    probe = models.UUIDField(null=True, help_text="Token of the call that tries.")
+    probe_until = models.DateTimeField(null=True, help_text="Then another call may try.")
+    changed_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(state__in=BREAKER_STATES), name="breaker_state_is_known"),
+            models.CheckConstraint(
+                condition=Q(state="half_open", probe__isnull=False, probe_until__isnull=False)
+                | (~Q(state="half_open") & Q(probe=None, probe_until=None)),
+                name="breaker_half_open_has_probe",
+            ),
+            models.UniqueConstraint(fields=["tenant_id", "destination"], name="breaker_once_per_destination"),
+        ]
+        indexes = [
+            # reader: workers, once a second
+            models.Index(fields=["tenant_id"], condition=~Q(state="closed"), name="breaker_shut"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.destination} {self.state}"
 
 
 class PullQueue(models.Model):

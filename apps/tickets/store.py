@@ -5,7 +5,7 @@ All functions take a psycopg connection and work in its current transaction; non
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import psycopg
@@ -134,8 +134,10 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 TRY_AGAIN = """
 UPDATE tickets_ticket t SET state = 'ready', rank = NULL, available_at = m.available_at, failures = m.failures,
        releases = 0, worker_id = NULL, started_at = NULL, deadline = NULL, remote = false, holder = '', lease_s = NULL,
-       progress = NULL, start_by = t.first_started_at + t.total_timeout_s * interval '1 second'
-FROM unnest(%s::uuid[], %s::bigint[], %s::timestamptz[], %s::int[]) AS m(execution_id, fence, available_at, failures)
+       progress = NULL, start_by = t.first_started_at + t.total_timeout_s * interval '1 second',
+       wait_reason = m.wait_reason
+FROM unnest(%s::uuid[], %s::bigint[], %s::timestamptz[], %s::int[], %s::text[])
+    AS m(execution_id, fence, available_at, failures, wait_reason)
 WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
 """
 
@@ -358,8 +360,8 @@ def end(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
     conn.execute(END, [[one[0] for one in pairs], [one[1] for one in pairs]])
 
 
-def try_again(conn: Conn, rows: Sequence[tuple[UUID, int, datetime, int]]) -> None:
-    """running -> ready at (execution, fence, available_at, failures), for tickets that were locked as current."""
+def try_again(conn: Conn, rows: Sequence[tuple[UUID, int, datetime, int, str]]) -> None:
+    """running -> ready at (execution, fence, available_at, failures, why), for tickets that were locked as current."""
     conn.execute(TRY_AGAIN, [list(column) for column in zip(*rows, strict=True)])
 
 
@@ -424,6 +426,16 @@ def extend(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
 def disown(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
     """The worker does not hold these any more: their deadlines end now, and reconcile ends the attempts as lost."""
     conn.execute(DISOWN, [[one[0] for one in pairs], [one[1] for one in pairs]])
+
+
+def alive(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], Literal["running", "waiting"]]:
+    """Which of these attempts run, and which were the last of an execution that waits for its next one."""
+    rows = conn.execute(
+        "SELECT t.execution_id, t.fence, t.state = 'running' FROM unnest(%s::uuid[], %s::bigint[])"
+        " AS m(execution_id, fence) JOIN tickets_ticket t USING (execution_id, fence)",
+        [[one[0] for one in pairs], [one[1] for one in pairs]],
+    )
+    return {(row[0], row[1]): "running" if row[2] else "waiting" for row in rows}
 
 
 def lock(conn: Conn, ids: Sequence[UUID]) -> None:

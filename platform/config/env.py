@@ -1,6 +1,8 @@
 """Reading the environment: every setting that an operator may change has its name and default here or in settings."""
 
+import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -26,6 +28,22 @@ def text(name: str, default: str | None = None) -> str:
     value = os.environ.get(name, default)
     if value is None:
         raise ImproperlyConfigured(f"Set {name} in the environment.")
+    return value
+
+
+def word(name: str, default: str, *, most: int) -> str:
+    """Lower-case letters, digits and dashes, at most `most` of them: fit for names and paths."""
+    value = os.environ.get(name, default)
+    if not re.fullmatch(rf"[a-z0-9]([a-z0-9-]{{0,{most - 2}}}[a-z0-9])?", value):
+        raise ImproperlyConfigured(f"{name}={value!r} must have 1 to {most} lower-case letters, digits and dashes.")
+    return value
+
+
+def choice(name: str, default: str, choices: tuple[str, ...]) -> str:
+    """One of the choices, or the default."""
+    value = os.environ.get(name, default)
+    if value not in (*choices, default):
+        raise ImproperlyConfigured(f"{name}={value!r} is none of {', '.join(choices)}.")
     return value
 
 
@@ -58,6 +76,13 @@ def whole(name: str, default: int, *, least: int = 0) -> int:
 def listed(name: str, default: str = "") -> list[str]:
     """A comma separated list, blanks dropped."""
     return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]
+
+
+def fingerprint(url: str) -> str:
+    """Eight characters that tell databases apart: from where the database is and its name, not from who asks."""
+    parts = urlsplit(url)
+    where = f"{parts.hostname or ''}:{parts.port or ''}{parts.path}?{parts.query if not parts.hostname else ''}"
+    return hashlib.sha256(where.encode()).hexdigest()[:8]
 
 
 def database(url: str) -> dict[str, Any]:

@@ -102,6 +102,10 @@ PUBLIC_URL = env.text("PUBLIC_URL", "").rstrip("/")  # where receivers reach the
 # Where all tenants' HTTP jobs may call besides ports 80 and 443 of public addresses: rules of kernel.addressrules.
 HTTP_REACH = tuple(env.listed("HTTP_REACH", ",".join(USUAL)))
 read_rules(HTTP_REACH)  # a mistake is told now, not in every call
+HTTP_BREAKER_FAILURES = env.whole("HTTP_BREAKER_FAILURES", 10)  # in the window, and half of the calls; 0: no breakers
+HTTP_BREAKER_WINDOW_S = env.whole("HTTP_BREAKER_WINDOW_S", 30, least=1)
+HTTP_BREAKER_OPEN_S = env.whole("HTTP_BREAKER_OPEN_S", 10, least=1)  # at first; then twice as long each time
+HTTP_BREAKER_OPEN_MAX_S = env.whole("HTTP_BREAKER_OPEN_MAX_S", 300, least=1)
 PYTHON_POOL = env.text("PYTHON_POOL", "prefork")  # or "threads": for tasks that mostly wait; they can't be killed
 PYTHON_CHILDREN = env.whole("PYTHON_CHILDREN", 2, least=1)
 PYTHON_THREADS = env.whole("PYTHON_THREADS", 20, least=1)
@@ -114,6 +118,28 @@ PYTHON_TASKS: dict[str, str] = {
     "shardbeat.echo": "workers.library:echo",
     **dict(pair.split("=", 1) for pair in env.listed("PYTHON_TASKS")),
 }
+
+# --- containers: the web processes check with these what tenants may run, the workers again before they run it ---
+CONTAINER_RUNTIME = env.choice("CONTAINER_RUNTIME", "", ("runc", "docker", "kubernetes"))  # empty: no container jobs
+CONTAINER_SLOTS = env.whole("CONTAINER_SLOTS", 4, least=1)
+CONTAINER_IMAGES = env.listed("CONTAINER_IMAGES")  # patterns: "registry.test/team/*", or "acme=..." for one tenant
+CONTAINER_NETWORKS = env.listed("CONTAINER_NETWORKS")  # beyond "none", in the same form
+CONTAINER_MAX_CPU_MILLIS = env.whole("CONTAINER_MAX_CPU_MILLIS", 1_000, least=10)
+CONTAINER_MAX_MEMORY_MB = env.whole("CONTAINER_MAX_MEMORY_MB", 512, least=8)
+CONTAINER_MAX_PIDS = env.whole("CONTAINER_MAX_PIDS", 256, least=1)
+CONTAINER_MAX_SCRATCH_MB = env.whole("CONTAINER_MAX_SCRATCH_MB", 64)
+CONTAINER_ROOT_USER = env.flag("CONTAINER_ROOT_USER")  # whether jobs may run as root inside
+CONTAINER_ROOTFS: dict[str, str] = dict(pair.split("=", 1) for pair in env.listed("CONTAINER_ROOTFS"))  # for runc
+CONTAINER_RUNC_DIR = env.text("CONTAINER_RUNC_DIR", "/run/shardbeat")
+CONTAINER_DOCKER_URL = env.text("CONTAINER_DOCKER_URL", "unix:///var/run/docker.sock")
+CONTAINER_PULL = env.choice("CONTAINER_PULL", "missing", ("never", "missing", "always"))
+CONTAINER_KUBERNETES_URL = env.text("CONTAINER_KUBERNETES_URL", "https://kubernetes.default.svc")
+CONTAINER_KUBERNETES_NAMESPACE = env.text("CONTAINER_KUBERNETES_NAMESPACE", "")  # empty: the worker's own
+CONTAINER_KUBERNETES_ACCOUNT = env.text(
+    "CONTAINER_KUBERNETES_ACCOUNT", "/var/run/secrets/kubernetes.io/serviceaccount"
+)  # a folder with token, ca.crt and namespace
+# Marks our containers on a runtime that others use too. The same for all processes of one installation.
+INSTALLATION = env.word("INSTALLATION", env.fingerprint(DATABASE_URL), most=16)
 
 # --- web ----------------------------------------------------------------------------------------------------------
 ROOT_URLCONF = "config.urls"

@@ -8,6 +8,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -20,17 +21,21 @@ MASK = "***"
 NAMED_TEXTS = ("headers", "environment", "env")
 ECHO_MIN_CHARS = 4  # a shorter value is in every text by chance
 LINE_MIN_CHARS = 8  # of one line of a value that has several
+CUT_TRIES = 64
 CUT_MIN_CHARS = 4  # of a value's beginning, where a text was cut
+_MASK = MASK.encode()
 _CREDENTIAL = re.compile(
     r"auth|cookie|token|secret|passw|passphrase|credential|signature|jwt|session"
     r"|(?:api|access|app|account|private|shared|subscription|functions|license|master|client)[-_.]?key"
     r"|^(?:key|sig|pwd|code)$",
     re.IGNORECASE,
 )
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]+")  # looks the same everywhere
 _PARAMETER = re.compile(r"(?<=[?&;])([^=&;#]+)=([^&;#]*)")
 _USER_PART = re.compile(r"(?<=://)[^/?#@]*@")
 
 
+@lru_cache(maxsize=4_096)
 def is_credential_name(name: str) -> bool:
     """Whether a header, variable or query parameter of this name is likely to hold a credential."""
     return _CREDENTIAL.search(name) is not None
@@ -89,22 +94,21 @@ class Echoes:
 
     def __init__(self, values: Iterable[str]) -> None:
         forms = {form for value in values if len(value) >= ECHO_MIN_CHARS for form in _forms(value)}
-        self._forms = sorted((form.encode(errors="replace") for form in forms), key=len, reverse=True)  # longest first
-        self._pattern = re.compile(b"|".join(map(re.escape, self._forms))) if self._forms else None
+        # Longest first. Plain replacing, no regular expression: those are remembered by Python, values and all.
+        self._forms = sorted((form.encode(errors="replace") for form in forms), key=len, reverse=True)
 
     def masked(self, data: bytes, *, cut: bool = False) -> bytes:
         """`data` with a mask for each value; with `cut`, also for the beginning of one at its end."""
-        if self._pattern is None:
-            return data
-        data = self._pattern.sub(MASK.encode(), data)
+        for form in self._forms:
+            data = data.replace(form, _MASK)
         return self._without_cut(data) if cut else data
 
     def masked_text(self, text: str) -> str:
-        return text if self._pattern is None else self.masked(text.encode(errors="replace")).decode(errors="replace")
+        return text if not self._forms else self.masked(text.encode(errors="replace")).decode(errors="replace")
 
     def masked_json(self, value: Any) -> Any:
         """A decoded JSON value with all its texts and names masked."""
-        if self._pattern is None:
+        if not self._forms:
             return value
         if isinstance(value, str):
             return self.masked_text(value)
@@ -115,17 +119,24 @@ class Echoes:
         return value
 
     def _without_cut(self, data: bytes) -> bytes:
-        longest = 0
-        for form in self._forms:
-            for size in range(min(len(form) - 1, len(data)), max(longest, CUT_MIN_CHARS - 1), -1):
-                if data.endswith(form[:size]):
-                    longest = size
-                    break
-        return data[:-longest] + MASK.encode() if longest else data
+        ends = [_cut_at(data, form) for form in self._forms]
+        return data[: min(ends)] + _MASK if min(ends, default=len(data)) < len(data) else data
+
+
+def _cut_at(data: bytes, form: bytes) -> int:
+    """Where the beginning of `form` begins that `data` ends with; its length when there is none."""
+    begin, at = form[:CUT_MIN_CHARS], max(0, len(data) - len(form)) - 1
+    for _ in range(CUT_TRIES):
+        at = data.find(begin, at + 1)
+        if at < 0 or form.startswith(data[at:]):
+            return at if at >= 0 else len(data)
+    return at  # too many places to try in everybody's time: better too much is masked than too little
 
 
 def _forms(value: str) -> set[str]:
     """How a value may look in an answer: as it is, in JSON, in a URL, in HTML, line by line."""
+    if _PLAIN.fullmatch(value):
+        return {value}
     in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     in_json |= {form.replace("/", "\\/") for form in in_json}
     in_urls = {

@@ -4,7 +4,7 @@ POOLS = ("http", "python", "container", "pull", "queue")
 POOL_NUMBER = {name: number for number, name in enumerate(POOLS)}
 PULL = "pull"  # its tickets wait for the tenant's own workers
 DELIVERY = "queue"  # pull jobs that our workers put on the tenant's own broker
-CELERY_POOLS = ("http", "python", DELIVERY)
+CELERY_POOLS = ("http", "python", "container", DELIVERY)
 BATCH_TASK = "shardbeat.batch"  # the Celery task that a release rings
 SYSTEM_QUEUE = "shardbeat.system"  # the platform's own housekeeping
 

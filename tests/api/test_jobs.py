@@ -55,7 +55,7 @@ BAD = [
     ({"name": "a\nb"}, "/name", "invalid_character"),
     ({"name": 5}, "/name", "type"),
     ({"kind": None}, "/kind", "required"),
-    ({"kind": "container"}, "/kind", "kind_not_available"),
+    ({"kind": "container"}, "/kind", "kind_not_offered"),
     ({"kind": "pull", "target": {}}, "/queue", "required"),
     ({"kind": "magic"}, "/kind", "choice"),
     ({"kind": []}, "/kind", "choice"),

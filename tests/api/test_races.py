@@ -294,7 +294,7 @@ def test_cancel_against_a_retry(api: Api, make: Makers, conn: Conn, second: Conn
     run = make.execution()
     started = begin(conn, run["id"])
     with second.transaction():
-        store.try_again(second, [(started.execution_id, started.fence, utc_now() + timedelta(minutes=1), 1)])
+        store.try_again(second, [(started.execution_id, started.fence, utc_now() + timedelta(minutes=1), 1, "retry")])
         cancel = Behind(conn, wait_for, lambda: api.post(f"executions/{run['id']}/cancel"))
     assert cancel.done().body["state"] == "cancelled"
     assert ticket(conn, run["id"]) is None

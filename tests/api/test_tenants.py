@@ -29,9 +29,20 @@ def things(make: Makers, conn: Conn, registry: Any, api: Api) -> dict[str, str]:
         "calendar_id": api.post("calendars", {"name": "holidays", "dates": ["2026-12-25"]}).body["id"],
         "key_id": api.get("api-keys").body["items"][0]["id"],
         "secret_id": api.post("secrets", {"name": "TOKEN", "value": "s3cret"}).body["id"],
+        "breaker_id": opened_breaker(api, conn),
         "name": make.job(kind="pull", queue="invoices", target={})["queue"],
         "token": "sbl_nothing",
     }
+
+
+def opened_breaker(api: Api, conn: Conn) -> str:
+    from apps.tickets import breakers
+
+    ((tenant_id,),) = conn.execute("SELECT id FROM tenants_tenant WHERE slug = 'acme'").fetchall()
+    breakers.open_(
+        conn, tenant_id=tenant_id, destination="a.example:443", failures=1, reason="down", open_s=60, max_s=60
+    )
+    return str(api.get("breakers").body["items"][0]["id"])
 
 
 def operations() -> list[tuple[str, str]]:

@@ -12,17 +12,18 @@ import pytest
 
 from kernel.clock import utc_now
 from tests.console.conftest import HOSTILE, logged_in
+from tests.fixtures_flow import LEASES, SERVED_LEASES
 
 Conn = psycopg.Connection[Any]
 LISTS = (
     "tenants/tenant", "tenants/plan", "tenants/domain", "tenants/member", "tenants/apikey", "audit/auditevent",
     "due/dueentry", "due/shardlease", "due/dispatcher", "due/beatslot", "tickets/ticket", "tickets/worker",
-    "django_celery_beat/periodictask", "django_celery_beat/crontabschedule", "django_celery_beat/intervalschedule",
-    "django_celery_beat/clockedschedule", "auth/user", "auth/group",
+    "tickets/breaker", "django_celery_beat/periodictask", "django_celery_beat/crontabschedule",
+    "django_celery_beat/intervalschedule", "django_celery_beat/clockedschedule", "auth/user", "auth/group",
 )  # fmt: skip
 READ_ONLY = (
     "audit/auditevent", "due/dueentry", "due/shardlease", "due/dispatcher", "due/beatslot", "tickets/ticket",
-    "tickets/worker",
+    "tickets/worker", "tickets/breaker",
 )  # fmt: skip
 
 
@@ -50,8 +51,9 @@ def test_live_tables_are_only_read(page: Any, acme: Any, conn: Conn, table: str)
     ("query", "count"),
     [
         ("due/dueentry/?due=now", 1), ("due/dueentry/?parked=yes", 1), ("due/dueentry/?q=acme", 2),
-        ("due/dueentry/?q=globex", 0), ("due/shardlease/?held=no", 69), ("due/shardlease/?held=yes", 0),
+        ("due/dueentry/?q=globex", 0), ("due/shardlease/?held=no", LEASES), ("due/shardlease/?held=yes", 0),
         ("due/shardlease/?kind=reconcile", 1), ("due/dispatcher/?live=yes", 0), ("due/dispatcher/?live=no", 1),
+        ("tickets/breaker/?state=open", 1), ("tickets/breaker/?q=globex", 0),
         ("tickets/worker/?live=yes", 1), ("tickets/ticket/?state=ready", 1), ("tickets/ticket/?state=running", 0),
         ("tickets/ticket/?q=acme", 1), ("tickets/ticket/?q=nobody", 0), ("due/beatslot/?state=given-up", 1),
         ("due/beatslot/?state=waiting", 1), ("due/beatslot/?q=a+name+with+blanks", 1), ("due/beatslot/?q=a+name", 0),
@@ -75,7 +77,7 @@ def test_the_first_page_says_how_it_is(page: Any, acme: Any, conn: Conn) -> None
     rows_of_everything(conn, acme)
     text = page.get("/admin/").content.decode()
     for name, value in (
-        ("Dispatchers alive", "0"), ("Leases without live holder", "67"), ("Due entries put aside", "1"),
+        ("Dispatchers alive", "0"), ("Leases without live holder", str(SERVED_LEASES)), ("Due entries put aside", "1"),
         ("Tickets ready", "1"), ("Tickets queued", "0"), ("Periodic slots given up", "1"),
     ):  # fmt: skip
         row = re.search(
@@ -111,6 +113,16 @@ def test_a_waiting_execution_is_cancelled_from_the_list_of_tickets(page: Any, ac
     assert ticket_of(conn, execution) is None
     assert execution_of(conn, acme, execution)["state"] == "cancelled"
     assert [event[0] for event in events(conn, "execution.cancel")] == ["admin:ada"]
+
+
+def test_a_breaker_is_reset(page: Any, acme: Any, conn: Conn) -> None:
+    rows_of_everything(conn, acme)
+    ((breaker,),) = conn.execute("SELECT id FROM tickets_breaker").fetchall()
+    data = {"action": "reset", "_selected_action": [str(breaker), str(uuid.uuid4())]}
+    assert "1 closed" in page.post("/admin/tickets/breaker/", data, follow=True).content.decode()
+    assert conn.execute("SELECT state FROM tickets_breaker").fetchall() == [("closed",)]
+    (event,) = events(conn, "breaker.reset")
+    assert event[:3] == ("admin:ada", str(breaker), acme.pk)
 
 
 def test_select_all_is_refused(page: Any, acme: Any, conn: Conn) -> None:
@@ -277,6 +289,7 @@ def rows_of_everything(conn: Conn, tenant: Any) -> None:
     from django_celery_beat.models import ClockedSchedule, IntervalSchedule
 
     from apps.audit.services import Actor, record
+    from apps.tickets import breakers
     from tests.fixtures_flow import live_worker, make_schedule, make_ticket
 
     now = utc_now()
@@ -285,6 +298,9 @@ def rows_of_everything(conn: Conn, tenant: Any) -> None:
     parked = make_schedule(tenant, now=now)
     conn.execute("UPDATE due_dueentry SET parked = %s WHERE key = %s", [HOSTILE, parked])
     live_worker(conn, queues=[HOSTILE[:70]])
+    breakers.open_(
+        conn, tenant_id=tenant.pk, destination=HOSTILE, failures=1, reason=HOSTILE, open_s=60, max_s=60
+    )  # fmt: skip
     conn.execute(
         "INSERT INTO due_dispatcher"
         " (id, host, pid, version, started_at, expires_at, backends, draining, skew_ms, stats)"

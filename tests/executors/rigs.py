@@ -39,6 +39,7 @@ class Held(Protocol):
 
 class Rig(Protocol):
     ends_when_killed: str  # outcome of a work whose other side goes away
+    many: int  # works that a test can afford
 
     def executor(self, parallel: int = 1) -> Any:
         """A started executor that runs so many works at a time; whatever it gets beyond that waits."""
@@ -65,6 +66,7 @@ class HttpHold:
 
 class HttpRig:
     ends_when_killed = "failed"
+    many = 300
     paths = {
         "ok": "/ok",
         "fail": "/status/500",
@@ -132,6 +134,7 @@ class TaskHold:
 
 class PythonRig:
     ends_when_killed = "lost"
+    many = 300
     tasks = {"ok": "echo", "dies": "vanish"}
 
     def __init__(self, running: Callable[[Any], Any]) -> None:

@@ -141,6 +141,14 @@ def test_a_value_that_was_cut_off_is_masked_too() -> None:
     assert echoes.masked(b"the S3", cut=True) == b"the S3", "too little to tell"
 
 
+def test_a_long_value_that_was_cut_costs_little_and_hides_too_much_rather_than_too_little() -> None:
+    value = "ab" * 16_000
+    body = b"x" + b"ab" * 30_000 + b"ac"
+    shown = Echoes([value]).masked(body[:40_001], cut=True)
+    assert b"ab" * 200 not in shown
+    assert Echoes([value]).masked(b"y" * 1_000 + value.encode()[:20_000], cut=True) == b"y" * 1_000 + MASK.encode()
+
+
 def test_short_values_are_left_alone_and_nothing_costs_nothing() -> None:
     assert Echoes(["abc"]).masked(b"abcabc") == b"abcabc"
     assert Echoes([]).masked_json({"a": [1]}) == {"a": [1]}

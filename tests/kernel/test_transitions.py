@@ -303,7 +303,7 @@ def test_the_guards_number_decides(conn: Conn, registry: Registry, acme: Tenant,
             store.extend(conn, [(execution, other)])
             store.disown(conn, [(execution, other)])
             store.end(conn, [(execution, other)])
-            store.try_again(conn, [(execution, other, NOW, 1)])
+            store.try_again(conn, [(execution, other, NOW, 1, "retry")])
     assert ticket_of(conn, execution) == before
 
 

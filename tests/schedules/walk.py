@@ -2,12 +2,22 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
 MINUTE = timedelta(minutes=1)
 CORRECTION = timedelta(hours=3)
+
+
+class Walked(Protocol):
+    """What a walk asks: whether the job runs at a wall time, and whether it is a fixed-time one."""
+
+    @property
+    def fixed(self) -> bool: ...
+
+    def matches(self, wall: datetime) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class Job:
         )
 
 
-def walk(job: Job, zone: ZoneInfo, start: datetime, end: datetime, *, gap: str, fold: str) -> list[datetime]:
+def walk(job: Walked, zone: ZoneInfo, start: datetime, end: datetime, *, gap: str, fold: str) -> list[datetime]:
     """The instants in [start, end), both whole minutes of UTC, at which the job runs."""
     found = []
     at, before = start, _wall(start - MINUTE, zone)

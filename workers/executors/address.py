@@ -18,6 +18,7 @@ from typing import Any
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from kernel.addressrules import is_allowed
+from workers.executors.http_breaker import Passage
 
 Lookup = Callable[[str], Awaitable[Sequence[str]]]  # name -> addresses
 
@@ -33,6 +34,7 @@ class Calling:
     tenant_id: int
     may_repeat: bool = True  # doing it twice is harmless
     sent: bool = False  # a connection was there, so the target may have acted
+    passage: Passage | None = None  # through the destination's circuit breaker
 
 
 calling: contextvars.ContextVar[Calling] = contextvars.ContextVar("calling")

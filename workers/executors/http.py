@@ -18,9 +18,10 @@ from uuid import UUID
 import uvloop
 
 from kernel.clock import utc_now
-from workers.executors.address import Lookup, SystemLookup
+from workers.executors.address import NOBODY, Lookup, SystemLookup, calling
 from workers.executors.base import Done, Held, Key, Ledger, Outcome, Result, Work, ended, returned
 from workers.executors.bounds import bounded_error
+from workers.executors.http_breaker import Breakers
 from workers.executors.http_call import Caller, timed_out_error
 from workers.executors.http_sessions import Sessions
 
@@ -39,12 +40,14 @@ class HttpExecutor:
         ssl_context: SSLContext | None = None,
         make_tls: Callable[[], SSLContext] = create_default_context,  # for calls with a client certificate
         clock: Callable[[], datetime] = utc_now,
+        breakers: Breakers | None = None,
     ) -> None:
         self.slots = slots
         self._ledger = Ledger(slots)
         self._clock = clock
+        self._breakers = breakers
         self._sessions = Sessions(lookup or SystemLookup(), ssl_context or True, make_tls)
-        self._caller = Caller(self._sessions, clock)
+        self._caller = Caller(self._sessions, clock, breakers=breakers)
         self._waiting: deque[Held] = deque()
         self._running: dict[Held, asyncio.Task[Result]] = {}
         self._loop = uvloop.new_event_loop()
@@ -111,11 +114,16 @@ class HttpExecutor:
 
     async def _attempt(self, entry: Held) -> Result:
         entry.started_at = started_at = self._clock()
+        result: Result | None = None
         try:
             async with asyncio.timeout(entry.work.timeout_s):
-                return await self._caller.call(entry.work, started_at)
+                result = await self._caller.call(entry.work, started_at)
         except TimeoutError:
-            return ended("timed_out", self._clock(), started_at, error=timed_out_error(entry.work))
+            result = ended("timed_out", self._clock(), started_at, error=timed_out_error(entry.work))
+        finally:
+            if self._breakers is not None and (passage := calling.get(NOBODY).passage) is not None:
+                self._breakers.left(passage, result)
+        return result
 
     def _finish(self, entry: Held, task: asyncio.Task[Result]) -> None:
         del self._running[entry]

@@ -116,7 +116,7 @@ def _header_text(text: str) -> str:
 def _credentials(request: Request) -> Iterator[str]:
     """Credentials in headers and query, whole and in the parts that an answer may repeat alone."""
     for name, value in request.headers.items():
-        if is_credential_name(name) and not name.lower().startswith(OWN_HEADERS):
+        if is_credential_name(str(name)) and not name.lower().startswith(OWN_HEADERS):
             yield value
             pieces = value.replace(";", " ").replace(",", " ").split()
             pieces += [piece.partition("=")[2] for piece in pieces if "=" in piece.rstrip("=")]

@@ -16,6 +16,7 @@ from workers.executors.base import Result, Work, ended
 from workers.executors.bounds import bounded_error
 from workers.executors.http_answer import Answer, excerpt_of, read_answer, unmet_condition
 from workers.executors.http_auth import Proof, authorized, echoes_of, proof_of, signed
+from workers.executors.http_breaker import Breakers, Deferred, deferred_result
 from workers.executors.http_redirects import RedirectFailed, Request, next_request, origin
 from workers.executors.http_request import Plan, PlanCache, make_request
 from workers.executors.http_sessions import Sessions
@@ -43,6 +44,7 @@ class Caller:
     clock: Callable[[], datetime]
     plans: PlanCache = field(default_factory=PlanCache)
     tokens: Tokens = field(default_factory=Tokens)
+    breakers: Breakers | None = None
 
     async def call(self, work: Work, started_at: datetime) -> Result:
         """Send the request and read the answer. All failures of the target become results."""
@@ -55,7 +57,13 @@ class Caller:
         except SecretMissing as missing:
             error = bounded_error("secret_missing", str(missing))
             return ended("failed", self.clock(), started_at, error=error, retryable=False)
-        calling.set(Calling(work.tenant_id, may_repeat=plan.method not in NOT_REPEATED))
+        calling.set(current := Calling(work.tenant_id, may_repeat=plan.method not in NOT_REPEATED))
+        if self.breakers is not None:
+            try:
+                key = (work.tenant_id, plan.destination)
+                current.passage = await self.breakers.enter(key, timeout_s=work.timeout_s)
+            except Deferred as deferred:
+                return deferred_result(deferred, self.clock())
         try:
             async with self.sessions.lease(work.network, work.tenant_id, proof.certificate) as session:
                 request, last, response, hops = await self._prove(plan, request, proof, work, session)

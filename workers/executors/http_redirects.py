@@ -15,7 +15,7 @@ KEEP_METHOD = frozenset({307, 308})
 # Who is named or proven by these is for the origin that they were meant for.
 CREDENTIALS = re.compile(
     r"authori[sz]ation|cookie|token|secret|passw|api-?key|access-?key|credential|signature|session|csrf|xsrf|^auth|-auth"
-    r"|^webhook-",
+    r"|^webhook-|^shardbeat-completion",
     re.IGNORECASE,
 )
 OF_BODY = ("Content-Type", "Content-Encoding", "Content-Language", "Content-Location")

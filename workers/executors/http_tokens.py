@@ -124,7 +124,7 @@ class Tokens:
             raise _refusal(response, body.data)
         try:
             return _read(orjson.loads(body.data), asked_at)
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, LookupError, AttributeError):
             raise TokenFailed("The token endpoint's answer holds no usable token.", retryable=True) from None
 
 
