@@ -18,6 +18,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from kernel.pools import CELERY_POOLS, POOLS
 from kernel.service import Loop
 from kernel.transitions import FINAL_STATES
 from tests.conftest import wait_until
@@ -36,6 +37,8 @@ Conn = psycopg.Connection[Any]
 NOW = datetime(2025, 1, 6, 10, 0, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)
 SHARDS = range(64)
+LEASES = len(SHARDS) + len(POOLS) + 1  # to fire, to release and to reconcile
+SERVED_LEASES = len(SHARDS) + len(CELERY_POOLS) + 1
 PLAIN_RETRY = {"max_attempts": 3, "base_s": 2, "factor": 2, "max_s": 600, "jitter": "none"}
 
 

@@ -58,10 +58,13 @@ class Heartbeat:
             self._renewed_at = started
             self._told_slots = slots
             self._told_draining = runtime.draining
+            runtime.vault.prune()
         for execution_id, fence in workers.cancelled_of(conn, runtime.id):
             for executor in runtime.executors.values():
                 if executor.cancel(execution_id, fence):
                     counts["cancelled"] = counts.get("cancelled", 0) + 1
+        if told := runtime.progress.write(conn):
+            counts["progress"] = told
         if monotonic_s() - self._compared_at >= COMPARE_EVERY_S:
             self._compare()
             self._compared_at = monotonic_s()

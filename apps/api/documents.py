@@ -78,7 +78,7 @@ class JobChange(Serializer):
     payload = serializers.JSONField(required=False, help_text="Any JSON; sent to the target.")
     timeout_s = optional(
         serializers.IntegerField, min_value=1, max_value=28_800,
-        help_text="Of one attempt. 60. Above 900 where the result comes over the API: pull, completion callback.",
+        help_text="Of one attempt. 60. At most 900 for an http job whose result is the answer itself.",
     )  # fmt: skip
     max_queue_age_s = optional(
         serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S,

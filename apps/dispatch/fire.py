@@ -23,6 +23,7 @@ from apps.due import entries
 from apps.due.entries import Entry
 from apps.executions import store as executions
 from apps.schedules import timing
+from apps.schedules.timing_runs import counted
 from apps.tickets import store as tickets
 from kernel.pools import PULL
 from kernel.service import Pass
@@ -104,7 +105,10 @@ class FireService:
         for entry in entries.read_due(conn, shards, after=start, until=until, limit=LOOK_AHEAD_MAX):
             if entry.kind == "schedule":
                 try:
-                    timing.next_after(timing.spec_from_json(entry.spec), entry.nominal_at)
+                    spec = timing.spec_from_json(entry.spec)
+                    if entry.runs_done is not None:
+                        spec, _ = counted(spec, nominal_at=entry.nominal_at, done=entry.runs_done)
+                    timing.next_after(spec, entry.nominal_at)
                 except Exception:
                     continue
         self._looked_ahead_to = until

@@ -67,8 +67,9 @@ def make_plan(
 def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID, fired_by: str) -> None:
     spec = timing.spec_from_json(entry.spec)
     decision = policy.decide(
-        spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now, live=alive
-    )
+        spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now, live=alive,
+        done=entry.runs_done,
+    )  # fmt: skip
     if decision.alert is not None:
         plan.held.append((entry, decision.alert))
         return
@@ -88,7 +89,7 @@ def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID,
 def _stand_still(entry: Entry, plan: Plan, now: datetime, fired_by: str) -> None:
     spec = timing.spec_from_json(entry.spec)
     decision = policy.stand_still(
-        spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now
+        spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now, done=entry.runs_done
     )  # fmt: skip
     if decision.alert is not None:
         plan.held.append((entry, decision.alert))
@@ -99,7 +100,8 @@ def _stand_still(entry: Entry, plan: Plan, now: datetime, fired_by: str) -> None
 
 def _go_on(entry: Entry, plan: Plan, decision: policy.Decision) -> None:
     if decision.next_due is not None and decision.next_nominal is not None:
-        plan.moves.append(Move(entry.key, entry.due_at, entry.version, decision.next_due, decision.next_nominal))
+        due, nominal = decision.next_due, decision.next_nominal
+        plan.moves.append(Move(entry.key, entry.due_at, entry.version, due, nominal, decision.done))
     else:
         plan.finished.append(entry)
 

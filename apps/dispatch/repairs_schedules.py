@@ -117,6 +117,8 @@ def _suspects(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID]) -> list[_Suspec
         known = last if last is not None and last_version == version else None
         expected = timing.next_after(spec, known if known is not None else defined_at)
         found = nominal.get(key)
+        if found is not None and expected is not None and timing.is_look_again(spec, expected):
+            continue  # the entry waits to look on; there is no occurrence that it could have passed
         if known is not None and told_at < rezoned and _is_zone_shift(spec, expected, found):
             continue  # its zone's clock is another one than when it ran last: see zonedata
         ahead = found is not None and expected is not None and found > expected > now

@@ -39,6 +39,7 @@ class Entry(NamedTuple):
     max_queue_age_s: int | None
     own_max_queue_age_s: int | None
     total_timeout_s: int | None
+    runs_done: int | None = None  # occurrences before nominal_at that count for max_runs; None: not counted yet
 
     @property
     def queue_age_s(self) -> int | None:
@@ -54,6 +55,7 @@ class Move(NamedTuple):
     version: int
     next_due: datetime
     next_nominal: datetime
+    runs_done: int | None = None
 
 
 COLUMNS = ", ".join(Entry._fields)
@@ -84,9 +86,9 @@ READ_DUE = _DUE_OF_SHARD.format(lock="")
 LOCK_DUE = _DUE_OF_SHARD.format(lock="FOR UPDATE SKIP LOCKED")
 
 MOVE = """
-UPDATE due_dueentry d SET due_at = m.next_due, nominal_at = m.next_nominal
+UPDATE due_dueentry d SET due_at = m.next_due, nominal_at = m.next_nominal, runs_done = m.runs_done
 FROM json_to_recordset(%s::json)
-     AS m(key uuid, due_at timestamptz, version int, next_due timestamptz, next_nominal timestamptz)
+     AS m(key uuid, due_at timestamptz, version int, next_due timestamptz, next_nominal timestamptz, runs_done int)
 WHERE d.key = m.key AND d.due_at = m.due_at AND d.version = m.version AND d.parked = ''
 RETURNING d.key
 """

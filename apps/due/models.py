@@ -29,6 +29,9 @@ class DueEntry(models.Model):
     max_queue_age_s = models.IntegerField(null=True, help_text="The job's.")
     own_max_queue_age_s = models.IntegerField(null=True, help_text="The schedule's or the execution's; goes before.")
     total_timeout_s = models.IntegerField(null=True)
+    runs_done = models.IntegerField(
+        null=True, help_text="Occurrences before nominal_at that count for max_runs; empty when not counted yet."
+    )
     parked = models.TextField(blank=True, help_text="Why this entry is put aside; empty when it is served.")
 
     class Meta:

@@ -113,6 +113,10 @@ class Expression:
             days = self._shapes[key] = self._shape(year, month)
         return days
 
+    def in_year(self, year: int) -> bool:
+        """Whether the year field names this year."""
+        return self._years == ALL_YEARS or bool(self._years >> (year - FIRST_YEAR) & 1)
+
     def times(self) -> int:
         """The seconds of a matching day, as 86,400 bits."""
         hour = _spread(self._seconds, self._minutes, 60)

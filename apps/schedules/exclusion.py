@@ -4,19 +4,19 @@ Whole days of the schedule's zone. `weekend` are weekdays that are no business d
 are not excluded by that; a calendar that excludes them says so in `weekdays`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from functools import lru_cache
 from typing import Any
 
-from apps.schedules.recurrence import RuleDays, date_of, day_of, weekday_of
+from apps.schedules.recurrence import LAST_YEAR, RuleDays, date_of, day_of, days_of, first_of, weekday_of
 from apps.schedules.recurrence_parse import Parts, parse_rrule
 
 MAX_DATES, MAX_RANGES, MAX_RULES, MAX_TEXT_CHARS = 1_000, 200, 50, 16_384
-RUN_DAYS_MAX = 400  # no business day is looked for farther away
+FIRST_YEAR, YEARS_REMEMBERED = 1900, 128
+EVERY_DAY = (0, 1, 2, 3, 4, 5, 6)
 _RULES_CACHED = 4_096
-_DAYS_REMEMBERED = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,48 +28,13 @@ class Exclusion:
     rules: tuple[tuple[str, int, int | None], ...] = ()  # RRULE of days, its first day, and its last one
     weekdays: tuple[int, ...] = ()
     weekend: tuple[int, ...] = (5, 6)
-    _days: Any = field(default=None, init=False, repr=False, compare=False)
-    _years: dict[int, frozenset[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _seen: dict[int, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _years: Any = field(default=None, init=False, repr=False, compare=False)
+    _answers: Any = field(default=None, init=False, repr=False, compare=False)
 
     def excludes(self, day: int) -> bool:
         """Whether nothing runs on this day."""
-        found = self._seen.get(day)
-        if found is None:
-            if len(self._seen) >= _DAYS_REMEMBERED:
-                self._seen.clear()
-            found = self._seen[day] = self._excludes(day)
-        return found
-
-    def _excludes(self, day: int) -> bool:
-        days = self._days
-        if days is None:
-            days = frozenset(self.dates)
-            object.__setattr__(self, "_days", days)
-        return (
-            day in days
-            or weekday_of(day) in self.weekdays
-            or any(low <= day <= high for low, high in self.ranges)
-            or any(
-                (last is None or day <= last) and bool(_rule(text, first).times(day))
-                for text, first, last in self.rules
-                if not _is_coarse(text)
-            )
-            or (any(_is_coarse(text) for text, _, _ in self.rules) and day in self._by_rules(date_of(day).year))
-        )
-
-    def _by_rules(self, year: int) -> frozenset[int]:
-        """The days of a year that the rules of months and years name."""
-        found = self._years.get(year)
-        if found is None:
-            start, end = day_of(date(year, 1, 1)), day_of(date(year, 12, 31))
-            found = self._years[year] = frozenset(
-                day
-                for text, first, last in self.rules
-                if _is_coarse(text)
-                for day, _ in _rule(text, first).between(start, end if last is None else min(end, last))
-            )
-        return found
+        year = _year_of(day)
+        return year is not None and bool(self._of(year)[0] >> (day - first_of(year)) & 1)
 
     def is_business_day(self, day: int) -> bool:
         """Whether something may be moved onto this day."""
@@ -77,11 +42,74 @@ class Exclusion:
 
     def business_day(self, day: int, step: int) -> int | None:
         """The closest business day after (`step` 1) or before (-1) this one."""
-        for _ in range(RUN_DAYS_MAX):
-            day += step
-            if self.is_business_day(day):
-                return day
-        return None
+        return self._search(
+            "business", day + step, step, lambda year: _whole(year) & ~(self._of(year)[0] | self._of(year)[1])
+        )
+
+    def included(self, day: int, step: int, weekdays: tuple[int, ...] = EVERY_DAY) -> int | None:
+        """The first day of these weekdays that is not excluded, from this one on (`step` 1) or up to it (-1)."""
+        return self._search(weekdays, day, step, lambda year: _weekdays(year, weekdays) & ~self._of(year)[0])
+
+    def excluded(self, day: int, step: int) -> int | None:
+        """The first day that is excluded, from this one on (`step` 1) or up to it (-1)."""
+        return self._search("excluded", day, step, lambda year: self._of(year)[0])
+
+    def _search(self, what: object, day: int, step: int, bits_of: Callable[[int], int]) -> int | None:
+        """Year by year up to the last one that is known: nothing is found only where there is nothing.
+
+        The newest answer is remembered, as it holds for all days between.
+        """
+        if self._answers is None:
+            object.__setattr__(self, "_answers", {})
+        since, known = self._answers.get((what, step), (None, None))
+        if since is not None and (day - since) * step >= 0 and (known is None or (known - day) * step >= 0):
+            return int(known) if known is not None else None
+        found = self._look(day, step, bits_of)
+        self._answers[what, step] = day, found
+        return found
+
+    def _look(self, day: int, step: int, bits_of: Callable[[int], int]) -> int | None:
+        year = _year_of(max(day, first_of(FIRST_YEAR)) if step > 0 else min(day, first_of(LAST_YEAR + 1) - 1))
+        if year is None:
+            return None
+        day = max(day, first_of(year)) if step > 0 else min(day, first_of(year + 1) - 1)
+        place = day - first_of(year)
+        bits = bits_of(year) >> place << place if step > 0 else bits_of(year) & ((2 << place) - 1)
+        while not bits:
+            year += step
+            if not FIRST_YEAR <= year <= LAST_YEAR:
+                return None
+            bits = bits_of(year)
+        return first_of(year) + ((bits & -bits).bit_length() if step > 0 else bits.bit_length()) - 1
+
+    def _of(self, year: int) -> tuple[int, int]:
+        """The excluded days of a year and its weekends, as bits; bit 0 is 1 January."""
+        years = self._years
+        if years is None:
+            years = {}
+            object.__setattr__(self, "_years", years)
+        found: tuple[int, int] | None = years.get(year)
+        if found is None:
+            if len(years) >= YEARS_REMEMBERED:
+                years.clear()
+            found = years[year] = self._excluded(year), _weekdays(year, self.weekend)
+        return found
+
+    def _excluded(self, year: int) -> int:
+        start, whole = first_of(year), _whole(year)
+        end = start + whole.bit_length()
+        bits = _weekdays(year, self.weekdays)
+        for day in self.dates:
+            if start <= day < end:
+                bits |= 1 << (day - start)
+        for low, high in self.ranges:
+            if low < end and high >= start:
+                bits |= (2 << (min(high, end - 1) - start)) - (1 << max(low - start, 0))
+        for text, first, last in self.rules:
+            if first < end and (last is None or last >= start):
+                named = _rule(text, first).year(year)
+                bits |= named if last is None else named & ((2 << (last - start)) - 1)
+        return bits & whole
 
     def as_json(self) -> dict[str, Any]:
         """For the spec's text; what is empty is left out."""
@@ -162,16 +190,31 @@ def ranges_of(days: Sequence[int]) -> tuple[tuple[int, ...], tuple[tuple[int, in
     return tuple(singles), tuple(runs)
 
 
+def _year_of(day: int) -> int | None:
+    """The year of a day; None for days before and after all calendars."""
+    return date_of(day).year if first_of(FIRST_YEAR) <= day < first_of(LAST_YEAR + 1) else None
+
+
+@lru_cache(maxsize=1_024)
+def _whole(year: int) -> int:
+    return (1 << days_of(year)) - 1
+
+
+def _weekdays(year: int, weekdays: tuple[int, ...]) -> int:
+    return _weekdays_from(weekday_of(first_of(year)), days_of(year), weekdays) if weekdays else 0
+
+
+@lru_cache(maxsize=4_096)
+def _weekdays_from(first: int, length: int, weekdays: tuple[int, ...]) -> int:
+    return sum(1 << offset for offset in range(length) if (first + offset) % 7 in weekdays)
+
+
 @lru_cache(maxsize=_RULES_CACHED)
 def _rule(text: str, first: int) -> RuleDays:
     parts, faults = day_rule(text)
     if parts is None:
         raise ValueError(faults[0])
     return RuleDays(parts.rule(midnight(date_of(first))))
-
-
-def _is_coarse(text: str) -> bool:
-    return text.startswith(("FREQ=MONTHLY", "FREQ=YEARLY"))
 
 
 def _day(value: Any) -> int:

@@ -12,6 +12,7 @@ import psycopg
 from apps.due.entries import Entry
 from apps.executions import store as executions
 from apps.schedules.timing import TimingInvalid, latest_between, spec_from_json
+from apps.schedules.timing_runs import counted
 from kernel.ids import occurrence_run_key, uuid7
 
 Conn = psycopg.Connection[Any]
@@ -28,7 +29,7 @@ def pass_over(conn: Conn, schema: str, found: Iterable[Entry], *, now: datetime,
 def _skipped(entry: Entry, now: datetime, reason: str, by: str) -> executions.Skipped:
     until, count = entry.nominal_at, 1
     try:
-        spec = spec_from_json(entry.spec)
+        spec, _ = counted(spec_from_json(entry.spec), nominal_at=entry.nominal_at, done=entry.runs_done)
         newest, count = latest_between(spec, after=entry.nominal_at - _MICROSECOND, until=now, limit=1)
         until = newest[-1] if newest else entry.nominal_at
     except TimingInvalid:  # it was put aside for that; what can be said is that this one did not run

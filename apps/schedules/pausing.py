@@ -17,10 +17,12 @@ from psycopg import sql
 from apps.due import entries
 from apps.schedules.passed import pass_over
 from apps.schedules.policy import first_due
-from apps.schedules.timing import TimingInvalid, spec_from_json
+from apps.schedules.timing import TimingInvalid, count_between, spec_from_json
+from apps.schedules.timing_runs import counted
 
 Conn = psycopg.Connection[Any]
 SYSTEM = "system"
+_MICROSECOND = timedelta(microseconds=1)
 
 _ACTIVE = "deleted_at IS NULL AND (status = 'active' OR (status = 'paused' AND resume_at <= %(now)s))"
 
@@ -143,8 +145,14 @@ def pause_by_system(
 def _wait(conn: Conn, entry: entries.Entry, version: int, resume_at: datetime, now: datetime) -> None:
     """Its entry waits for the first instant after the pause."""
     try:
-        first = first_due(spec_from_json(entry.spec), key=str(entry.key), after=resume_at)
+        spec, done = counted(spec_from_json(entry.spec), nominal_at=entry.nominal_at, done=entry.runs_done)
+        if spec.max_runs is not None:  # what is owed has its row and counts; what the pause passes over does not
+            owed = count_between(spec, after=entry.nominal_at - _MICROSECOND, until=now)
+            done += owed
+            spec = spec.counted(before=resume_at + _MICROSECOND, used=spec.runs_used + owed)
+        first = first_due(spec, key=str(entry.key), after=resume_at)
     except TimingInvalid:  # it was put aside for that, and comes back when its owner mends it
         return
     if first is not None:
-        entries.put(conn, entry._replace(version=version, nominal_at=first[0], due_at=first[1]), now=now)
+        again = entry._replace(version=version, nominal_at=first[0], due_at=first[1], runs_done=done)
+        entries.put(conn, again, now=now)

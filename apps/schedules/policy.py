@@ -7,7 +7,7 @@ skip row. Then the overlap policy drops what would start beside runs that are st
 So every occurrence ends as exactly one fire or in exactly one skip.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from apps.schedules.timing import (
@@ -15,12 +15,14 @@ from apps.schedules.timing import (
     Spec,
     actual_at,
     count_between,
+    is_look_again,
     latest_between,
     next_after,
     occurrences,
     previous_before,
 )
 from apps.schedules.timing_api import PAST_TOLERANCE_S
+from apps.schedules.timing_runs import counted
 from apps.schedules.timing_spec import MISFIRE_MAX_HARD
 
 IMPLAUSIBLE_DEBT = timedelta(days=3653)
@@ -68,6 +70,7 @@ class Decision:
     next_nominal: datetime | None
     next_due: datetime | None
     alert: str | None = None
+    done: int | None = None  # of max_runs, by the occurrences before `next_nominal`; None when that was not asked
     replaces: bool = False
     cancels: bool = False
 
@@ -96,10 +99,25 @@ def overlap(policy: str, *, new: int, live: int, buffer: int) -> Overlap:
     return Overlap(max(0, min(new, room - live)))
 
 
-def decide(spec: Spec, *, key: str, nominal_at: datetime, due_at: datetime, now: datetime, live: int = 0) -> Decision:
-    """Decides about the due entry (`nominal_at`, `due_at`) at `now`. `live` counts its runs, queued or running."""
+def decide(
+    spec: Spec, *, key: str, nominal_at: datetime, due_at: datetime, now: datetime, live: int = 0,
+    done: int | None = None,
+) -> Decision:  # fmt: skip
+    """Decides about the due entry (`nominal_at`, `due_at`) at `now`. `live` counts its runs, queued or running.
+
+    `done` are its runs before this one that count for max_runs, as the entry says; None has them counted.
+    """
     if due_at > now:
-        return Decision((), (), nominal_at, due_at)
+        return Decision((), (), nominal_at, due_at, done=done)
+    spec, before = counted(spec, nominal_at=nominal_at, done=done)
+    if is_look_again(spec, nominal_at):
+        return _look_again(spec, key, nominal_at, before)
+    decision = _decide(spec, key, nominal_at, due_at, now, live)
+    passed = len(decision.fires) + sum(skip.count for skip in decision.skips)
+    return replace(decision, done=before + passed) if spec.max_runs is not None else decision
+
+
+def _decide(spec: Spec, key: str, nominal_at: datetime, due_at: datetime, now: datetime, live: int) -> Decision:
     following = next_after(spec, nominal_at)
     following_due = following if following is None or not spec.jitter_s else actual_at(spec, key, following)
     if (
@@ -113,16 +131,29 @@ def decide(spec: Spec, *, key: str, nominal_at: datetime, due_at: datetime, now:
     return _decide_debt(spec, key, nominal_at, due_at, now, live)
 
 
-def stand_still(spec: Spec, *, key: str, nominal_at: datetime, due_at: datetime, now: datetime) -> Decision:
+def stand_still(
+    spec: Spec, *, key: str, nominal_at: datetime, due_at: datetime, now: datetime, done: int | None = None
+) -> Decision:
     """Decides about the due entry of a tenant that is suspended: nothing runs, nothing is owed, one skip tells it."""
     if due_at > now:
-        return Decision((), (), nominal_at, due_at)
+        return Decision((), (), nominal_at, due_at, done=done)
     if now - nominal_at > IMPLAUSIBLE_DEBT:
         return Decision((), (), nominal_at, due_at, alert="clock_implausible")
+    spec, before = counted(spec, nominal_at=nominal_at, done=done)
+    if is_look_again(spec, nominal_at):
+        return _look_again(spec, key, nominal_at, before)
     debt = _debt(spec, key, nominal_at, due_at, now)
     later = count_between(spec, after=nominal_at, until=debt.newest)
     skip = Skip(nominal_at, debt.newest, later + 1, "tenant_suspended")
-    return Decision((), (skip,), debt.next_nominal, debt.next_due)
+    return Decision(
+        (), (skip,), debt.next_nominal, debt.next_due, done=before + skip.count if spec.max_runs is not None else None
+    )
+
+
+def _look_again(spec: Spec, key: str, searched_to: datetime, done: int) -> Decision:
+    """The entry stood at no occurrence, but where a bounded search had ended: it goes on from there."""
+    nominal, due = first_due(spec, key=key, after=searched_to) or (None, None)
+    return Decision((), (), nominal, due, done=done if spec.max_runs is not None else None)
 
 
 def first_due(spec: Spec, *, key: str, after: datetime, created: bool = False) -> tuple[datetime, datetime] | None:

@@ -1,25 +1,25 @@
 """Recurrence rules (RFC 5545) of days: which local days a rule names, by arithmetic on periods. Pure.
 
 Days are counted from 1970-01-01 in the schedule's own calendar, without any clock. A rule is looked at period by period
-(a year, month, week or day that INTERVAL keeps), so that the cost is that of the periods looked at, wherever DTSTART
-lies. Rules more often than daily are in `timing_steps`.
+(a year, month, week or day that INTERVAL keeps) and remembered year by year, so that the cost is that of the years
+looked at, wherever DTSTART lies. Rules more often than daily are in `timing_steps`.
 """
 
-from bisect import bisect_left, bisect_right
-from calendar import monthrange
+from calendar import isleap, monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import lru_cache
 
 DAY_S = 86_400
-PERIODS_MAX = 4_000  # looked at in vain: a rule that has nothing for so long has nothing (29 February: 8 years of days)
-YEARS_MAX = 120  # the same for years, which cost more; weekdays of dates come back after 28 of them, or 40
-REMEMBERED = 256
+REMEMBERED = 128
+LAST_YEAR = 2499
 _EPOCH = date(1970, 1, 1)
-_FIRST_DAY, _LAST_DAY = (date(1, 1, 3) - _EPOCH).days, (date(2499, 12, 31) - _EPOCH).days
+_FIRST_DAY, _LAST_DAY = (date(1, 1, 3) - _EPOCH).days, (date(LAST_YEAR, 12, 31) - _EPOCH).days
 _EPOCH_WEEKDAY = 3  # Thursday; Monday is 0
 
 Times = tuple[int, ...]
+Picked = list[tuple[int, Times]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,89 +47,136 @@ class Rule:
 
 
 class RuleDays:
-    """The days of a rule, with the times on each."""
+    """The days of a rule, with the times on each. Years are looked at as bits, one a day, so that a search that finds
+    nothing for centuries costs little: it never gives up before the last year that is known."""
 
     def __init__(self, rule: Rule, *, before_start: bool = False) -> None:
         self._rule = rule
         self._times = rule.times()
         self._first = _FIRST_DAY if before_start else rule.start_day
         self._base = _period(rule, rule.start_day)
-        self._periods_max = YEARS_MAX if rule.freq == "YEARLY" else PERIODS_MAX
-        self._remembered: dict[int, list[tuple[int, Times]]] = {}
+        self._periods: dict[object, Picked] = {}
+        self._years: dict[int, int] = {}
+        self._filters: dict[tuple[int, int], int] = {}
+        # BYSETPOS of a day chooses among its times: the same ones each day.
+        self._of_day = self._picked([0])[0][1] if rule.setpos and rule.freq == "DAILY" and self._picked([0]) else None
 
     def day_from(self, day: int) -> int | None:
         """The first day that has times, from this one on."""
         day = max(day, self._first)
         if day > _LAST_DAY:
             return None
-        period = self._aligned(_period(self._rule, day))
-        for _ in range(self._periods_max):
-            days = self._days(period)
-            index = bisect_left(days, (day,))
-            if index < len(days):
-                return days[index][0]
-            period += self._rule.interval
-            if _start_of(self._rule, period) > _LAST_DAY:
+        year = date_of(day).year
+        bits = self.year(year) >> (day - first_of(year)) << (day - first_of(year))
+        while not bits:
+            year += 1
+            if year > LAST_YEAR:
                 return None
-        return None
+            bits = self.year(year)
+        return first_of(year) + (bits & -bits).bit_length() - 1
 
     def day_to(self, day: int) -> int | None:
         """The last day that has times, up to this one."""
         day = min(day, _LAST_DAY)
         if day < self._first:
             return None
-        period = self._aligned(_period(self._rule, day), up=False)
-        for _ in range(self._periods_max):
-            days = self._days(period)
-            index = bisect_right(days, (day, (DAY_S,)))
-            if index:
-                found = days[index - 1][0]
-                return found if found >= self._first else None
-            period -= self._rule.interval
-            if _start_of(self._rule, period + self._rule.interval) <= self._first:
+        year, first_year = date_of(day).year, date_of(self._first).year
+        bits = self.year(year) & ((2 << (day - first_of(year))) - 1)
+        while not bits:
+            year -= 1
+            if year < first_year:
                 return None
-        return None
+            bits = self.year(year)
+        return first_of(year) + bits.bit_length() - 1
 
     def times(self, day: int) -> Times:
         """The seconds of this day at which it runs; empty when the rule does not name it."""
-        period = _period(self._rule, day)
-        if day < self._first or (period - self._base) % self._rule.interval:
+        if not _FIRST_DAY <= day <= _LAST_DAY:
             return ()
-        days = self._days(period)
-        index = bisect_left(days, (day,))
-        return days[index][1] if index < len(days) and days[index][0] == day else ()
+        year = date_of(day).year
+        if not self.year(year) >> (day - first_of(year)) & 1:
+            return ()
+        if not self._rule.setpos:
+            return self._times
+        if self._of_day is not None:
+            return self._of_day
+        period = _period(self._rule, day)
+        start = _start_of(self._rule, period)
+        return next(times for offset, times in self._days(period) if start + offset == day)
 
     def total(self, first: int, last: int) -> int:
-        """How many times there are on the days from `first` to `last`, both inclusive."""
-        rule, first, last = self._rule, max(first, self._first), min(last, _LAST_DAY)
-        if first > last:
-            return 0
-        if rule.freq == "DAILY" and not (rule.months or rule.monthdays or rule.weekdays or rule.setpos):
-            steps = (last - self._base) // rule.interval - (first - 1 - self._base) // rule.interval
-            return steps * len(self._times)
-        return sum(len(times) for _, times in self.between(first, last))
+        """How many times there are on all days from `first` to `last`, on the wall clock."""
+        first, last = max(first, self._first), min(last, _LAST_DAY)
+        total = 0
+        for year in range(date_of(first).year, date_of(last).year + 1) if first <= last else ():
+            start = first_of(year)
+            bits = self.year(year) & ((2 << min(last - start, 366)) - 1)
+            bits = bits >> max(first - start, 0) << max(first - start, 0)
+            if not self._rule.setpos or self._of_day is not None:
+                total += bits.bit_count() * len(self._times if self._of_day is None else self._of_day)
+                continue
+            while bits:
+                low = bits & -bits
+                total += len(self.times(start + low.bit_length() - 1))
+                bits ^= low
+        return total
 
-    def between(self, first: int, last: int) -> Iterator[tuple[int, Times]]:
-        """The days from `first` to `last`, both inclusive, with their times."""
-        rule, first, last = self._rule, max(first, self._first), min(last, _LAST_DAY)
-        for period in range(self._aligned(_period(rule, first)), _period(rule, last) + 1, rule.interval):
-            yield from (each for each in self._days(period) if first <= each[0] <= last)
-
-    def _aligned(self, period: int, *, up: bool = True) -> int:
-        over = (period - self._base) % self._rule.interval
-        return period if not over else period - over + (self._rule.interval if up else 0)
-
-    def _days(self, period: int) -> list[tuple[int, Times]]:
-        found = self._remembered.get(period)
+    def year(self, year: int) -> int:
+        """The days of a year that have times, as bits; bit 0 is 1 January."""
+        found = self._years.get(year)
         if found is None:
-            days = sorted(set(_expand(self._rule, period)))
-            found = self._picked(days) if self._rule.setpos else [(day, self._times) for day in days]
-            if len(self._remembered) >= REMEMBERED:
-                self._remembered.clear()
-            self._remembered[period] = found
+            found = self._year(year)
+            over = self._first - first_of(year)
+            if over > 0:
+                found = found >> over << over
+            if len(self._years) >= REMEMBERED:
+                self._years.clear()
+            self._years[year] = found
         return found
 
-    def _picked(self, days: list[int]) -> list[tuple[int, Times]]:
+    def _year(self, year: int) -> int:
+        rule, start, length = self._rule, first_of(year), days_of(year)
+        if rule.freq == "DAILY":
+            if rule.setpos and self._of_day is None:
+                return 0
+            return self._filter(year) & _comb(rule.interval, (self._base - start) % rule.interval, 1)
+        if rule.freq == "WEEKLY" and not rule.setpos:
+            weeks = rule.interval * 7
+            phase = (_start_of(rule, self._base) - start) % weeks
+            return self._filter(year) & _comb(weeks, phase, 7)
+        bits = 0
+        period, last = _period(rule, max(start, _FIRST_DAY)), _period(rule, min(start + length - 1, _LAST_DAY))
+        for each in range(period + (self._base - period) % rule.interval, last + 1, rule.interval):
+            shift = _start_of(rule, each) - start
+            for offset, _ in self._days(each):
+                if 0 <= shift + offset < length:
+                    bits |= 1 << (shift + offset)
+        return bits
+
+    def _filter(self, year: int) -> int:
+        """The days that month, day of month and weekday allow: the same in all years of one shape."""
+        start, length = first_of(year), days_of(year)
+        shape = (weekday_of(start), length)
+        bits = self._filters.get(shape)
+        if bits is None:
+            bits = sum(1 << offset for offset in range(length) if _fits(self._rule, start + offset))
+            self._filters[shape] = bits
+        return bits
+
+    def _days(self, period: int) -> Picked:
+        """The days of a period with their times, counted from its start. Periods of one shape have the same ones."""
+        shape = _shape(self._rule, period)
+        found = self._periods.get(shape)
+        if found is None:
+            start = _start_of(self._rule, period)
+            days = sorted(day - start for day in set(_expand(self._rule, period)))
+            found = self._picked(days) if self._rule.setpos else [(day, self._times) for day in days]
+            if len(self._periods) >= REMEMBERED:
+                self._periods.clear()
+            self._periods[shape] = found
+        return found
+
+    def _picked(self, days: list[int]) -> Picked:
         """BYSETPOS: of all instants of the period those at these places, counted from either end."""
         each, total = len(self._times), len(days) * len(self._times)
         places = {place - 1 if place > 0 else total + place for place in self._rule.setpos}
@@ -137,6 +184,17 @@ class RuleDays:
         for place in sorted(place for place in places if 0 <= place < total):
             by_day.setdefault(days[place // each], []).append(self._times[place % each])
         return [(day, tuple(times)) for day, times in by_day.items()]
+
+
+@lru_cache(maxsize=4_096)
+def first_of(year: int) -> int:
+    """The number of 1 January."""
+    return day_of(date(year, 1, 1))
+
+
+def days_of(year: int) -> int:
+    """How many days a year has."""
+    return 366 if isleap(year) else 365
 
 
 def day_of(at: date) -> int:
@@ -176,15 +234,35 @@ def _start_of(rule: Rule, period: int) -> int:
     return day_of(date(year, 1 if rule.freq == "YEARLY" else period % 12 + 1, 1))
 
 
+def _shape(rule: Rule, period: int) -> object:
+    """What the days of a period depend on, apart from where it lies."""
+    start = _start_of(rule, period)
+    if not _FIRST_DAY <= start <= _LAST_DAY or (rule.freq == "WEEKLY" and rule.months):
+        return period
+    if rule.freq == "WEEKLY":
+        return "week"
+    if rule.freq == "MONTHLY":
+        year, month = period // 12, period % 12 + 1
+        return month, monthrange(year, month)[1], weekday_of(start)
+    return days_of(period), days_of(period - 1) if period > 1 else 0, weekday_of(start)
+
+
+@lru_cache(maxsize=1_024)
+def _comb(every: int, phase: int, width: int) -> int:
+    """Bits of a year: `width` of them set from `phase` on, each `every` bits, also where the phase lies before it."""
+    bits = 0
+    for start in range(phase - every, 366, every):
+        tooth = (1 << width) - 1
+        bits |= tooth << start if start >= 0 else tooth >> -start if -start < width else 0
+    return bits
+
+
 def _expand(rule: Rule, period: int) -> Iterator[int]:
     first = _start_of(rule, period)
     if not _FIRST_DAY <= first <= _LAST_DAY:
         return iter(())
-    if rule.freq == "DAILY":
-        return (day for day in (first,) if _fits(rule, day))
-    if rule.freq == "WEEKLY":
-        wanted = {weekday for _, weekday in rule.weekdays}
-        return (day for day in range(first, first + 7) if weekday_of(day) in wanted and _in_month(rule, day))
+    if rule.freq in ("DAILY", "WEEKLY"):
+        return (day for day in range(first, first + (1 if rule.freq == "DAILY" else 7)) if _fits(rule, day))
     if rule.freq == "MONTHLY":
         return iter(_month(rule, period // 12, period % 12 + 1))
     return iter(_year(rule, period))
@@ -216,7 +294,8 @@ def _year(rule: Rule, year: int) -> set[int]:
     first, length = day_of(date(year, 1, 1)), 366 if monthrange(year, 2)[1] == 29 else 365
     found = set(range(first, first + length))
     if rule.months:
-        found = {day for day in found if date_of(day).month in rule.months}
+        spans = [(day_of(date(year, month, 1)), monthrange(year, month)[1]) for month in rule.months]
+        found = {day for start, size in spans for day in range(start, start + size)}
     if rule.weeks:
         found &= _weeks(rule, year)
     if rule.yeardays:

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from apps.schedules.recurrence import Rule, day_of
-from apps.schedules.timing_steps import Filters
+from apps.schedules.timing_steps import Filters, days_for
 
 FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
 STEP_S = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 MAX_CHARS = 512
-MAX_COUNT = 100_000
-MAX_COUNT_OF_DAYS = 5_000  # of rules from daily on, which are counted by their periods
+MAX_COUNT = 100_000  # what was stored may have it; what is given now at most MAX_COUNT_GIVEN
+MAX_COUNT_GIVEN = 10_000
+MAX_DAYS_COUNTED = 2_000  # one by one, where COUNT meets the filters of a rule more often than daily
 MAX_INTERVAL = 10_000
 MAX_STEP_S = 10 * 366 * 86_400
 MAX_TIMES = 1_440  # of one day: more is a matter for cron with a seconds field
@@ -126,6 +127,20 @@ def parse_rrule(text: str, note: Note) -> Parts | None:
     return None if faults else parts
 
 
+def count_fault(parts: Parts) -> str | None:
+    """Why COUNT would take too long to count down; None when it does not."""
+    if parts.count is None:
+        return None
+    if parts.count > MAX_COUNT_GIVEN:
+        return f"COUNT must be a whole number from 1 to {MAX_COUNT_GIVEN:,}; give UNTIL, or max_runs beside the rule."
+    if parts.sub_daily and days_for(parts.count, parts.step_s, parts.filters()) > MAX_DAYS_COUNTED:
+        return (
+            f"COUNT={parts.count} of such a rule would be counted day by day over more than {MAX_DAYS_COUNTED:,} days; "
+            "give UNTIL, or max_runs beside the rule."
+        )
+    return None
+
+
 def _read_frequency(parts: Parts, given: dict[str, str], fault: Note) -> None:
     parts.freq = given.pop("FREQ", "")
     if parts.freq not in FREQUENCIES:
@@ -198,8 +213,6 @@ def _check(parts: Parts, fault: Note) -> None:
             hint = "write it as cron, which has a minute and a seconds field, such as '0,30 9-17 * * MON-FRI'"
             fault("unbounded", f"BYMINUTE, BYSECOND and BYSETPOS are not offered for FREQ={freq}; {hint}.")
         return
-    if parts.count is not None and parts.count > MAX_COUNT_OF_DAYS:
-        fault("range", f"COUNT must be at most {MAX_COUNT_OF_DAYS:,} for FREQ={freq}; use UNTIL.")
     times = 1
     for name in ("BYHOUR", "BYMINUTE", "BYSECOND"):
         times *= len(lists.get(name, (0,)))

@@ -1,14 +1,16 @@
 """The API form of a schedule's timing to a `Spec`: every fault at once, each with a pointer and a way out."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from contextlib import suppress
+from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any
 
 from apps.schedules.cron_parse import compile_cron
 from apps.schedules.exclusion import Exclusion
-from apps.schedules.timing_errors import TimingInvalid
+from apps.schedules.timing_density import most_a_day
+from apps.schedules.timing_errors import NotFoundYet, TimingInvalid
 from apps.schedules.timing_moved import RUNS_A_DAY_MAX
 from apps.schedules.timing_spec import CHOICES, LEAST_NUMBERS, MAX_NUMBERS, Spec
 from apps.schedules.timing_trigger import TriggerForm, read_instant, read_trigger
@@ -19,7 +21,6 @@ from kernel.errors import Faults
 
 PAST_TOLERANCE_S = 60  # a clock that is a little off, or a slow request, does not make an instant "past"
 DEFAULTS = {each.name: each.default for each in fields(Spec)}
-LIMITED_RUNS_MAX = 1_000  # of schedules whose runs can't be counted but by walking
 _GAPS_LOOKED_AT = 2_000
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -43,7 +44,7 @@ def spec_from_api(
     form = read_trigger(data.get("trigger"), faults, key=key)
     zone = _zone(data, form, faults)
     window = [_instant(data, name, zone, faults) for name in ("start_at", "end_at")]
-    trigger = form.build(zone=zone, start_at=window[0], now=now, faults=faults)
+    trigger = form.build(zone=zone, start_at=window[0], now=now, faults=faults, start_written=data.get("start_at"))
     numbers = {name: _number(data, name, faults) for name in MAX_NUMBERS}
     spec = Spec(
         trigger=trigger or At(now),
@@ -62,9 +63,10 @@ def spec_from_api(
     if trigger is not None and in_order and not faults.errors:
         _check_trigger(spec, faults)
     if trigger is not None and in_order and not faults.errors:
+        _check_moves(spec, now, faults)
+    if trigger is not None and in_order and not faults.errors:
         _check_runs(spec, now, faults)
         _check_interval(spec, now, min_interval_s, form.pointer, faults)
-        _check_moves(spec, now, faults)
     if faults.errors:
         raise TimingInvalid(faults.errors, "The schedule is not valid.")
     return spec
@@ -101,12 +103,11 @@ def _check_trigger(spec: Spec, faults: Faults) -> None:
 def _check_moves(spec: Spec, now: datetime, faults: Faults) -> None:
     if spec.exclusion is None or spec.on_excluded == "skip":
         return
-    bare = replace(spec, windows=(), exclusion=None).calendar()
-    start = max(now, spec.start_at) if spec.start_at else now
-    at = bare.next_after(start)
-    if at is not None and bare.count(at, at + timedelta(days=1)) > RUNS_A_DAY_MAX:
+    most = most_a_day(spec.trigger, now)
+    if most > RUNS_A_DAY_MAX:
         detail = (
-            f"moves runs to other days, which is for schedules with at most {RUNS_A_DAY_MAX} runs a day; use 'skip'."
+            f"moves runs to other days, which is for schedules with at most {RUNS_A_DAY_MAX} runs a day, and this one "
+            f"has up to {most:,}; use 'skip'."
         )
         faults.add("/on_excluded", "contradiction", detail)
 
@@ -209,10 +210,6 @@ def _check_window(spec: Spec, now: datetime, faults: Faults) -> bool:
 
 def _check_runs(spec: Spec, now: datetime, faults: Faults) -> None:
     """The trigger has an instant from now on, inside the window."""
-    if spec.max_runs is not None and spec.max_runs > LIMITED_RUNS_MAX and (spec.windows or spec.exclusion):
-        detail = f"with windows or a calendar it is at most {LIMITED_RUNS_MAX:,}; give an end_at instead."
-        faults.add("/max_runs", "contradiction", detail)
-        return
     earliest = now - timedelta(seconds=PAST_TOLERANCE_S)
     if isinstance(spec.trigger, At):
         instant = spec.trigger.instant
@@ -225,8 +222,8 @@ def _check_runs(spec: Spec, now: datetime, faults: Faults) -> None:
         earliest = max(earliest, spec.start_at - _MICROSECOND)
     try:
         found = spec.calendar().next_after(earliest)
-    except ValueError as error:
-        faults.add("/on_excluded", "contradiction", f"{error}.")
+    except NotFoundYet as error:
+        _too_rare(spec, error.searched_to, faults)
         return
     if spec.max_runs is not None and spec.runs_used >= spec.max_runs:
         detail = f"{spec.runs_used} runs are used up already; give a larger number."
@@ -238,6 +235,20 @@ def _check_runs(spec: Spec, now: datetime, faults: Faults) -> None:
         faults.add(f"/trigger/{spec.trigger.kind}", "never", f"never runs{inside} after {since}; {hint}.")
     elif spec.end_at is not None and found > spec.end_at:
         faults.add("/end_at", "never", f"ends before the first run, which would be at {instant_text(found)}.")
+
+
+def _too_rare(spec: Spec, searched_to: datetime, faults: Faults) -> None:
+    """A search that is bounded found nothing: it may run one day, but each look for that day would cost too much."""
+    if spec.end_at is not None and spec.end_at <= searched_to:
+        faults.add("/end_at", "never", f"ends before the first run, which would be after {instant_text(searched_to)}.")
+        return
+    searched_to = searched_to.replace(microsecond=0)
+    limits = "its windows and calendar let it" if spec.windows or spec.exclusion else "its filters let it"
+    detail = (
+        f"runs at no time up to {instant_text(searched_to)} at which {limits}; what is that rare is refused, "
+        "as a search that long costs too much; look at how its times and its limits meet."
+    )
+    faults.add(f"/trigger/{spec.trigger.kind}", "never", detail)
 
 
 def _check_interval(spec: Spec, now: datetime, min_interval_s: int, pointer: str, faults: Faults) -> None:
@@ -266,5 +277,6 @@ def _too_close(spec: Spec, now: datetime, min_interval_s: int) -> tuple[datetime
 
 def _walk(calendar: Calendar, after: datetime) -> Iterator[datetime]:
     at: datetime | None = after
-    while at is not None and (at := calendar.next_after(at)) is not None:
-        yield at
+    with suppress(NotFoundYet):
+        while at is not None and (at := calendar.next_after(at)) is not None:
+            yield at

@@ -12,7 +12,7 @@ from apps.schedules.timing_open import WHOLE_DAY, OpenTimes, Window
 from apps.schedules.timing_sets import RecurrenceSet
 from apps.schedules.timing_steps import StepCalendar
 from apps.schedules.timing_triggers import EVERY_UNITS, Calendar, Cron, Every, Recurrence, Trigger, instant_of
-from apps.schedules.timing_walls import WallCalendar, floor_s, instant, place
+from apps.schedules.timing_walls import WallCalendar, floor_s, instant, local_s, place
 from apps.schedules.timing_zones import load_zone, zone_offsets
 
 CALENDARS_CACHED = 8192
@@ -50,7 +50,9 @@ def _recurrence_calendar(trigger: Recurrence, zone: str, dst_gap: str, dst_fold:
     if parts is None:
         raise ValueError(faults[0])
     start = datetime.fromisoformat(trigger.dtstart)
-    first = wall_instant(start, zone)
+    # With an offset it is the second pass of a wall time that comes twice.
+    first = wall_instant(start, zone) if start.tzinfo is None else start.astimezone(UTC)
+    start = start.replace(tzinfo=None)
     if parts.sub_daily:
         base: Calendar = StepCalendar(parts.step_s, floor_s(first), parts.filters(), zone)
     else:
@@ -64,10 +66,13 @@ def _recurrence_calendar(trigger: Recurrence, zone: str, dst_gap: str, dst_fold:
 
 
 def wall_instant(wall: datetime, zone: str) -> datetime:
-    """The instant of a naive wall time: after a gap, in the first pass of a fold."""
+    """The instant of a naive wall time: the first one after a gap, or in the first pass of a fold."""
+    rest = timedelta(microseconds=wall.microsecond)
     seconds = day_of(wall.date()) * 86_400 + wall.hour * 3600 + wall.minute * 60 + wall.second
     found = place(zone_offsets(zone), seconds, True, "first")
-    return instant(found[0]) if found else wall.replace(tzinfo=load_zone(zone)).astimezone(UTC)
+    if found and local_s(zone_offsets(zone), found[0]) != seconds:
+        return instant(found[0])
+    return instant(found[0]) + rest if found else wall.replace(tzinfo=load_zone(zone)).astimezone(UTC)
 
 
 def until_instant(parts: Parts, zone: str) -> datetime | None:
@@ -83,22 +88,25 @@ def until_instant(parts: Parts, zone: str) -> datetime | None:
 
 
 @lru_cache(maxsize=CALENDARS_CACHED)
-def _open_times(windows: tuple[Window, ...], exclusion: Exclusion | None, zone: str) -> OpenTimes:
-    return OpenTimes(windows, exclusion, zone)
+def open_times(windows: tuple[Window, ...], exclusion: Exclusion | None, zone: str, dst_gap: str) -> OpenTimes:
+    """When windows (none: all day) on days that are not excluded are open."""
+    return OpenTimes(windows or WHOLE_DAY, exclusion, zone, dst_gap)
 
 
 def limited(
-    base: Calendar, zone: str, windows: tuple[Window, ...], outside: str, exclusion: Exclusion | None, on_excluded: str
-) -> Calendar:
+    base: Calendar, zone: str, windows: tuple[Window, ...], outside: str, exclusion: Exclusion | None, on_excluded: str,
+    dst_gap: str, dst_fold: str,
+) -> Calendar:  # fmt: skip
     """Days first, then the windows on the days that are left."""
     if exclusion is not None:
         if on_excluded == "skip":
             if windows and outside == "skip":
-                return Clipped(base, _open_times(windows, exclusion, zone))
-            base = Clipped(base, _open_times(WHOLE_DAY, exclusion, zone))
+                return Clipped(base, open_times(windows, exclusion, zone, dst_gap))
+            base = Clipped(base, open_times((), exclusion, zone, dst_gap))
         else:
-            base = ToBusinessDay(base, exclusion, 1 if on_excluded == "next_business_day" else -1, zone)
+            step = 1 if on_excluded == "next_business_day" else -1
+            base = ToBusinessDay(base, exclusion, step, zone, dst_gap, dst_fold)
     if not windows:
         return base
-    open_times = _open_times(windows, exclusion, zone)
-    return ToOpening(base, open_times) if outside == "next_opening" else Clipped(base, open_times)
+    opened = open_times(windows, exclusion, zone, dst_gap)
+    return ToOpening(base, opened) if outside == "next_opening" else Clipped(base, opened)

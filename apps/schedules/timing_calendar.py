@@ -22,6 +22,7 @@ from apps.schedules.timing_zones import EPOCH, MAX_S, MIN_S, Offsets, zone_offse
 
 CORRECTION_S = 3 * 3600
 Expressions = tuple[Expression, ...]
+WALLS_MAX = 1_000
 _CACHED_DAYS = 512
 _SECOND = timedelta(seconds=1)
 
@@ -114,12 +115,39 @@ class CronCalendar:
                 return None
             index, end = index - 1, start
 
+    def walls(self, day: int) -> list[tuple[int, bool]]:
+        """The wall times of a local day, in naive seconds, and whether they are those of fixed-time jobs.
+
+        At most WALLS_MAX; what runs on real time has no wall time that the clock skips.
+        """
+        year, month, number = _date(day)
+        found: dict[int, bool] = {}
+        for each in (*self._fixed, *self._real):
+            times = each.times() if each.days(year, month) >> number & 1 else 0
+            while times and len(found) < WALLS_MAX:
+                low = times & -times
+                found.setdefault(day * DAY_S + low.bit_length() - 1, each in self._fixed or self._offsets.steady)
+                times ^= low
+        return sorted(wall for wall in found.items() if wall[1] or self._exists(wall[0]))
+
     def flags(self, at: datetime) -> list[str]:
         """What the clock does at this instant: moved out of a gap, or which pass of a repeated wall time."""
         at_s = _floor(at)
         index = self._offsets.index(at_s)
         moved = self._landing(index) == at_s and not self._count_regular(index, at_s, at_s + 1)
         return (["dst_gap_moved"] if moved else []) + fold_flags(self._offsets, at_s)
+
+    def _exists(self, wall: int) -> bool:
+        """Whether the clock ever shows this wall time."""
+        offsets = self._offsets
+        index = offsets.index(max(wall - DAY_S - CORRECTION_S, MIN_S))
+        while offsets.starts[index] <= min(wall + DAY_S + CORRECTION_S, MAX_S):
+            if offsets.starts[index] <= wall - offsets.offsets[index] < offsets.end(index):
+                return True
+            if offsets.end(index) > MAX_S:
+                break
+            index += 1
+        return False
 
     def _fixed_range(self, index: int, end: int) -> tuple[int, int]:
         """The wall times of a segment that count for fixed-time jobs, as [low, high) in naive seconds."""
@@ -194,6 +222,20 @@ def _count_wall(expressions: Expressions, low: int, high: int) -> int:
             total += days.bit_count() * _times(members)[1]
         day = stop
     return total
+
+
+def most_on_a_day(expressions: Expressions, years: list[int]) -> int:
+    """How often any of the expressions matches on the busiest day of these years, on the wall clock."""
+    most = 0
+    seen: set[Expressions] = set()
+    for year in years:
+        for month in range(1, 13):
+            _, length, _ = month_shape(year, month)
+            for members, _ in _partition(expressions, year, month, (2 << length) - 2):
+                if members not in seen:
+                    seen.add(members)
+                    most = max(most, _times(members)[1])
+    return most
 
 
 def _times_on(expressions: Expressions, day: int) -> int:

@@ -1,71 +1,59 @@
 """Calendars that leave out or move what falls outside of windows or on excluded days.
 
 Moving keeps the order of instants, so that each question ("the next one", "the one before", "how many") is put to the
-trigger's own calendar first; two instants that are moved onto one are one.
+trigger's own calendar first; two instants that are moved onto one are one. A search that had no luck for TRIES_MAX
+tries raises `NotFoundYet`: it has not found that there is nothing.
 """
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from apps.schedules.exclusion import RUN_DAYS_MAX, Exclusion
+from apps.schedules.exclusion import Exclusion
 from apps.schedules.recurrence import DAY_S
-from apps.schedules.timing_open import OpenTimes
-from apps.schedules.timing_walls import floor_s, instant, local_s, place
-from apps.schedules.timing_zones import MAX_S, zone_offsets
+from apps.schedules.timing_calendar import fold_flags
+from apps.schedules.timing_errors import NotFoundYet
+from apps.schedules.timing_open import WHOLE_DAY, OpenTimes
+from apps.schedules.timing_walls import floor_s, instant, local_s, place, walls_of
+from apps.schedules.timing_zones import EPOCH, MAX_S, zone_offsets
 
-TRIES_MAX = (
-    2_000  # in vain, fewer where each costs more: a trigger that has nothing inside of its windows so often never runs
-)
-DAYS_IN_VAIN_MAX = 4_000  # that were closed between the tries
-MOVED_MAX = 1_000  # instants that are moved onto one day; those farther away are left out
-DAYS_REMEMBERED = 512
+TRIES_MAX = 1_000  # in vain, before a search says from where to go on
 RUNS_A_DAY_MAX = 100  # of a schedule whose runs are moved from day to day
+MOVED_DAYS_MAX = 400  # a run is moved no farther than that
+MOVED_MAX = 1_000  # runs that are looked at for one day, from the closest day on
+DAYS_REMEMBERED = 64
+_BEGINNING = EPOCH - timedelta(days=25_567)  # 1900
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class Clipped:
     """Only what is open; the rest is left out."""
 
-    counts_at_once = False
-
     def __init__(self, base: Any, open_times: OpenTimes) -> None:
         self.base, self.open = base, open_times
         self.tries = 0  # all that were made so far: what looks at many instants keeps an eye on it
-        self._tries_max = TRIES_MAX // 5 if isinstance(base, ToBusinessDay) else TRIES_MAX
 
     def next_after(self, after: datetime) -> datetime | None:
-        at: datetime | None = after
-        closed = timedelta()
-        for _ in range(self._tries_max):
-            at = None if at is None else self.base.next_after(at)
-            if at is None:
-                return None
-            opening = self.open.opening(at)
-            if opening is None or opening == at:
+        at = after
+        for _ in range(TRIES_MAX):
+            found = self.base.next_after(at)
+            opening = None if found is None else self.open.opening(found)
+            if opening is None or opening == found:
                 return opening
-            self.tries += 1
-            closed += opening - at
-            if closed.days > DAYS_IN_VAIN_MAX:
-                return None
             at = opening - _MICROSECOND
-        return None
+            self.tries += 1
+        raise NotFoundYet(at)
 
     def previous_before(self, before: datetime) -> datetime | None:
-        at: datetime | None = before
-        closed = timedelta()
-        for _ in range(self._tries_max):
-            at = None if at is None else self.base.previous_before(at)
-            if at is None:
-                return None
-            closing = self.open.last_open(at)
-            if closing is None or closing == at:
+        at = before
+        for _ in range(TRIES_MAX):
+            found = self.base.previous_before(at)
+            closing = None if found is None else self.open.last_open(found)
+            if closing is None or closing == found:
                 return closing
-            self.tries += 1
-            closed += at - closing
-            if closed.days > DAYS_IN_VAIN_MAX:
-                return None
             at = closing + _MICROSECOND
-        return None
+            self.tries += 1
+        raise NotFoundYet(at)
 
     def count(self, after: datetime, until: datetime) -> int:
         return sum(self.base.count(low - _MICROSECOND, high) for low, high in self.open.stretches(after, until))
@@ -77,8 +65,6 @@ class Clipped:
 class ToOpening:
     """What is closed runs at the next opening, once."""
 
-    counts_at_once = False
-
     def __init__(self, base: Any, open_times: OpenTimes) -> None:
         self.base, self.open = base, open_times
 
@@ -87,9 +73,8 @@ class ToOpening:
         return int(getattr(self.base, "tries", 0))
 
     def next_after(self, after: datetime) -> datetime | None:
-        since = self.open.last_open(after)
-        at = self.base.next_after(after if since is None else since)
-        return None if at is None else self.open.opening(at)
+        at = self.base.next_after(self.open.last_open(after) or _BEGINNING)
+        return None if at is None else self.open.opening(max(at, after + _MICROSECOND))
 
     def previous_before(self, before: datetime) -> datetime | None:
         at = self.base.previous_before(before)
@@ -104,14 +89,14 @@ class ToOpening:
         total = 0
         for low, high in self.open.stretches(after, until):
             total += self.base.count(low - _MICROSECOND, high)
-            if self.base.next_after(low - _MICROSECOND) != low and self.is_moved(low):
+            if self.is_moved(low) and self.base.next_after(low - _MICROSECOND) != low:
                 total += 1
         return total
 
     def is_moved(self, at: datetime) -> bool:
         """Whether something closed runs at this opening."""
-        since = self.open.last_open(at - _MICROSECOND)
-        if since is None or since == at - _MICROSECOND:
+        since = self.open.last_open(at - _MICROSECOND) or _BEGINNING
+        if since == at - _MICROSECOND:
             return False
         earlier = self.base.next_after(since)
         return earlier is not None and earlier < at
@@ -125,132 +110,153 @@ class ToOpening:
 class ToBusinessDay:
     """What falls on an excluded day runs on the closest business day after it (`step` 1) or before it (-1).
 
-    The wall time stays. Days come one after the other; each collects its own instants and those that are moved to it.
+    The wall time stays, and the clock-change rules are those of the day on which it runs.
     """
 
-    counts_at_once = False
-
-    def __init__(self, base: Any, exclusion: Exclusion, step: int, zone: str) -> None:
+    def __init__(
+        self, base: Any, exclusion: Exclusion, step: int, zone: str, dst_gap: str = "run_after", dst_fold: str = "first"
+    ) -> None:
         self.base, self._exclusion, self._step = base, exclusion, step
+        self._gap, self._fold = dst_gap == "run_after", dst_fold
         self._offsets = zone_offsets(zone)
-        self._remembered: dict[int, list[datetime]] = {}
-        self._targets: dict[int, int | None] = {}
+        self._own = Clipped(base, OpenTimes(WHOLE_DAY, exclusion, zone, dst_gap))
+        self._remembered: dict[int, dict[datetime, bool]] = {}
 
     def next_after(self, after: datetime) -> datetime | None:
-        day = self._day(after)
-        for _ in range(TRIES_MAX):
-            found = [at for at in self._on(day) if at > after]
-            if found:
-                return found[0]
-            if self._step > 0 and not self._exclusion.is_business_day(day):
-                day += 1  # on the way to the day that what was excluded is moved to
-                continue
-            following = self.base.next_after(self._start(day + 1) - _MICROSECOND)
-            if following is None:
-                return None
-            day = self._jump(day, self._day(following))
-        return None
+        return self._closest(after, +1)
 
     def previous_before(self, before: datetime) -> datetime | None:
-        day = self._day(before)
-        for _ in range(TRIES_MAX):
-            found = [at for at in self._on(day) if at < before]
-            if found:
-                return found[-1]
-            if self._step < 0 and not self._exclusion.is_business_day(day):
-                day -= 1
-                continue
-            earlier = self.base.previous_before(self._start(day))
-            if earlier is None:
-                return None
-            day = self._jump(day, self._day(earlier))
-        return None
+        return self._closest(before, -1)
 
     def count(self, after: datetime, until: datetime) -> int:
         if after >= until:
             return 0
-        days = range(self._day(after), self._day(until) + 1)
-        return sum(after < at <= until for day in days for at in self._on(day))
+        total, last = self._own.count(after, until), self._day(until)
+        for day in self._receivers(self._day(after), +1, last):
+            if day > last:
+                break
+            total += sum(after < at <= until and not self._is_own(at) for at in self._moved(day))
+        return total
 
     def flags(self, at: datetime) -> list[str]:
-        if self.base.next_after(at - _MICROSECOND) == at:
+        if self._is_own(at):
             return flags_of(self.base, at)
-        return ["moved_from_excluded"]
+        landed = self._moved(self._day(at)).get(at, False)
+        return ["moved_from_excluded", *(["dst_gap_moved"] if landed else []), *fold_flags(self._offsets, floor_s(at))]
 
-    def _jump(self, day: int, to: int) -> int:
-        """Where to look next, when nothing lies between: at a day, or before it where days like it are moved to."""
-        if self._exclusion.is_business_day(to):
-            return to
-        target = self._target(to)
-        return target if target is not None and min(day, to) < target < max(day, to) else to
+    def _closest(self, at: datetime, way: int) -> datetime | None:
+        """The closest instant after this one (`way` 1) or before it: of the trigger's own ones, and of the moved."""
+        own, given_up = None, None
+        try:
+            own = self._own.next_after(at) if way > 0 else self._own.previous_before(at)
+        except NotFoundYet as error:
+            given_up = error.searched_to
+        bound = own or given_up
+        stop = None if bound is None else self._day(bound)
+        try:
+            for day in self._receivers(self._day(at), way, stop):
+                if stop is not None and (day - stop) * way > 0:
+                    break
+                moved = [each for each in self._moved(day) if (each > at if way > 0 else each < at)]
+                if moved:
+                    found = min(moved) if way > 0 else max(moved)
+                    if bound is None or (found <= bound if way > 0 else found >= bound):
+                        return found
+                    break
+        except NotFoundYet as error:
+            if own is None or (own > error.searched_to if way > 0 else own < error.searched_to):
+                raise
+        if given_up is not None:
+            raise NotFoundYet(given_up)
+        return own
 
-    def _target(self, day: int) -> int | None:
-        """The business day that an excluded one is moved to; found once for a whole row of them."""
-        if day not in self._targets:
-            if len(self._targets) >= DAYS_REMEMBERED:
-                self._targets.clear()
-            row, at = [day], day + self._step
-            while len(row) < RUN_DAYS_MAX and at not in self._targets and not self._exclusion.is_business_day(at):
-                row.append(at)
-                at += self._step
-            if at in self._targets:
-                target = self._targets[at]
+    def _is_own(self, at: datetime) -> bool:
+        return bool(self.base.next_after(at - _MICROSECOND) == at) and not self._exclusion.excludes(self._day(at))
+
+    def _receivers(self, day: int, way: int, stop: int | None) -> Iterator[int]:
+        """Business days that runs are moved to, from this one on or (`way` -1) back, in order; some past `stop`."""
+        source = self._first_source(day, way)
+        while source is not None:
+            run = self._run_on_excluded(source, way, stop)
+            if run is None:
+                return
+            target = self._exclusion.business_day(run, self._step)
+            if target is not None:
+                yield target
+                source = self._first_source(target + way, way)
+            elif way == self._step:
+                return  # no business day comes any more
             else:
-                target = at if self._exclusion.is_business_day(at) else None
-            self._targets.update(dict.fromkeys(row, target))
-        return self._targets[day]
+                source = self._first_source(run, way)
 
-    def _on(self, day: int) -> list[datetime]:
-        """Everything that runs on a day."""
+    def _first_source(self, day: int, way: int) -> int | None:
+        """The first day whose runs could be moved to this day or past it."""
+        if way == self._step:
+            before = self._exclusion.business_day(day, -way)
+            farthest = day - way * MOVED_DAYS_MAX
+            return farthest if before is None or (before - farthest) * way < 0 else before + way
+        target: int | None = day
+        if not self._exclusion.is_business_day(day):
+            target = self._exclusion.business_day(day, way)
+        return None if target is None else target + way
+
+    def _run_on_excluded(self, day: int, way: int, stop: int | None) -> int | None:
+        """The first excluded day from this one on (or back) on which the trigger has a run."""
+        for _ in range(TRIES_MAX):
+            excluded = self._exclusion.excluded(day, way)
+            if excluded is None:
+                return None
+            at = (
+                self.base.next_after(self._start(excluded) - _MICROSECOND)
+                if way > 0
+                else self.base.previous_before(self._start(excluded + 1))
+            )
+            if at is None:
+                return None
+            run = self._day(at)
+            if self._exclusion.excludes(run):
+                return run
+            nearest = run if way == self._step else self._exclusion.business_day(run, self._step)
+            if stop is not None and nearest is not None and (nearest - stop) * way > 0:
+                return None
+            day = run + way
+        raise NotFoundYet(self._start(day))
+
+    def _moved(self, day: int) -> dict[datetime, bool]:
+        """What is moved to a business day: the instants, and whether the clock had to move them out of a gap."""
         found = self._remembered.get(day)
         if found is None:
             if len(self._remembered) >= DAYS_REMEMBERED:
                 self._remembered.clear()
-            found = self._remembered[day] = self._compute(day)
+            found = self._remembered[day] = self._move(day)
         return found
 
-    def _compute(self, day: int) -> list[datetime]:
-        if self._exclusion.excludes(day):
-            return []
-        found = set(self._base_on(day))
-        if self._exclusion.is_business_day(day):
-            walls: set[tuple[int, int]] = set()  # second of the day, microsecond
-            source, moved = day - self._step, 0
-            while not self._exclusion.is_business_day(source) and abs(source - day) < 400 and moved < MOVED_MAX:
-                if self._exclusion.excludes(source):
-                    on_source = self._base_on(source)
-                    moved += len(on_source)
-                    walls.update(
-                        (local_s(self._offsets, floor_s(at)) - source * DAY_S, at.microsecond) for at in on_source
-                    )
-                source -= self._step
-            for second, rest in walls:
-                for at_s in place(self._offsets, day * DAY_S + second, True, "first"):
-                    found.add(instant(at_s) + timedelta(microseconds=rest))
-        return sorted(found)
-
-    def _base_on(self, day: int) -> list[datetime]:
-        end = self._start(day + 1)
-        found: list[datetime] = []
-        at = self.base.next_after(self._start(day) - _MICROSECOND)
-        while at is not None and at < end:
-            found.append(at)
-            if len(found) > RUNS_A_DAY_MAX * 15:
-                raise ValueError("runs too often to be moved from day to day")
-            at = self.base.next_after(at)
+    def _move(self, day: int) -> dict[datetime, bool]:
+        clocks: dict[int, bool] = {}
+        source, looked_at = day - self._step, 0
+        while looked_at < MOVED_MAX and abs(source - day) <= MOVED_DAYS_MAX:
+            if self._exclusion.excludes(source):
+                walls = walls_of(self.base, source, self._offsets)
+                looked_at += len(walls)
+                for wall, fixed in walls:
+                    clocks[wall % DAY_S] = clocks.get(wall % DAY_S, False) or fixed
+            elif self._exclusion.is_business_day(source):
+                break
+            source -= self._step
+        found: dict[datetime, bool] = {}
+        for clock, fixed in clocks.items():
+            wall = day * DAY_S + clock
+            for at in place(self._offsets, wall, self._gap and fixed, self._fold if fixed else "both"):
+                found[instant(at)] = local_s(self._offsets, at) != wall
         return found
 
     def _start(self, day: int) -> datetime:
-        return (
-            instant(place(self._offsets, day * DAY_S, True, "first")[0]) if self._has_midnight(day) else self._late(day)
-        )
-
-    def _has_midnight(self, day: int) -> bool:
-        return bool(place(self._offsets, day * DAY_S, True, "first"))
-
-    def _late(self, day: int) -> datetime:
-        """A day that the zone left out altogether begins where the next one does; none begins after the last one."""
-        return self._start(day + 1) if day * DAY_S < MAX_S else instant(MAX_S + 1)
+        """The first second of a day; of the next one where the zone left the day out, none after the last one."""
+        found = place(self._offsets, day * DAY_S, True, "first")
+        while not found and day * DAY_S < MAX_S:
+            day += 1
+            found = place(self._offsets, day * DAY_S, True, "first")
+        return instant(found[0]) if found else instant(MAX_S + 1)
 
     def _day(self, at: datetime) -> int:
         return local_s(self._offsets, floor_s(at)) // DAY_S

@@ -7,10 +7,10 @@ from typing import Any
 
 from apps.schedules.exclusion import Exclusion
 from apps.schedules.recurrence import weekday_of
-from apps.schedules.timing_walls import floor_s, local_s, spans_of
+from apps.schedules.timing_walls import floor_s, local_s, place, spans_of
 from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, MIN_S, zone_offsets
 
-SEARCH_DAYS_MAX = 800  # no opening is looked for farther away
+STRETCH_DAYS_MAX = 5  # what is open for days has no end that matters: jitter is at most one
 REMEMBERED = 1_024
 _US = 1_000_000
 
@@ -33,10 +33,14 @@ WHOLE_DAY = (Window(0, DAY_S),)
 class OpenTimes:
     """The stretches of time that are open. Instants are in whole microseconds since the epoch inside."""
 
-    __slots__ = ("_exclusion", "_offsets", "_plain", "_remembered", "_windows")
+    __slots__ = ("_exclusion", "_gap", "_offsets", "_plain", "_remembered", "_weekdays", "_windows")
 
-    def __init__(self, windows: tuple[Window, ...], exclusion: Exclusion | None, zone: str) -> None:
-        self._windows, self._exclusion, self._offsets = windows, exclusion, zone_offsets(zone)
+    def __init__(
+        self, windows: tuple[Window, ...], exclusion: Exclusion | None, zone: str, dst_gap: str = "run_after"
+    ) -> None:
+        self._windows, self._exclusion, self._offsets = windows, exclusion or Exclusion(), zone_offsets(zone)
+        self._gap = dst_gap == "run_after"
+        self._weekdays = tuple(sorted({day for window in windows for day in window.days}))
         self._remembered: dict[int, list[tuple[int, int]]] = {}
         self._plain = [self._plain_day(weekday) for weekday in range(7)]
 
@@ -46,35 +50,58 @@ class OpenTimes:
         return any(start <= us < end for each in (day - 1, day) for start, end in self._spans(each))
 
     def opening(self, at: datetime) -> datetime | None:
-        """The earliest open instant from this one on."""
-        us, day = _us(at), self._day(at)
-        for each in range(day - 1, day + SEARCH_DAYS_MAX):
-            found = [max(start, us) for start, end in self._spans(each) if end > us]
+        """The earliest open instant from this one on. None when nothing opens ever again: no search gives up."""
+        us = _us(at)
+        for day in self._days(self._day(at) - 1, +1):
+            found = [max(start, us) for start, end in self._spans(day) if end > us]
             if found:
                 return _at(min(found))
         return None
 
     def last_open(self, at: datetime) -> datetime | None:
         """The latest open instant up to this one."""
-        us, day = _us(at), self._day(at)
-        for each in range(day + 1, day - SEARCH_DAYS_MAX, -1):
-            begun = [end for start, end in self._spans(each) if start <= us]
+        us = _us(at)
+        for day in self._days(self._day(at) + 1, -1):
+            begun = [end for start, end in self._spans(day) if start <= us]
             if begun:
                 # A window that began the day before and goes past midnight may close last.
-                begun += [end for _, end in self._spans(each - 1)]
+                begun += [end for _, end in self._spans(day - 1)]
                 return _at(min(max(begun) - 1, us))
         return None
 
+    def closing(self, at: datetime) -> datetime | None:
+        """The last instant of the stretch that is open at this one; None when it is closed, or open for two days."""
+        us, day = _us(at), self._day(at) - 1
+        end = max((end for each in (day, day + 1) for start, end in self._spans(each) if start <= us < end), default=0)
+        if not end:
+            return None
+        for each in range(day, day + STRETCH_DAYS_MAX):
+            end = max([end, *(stop for start, stop in self._spans(each) if start <= end < stop)])
+        return None if end > us + (STRETCH_DAYS_MAX - 3) * DAY_S * _US else _at(end - 1)
+
     def stretches(self, after: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
-        """What is open of (after, until], as inclusive stretches, oldest first; none overlap."""
-        low, high = _us(after) + 1, _us(until)
-        done = low - 1
-        for day in range(self._day(after) - 2, self._day(until) + 2):
+        """What is open of (after, until], as inclusive stretches, oldest first; none overlap, and none meet."""
+        low, high, last = _us(after) + 1, _us(until), self._day(until) + 1
+        begins, ends = low, low - 1  # not yet yielded; empty
+        for day in self._days(self._day(after) - 2, +1):
+            if day > last:
+                break
             for start, end in self._spans(day):
-                begins, ends = max(start, low, done + 1), min(end - 1, high)
-                if begins <= ends:
-                    done = ends
+                start, end = max(start, low, ends + 1 if ends >= begins else low), min(end - 1, high)
+                if start > end:
+                    continue
+                if ends >= begins and start > ends + 1:
                     yield _at(begins), _at(ends)
+                begins, ends = (begins if ends >= begins and start == ends + 1 else start), end
+        if ends >= begins:
+            yield _at(begins), _at(ends)
+
+    def _days(self, day: int, step: int) -> Iterator[int]:
+        """The days on which windows open, from this one on or, with `step` -1, up to it."""
+        found = self._exclusion.included(day, step, self._weekdays)
+        while found is not None:
+            yield found
+            found = self._exclusion.included(found + step, step, self._weekdays)
 
     def _day(self, at: datetime) -> int:
         return local_s(self._offsets, floor_s(at)) // DAY_S
@@ -89,7 +116,7 @@ class OpenTimes:
 
     def _compute(self, day: int) -> list[tuple[int, int]]:
         """What opens on this day; a window past midnight belongs to the day on which it begins."""
-        if self._exclusion is not None and self._exclusion.excludes(day):
+        if self._exclusion.excludes(day):
             return []
         offsets = self._offsets
         index = offsets.index(min(max((day - 2) * DAY_S, MIN_S), MAX_S))
@@ -108,6 +135,10 @@ class OpenTimes:
                     last and end + self._offsets.offsets[self._offsets.index(end - 1)] == day * DAY_S + until_s + 1
                 )
                 spans.append((start * _US, (end - 1) * _US + 1 if inclusive else end * _US))
+            end_wall = day * DAY_S + until_s
+            if self._gap and last and not place(self._offsets, end_wall, False, "first"):
+                # The clock skips its end: it closes with the first instant after the gap, where its last times run.
+                spans += [(at * _US, at * _US + 1) for at in place(self._offsets, end_wall, True, "first")]
         return _merged(spans)
 
     def _plain_day(self, weekday: int) -> list[tuple[int, int]]:

@@ -2,19 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 
 from apps.schedules.recurrence import DAY_S
-from apps.schedules.timing import actual_at, next_after, occurrences, previous_before
+from apps.schedules.timing import actual_at, jitter_bound, next_after, occurrences, previous_before
 from apps.schedules.timing_calendar import fold_flags
-from apps.schedules.timing_moved import flags_of
-from apps.schedules.timing_spec import Spec
-from apps.schedules.timing_triggers import At, Interval
+from apps.schedules.timing_errors import TimingInvalid
+from apps.schedules.timing_moved import MOVED_DAYS_MAX, flags_of
+from apps.schedules.timing_spec import WALKED_MAX, Spec
+from apps.schedules.timing_triggers import At, Interval, instant_text
 from apps.schedules.timing_walls import floor_s, local_s
 from apps.schedules.timing_zones import load_zone, zone_offsets
 
 LEFT_OUT_MAX = 100
+REACH = timedelta(days=3_660)
 TRIES_MAX = 20_000  # instants outside of windows that one preview passes over; it ends with what it has found by then
 SCANNED_MAX = 2_000  # instants of the bare trigger that are looked at for what is left out
 WORDS = {
@@ -23,6 +25,7 @@ WORDS = {
     "dst_fold_first": "its time comes twice; this is the first",
     "dst_fold_second": "its time comes twice; this is the second",
     "jittered": "spread by jitter",
+    "jitter_clipped": "its jitter is clipped by a window: it ends where the window or the schedule does",
     "excluded": "its day is excluded by the calendar",
     "moved_from_excluded": "moved here from a day that the calendar excludes",
     "outside_window": "outside of the daily windows",
@@ -47,12 +50,14 @@ class Occurrence:
 def preview(
     spec: Spec, *, after: datetime, count: int, until: datetime | None = None, key: str = ""
 ) -> list[Occurrence]:
-    """The next `count` occurrences in (after, until], oldest first."""
+    """The next `count` occurrences in (after, until], oldest first. TimingInvalid where max_runs can't be counted."""
+    _check_reach(spec, after)
     return [_shown(spec, at, key) for at in _bounded(spec, occurrences(spec, after=after, until=until, limit=count))]
 
 
 def preview_previous(spec: Spec, *, before: datetime, count: int, key: str = "") -> list[Occurrence]:
     """The newest `count` occurrences before an instant, oldest first: what the trigger says, whether it ran or not."""
+    _check_reach(spec, before)
     found = list(_bounded(spec, islice(_backwards(spec, before), count)))
     return [_shown(spec, each, key) for each in reversed(found)]
 
@@ -97,11 +102,23 @@ def left_out(spec: Spec, *, after: datetime, until: datetime, limit: int = LEFT_
     return sorted(found, key=lambda each: each.nominal_at)[:limit]
 
 
+def _check_reach(spec: Spec, at: datetime) -> None:
+    """Runs inside of windows and calendars are counted day by day: not for centuries."""
+    if spec.max_runs is None or spec.runs_from is None or not (spec.windows or spec.exclusion):
+        return
+    since = max(spec.runs_from, spec.start_at or spec.runs_from)
+    if at - since > REACH and spec.max_runs - spec.runs_used > WALKED_MAX:
+        until = instant_text(since + REACH)
+        detail = f"is too far away for a schedule with max_runs, whose runs are counted one by one; ask up to {until}."
+        raise TimingInvalid.one("/after", "range", detail)
+
+
 def _why_no_day(spec: Spec, bare: Spec, at: datetime) -> str:
     exclusion = spec.exclusion
     if exclusion is not None and exclusion.excludes(day := local_s(zone_offsets(spec.zone), floor_s(at)) // DAY_S):
         step = {"next_business_day": 1, "previous_business_day": -1}.get(spec.on_excluded)
-        return "excluded" if step is None or exclusion.business_day(day, step) is None else ""
+        target = None if step is None else exclusion.business_day(day, step)
+        return "excluded" if target is None or abs(target - day) > MOVED_DAYS_MAX else ""
     return "dst_gap_skipped" if spec.dst_gap == "skip" and "dst_gap_moved" in flags_of(bare.calendar(), at) else ""
 
 
@@ -119,6 +136,8 @@ def _shown(spec: Spec, nominal: datetime, key: str) -> Occurrence:
         flags = flags_of(calendar, nominal)
     if at != nominal:
         flags = [*flags, "jittered"]
+    if spec.jitter_s and jitter_bound(spec, nominal)[1]:
+        flags = [*flags, "jitter_clipped"]
     return Occurrence(_local(spec, nominal), at, flags, nominal)
 
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from apps.schedules.timing_walls import instant, local_s, spans_of
-from apps.schedules.timing_zones import DAY_S, EPOCH, zone_offsets
+from apps.schedules.timing_walls import FAR_S, floor_s, instant, local_s, place, spans_of, walls_of
+from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, zone_offsets
 
+LAST = EPOCH + timedelta(seconds=MAX_S)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -17,17 +18,17 @@ class RecurrenceSet:
     COUNT counts instants of the rule from its start, left-out ones included, as RFC 5545 has it.
     """
 
-    __slots__ = ("_added", "_base", "_first", "_last", "_left_days", "_left_out", "_zone")
+    __slots__ = ("_added", "_base", "_first", "_last", "_left_days", "_left_out", "_offsets")
 
     def __init__(
         self, base: Any, *, zone: str, first: datetime, last: datetime | None, count: int | None,
         added: Sequence[datetime] = (), left_out: Sequence[datetime] = (), left_days: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        self._base, self._zone, self._first, self._last = base, zone, first, last
+        self._base, self._offsets, self._first, self._last = base, zone_offsets(zone), first, last
         self._left_out, self._left_days = frozenset(left_out), frozenset(left_days)
         if count is not None:
             counted = nth_after(base, first - _MICROSECOND, count)
-            if counted is not None:
+            if counted is not None:  # else the calendar ends before the count does
                 self._last = counted if last is None else min(counted, last)
         self._added = sorted(at for at in set(added) if at not in self._left_out and not self._of_rule(at))
 
@@ -59,6 +60,20 @@ class RecurrenceSet:
 
     def flags(self, at: datetime) -> list[str]:
         found: list[str] = self._base.flags(at) if self._is_base(at) and hasattr(self._base, "flags") else []
+        return found
+
+    def walls(self, day: int) -> list[tuple[int, bool]]:
+        """The wall times of a local day, in naive seconds, and whether they are at fixed times."""
+        low, high = (bisect_left(self._added, instant(at)) for at in (day * DAY_S - FAR_S, (day + 1) * DAY_S + FAR_S))
+        own = {local_s(self._offsets, floor_s(at)) for at in self._added[low:high]}
+        found = [(wall, True) for wall in own if wall // DAY_S == day]
+        if day in self._left_days:
+            return found
+        for wall, fixed in walls_of(self._base, day, self._offsets):
+            ats = [instant(at) for at in place(self._offsets, wall, True, "both")]
+            kept = [at for at in ats if self._first <= at and (self._last is None or at <= self._last)]
+            if kept and not all(at in self._left_out for at in kept):
+                found.append((wall, fixed))
         return found
 
     def _rule_next(self, after: datetime) -> datetime | None:
@@ -100,7 +115,7 @@ class RecurrenceSet:
         return bool(self._left_days) and self._day(at) in self._left_days
 
     def _day(self, at: datetime) -> int:
-        return local_s(zone_offsets(self._zone), int((at - EPOCH).total_seconds())) // DAY_S
+        return local_s(self._offsets, floor_s(at)) // DAY_S
 
     def _end_of_left(self, at: datetime) -> datetime:
         """Where the row of left days ends that this instant is on."""
@@ -123,45 +138,32 @@ class RecurrenceSet:
 
     def _spans(self, day: int) -> list[tuple[datetime, datetime]]:
         """The stretches [start, end) of a local day: one, two where the clock goes back at midnight, or none."""
-        spans = spans_of(zone_offsets(self._zone), day * DAY_S, (day + 1) * DAY_S)
+        spans = spans_of(self._offsets, day * DAY_S, (day + 1) * DAY_S)
         return [(instant(start), instant(end)) for start, end in spans]
 
 
-def nth_after(calendar: Any, after: datetime, number: int) -> datetime | None:
-    """The `number`-th instant strictly after this one; None when there are not so many.
+def nth_after(calendar: Any, after: datetime, number: int, *, until: datetime = LAST) -> datetime | None:
+    """The `number`-th instant strictly after this one and up to `until`; None when there are not so many.
 
-    By counting, not by walking, where the calendar counts without looking at each day.
+    By counting, not by walking: each stretch is counted about twice.
     """
-    if number <= 0:
-        return after
-    if number <= 64 or not getattr(calendar, "counts_at_once", True):
-        return _walked(calendar, after, number)
-    low, done, span = after, 0, timedelta(hours=1)
+    low, span, done = after, timedelta(hours=1), 0
     while True:
-        try:
-            high = low + span
-        except OverflowError:
-            return None
+        high = min(low + span, until) if until - low > span else until
         between: int = calendar.count(low, high)
         if done + between >= number:
             break
-        if high.year > 2499:
+        if high >= until:
             return None
-        low, done, span = high, done + between, span * 2
-    while high - low > timedelta(seconds=1) and between > 256:
+        low, span, done = high, span * 2, done + between
+    while between > 64 and high - low > timedelta(seconds=1):
         middle = low + (high - low) / 2
         half: int = calendar.count(low, middle)
         if done + half >= number:
             high, between = middle, half
         else:
             low, done, between = middle, done + half, between - half
-    return _walked(calendar, low, number - done)
-
-
-def _walked(calendar: Any, after: datetime, number: int) -> datetime | None:
-    at: datetime | None = after
-    for _ in range(number):
+    at: datetime | None = low
+    for _ in range(number - done):
         at = None if at is None else calendar.next_after(at)
-        if at is None:
-            return None
     return at

@@ -4,17 +4,18 @@ The due entry carries the text, so that firing reads no other table.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
 from apps.schedules.exclusion import Exclusion, exclusion_from_json
-from apps.schedules.timing_build import calendar_of, limited
-from apps.schedules.timing_errors import TimingInvalid
+from apps.schedules.timing_build import calendar_of, limited, open_times
+from apps.schedules.timing_errors import NotFoundYet, TimingInvalid
+from apps.schedules.timing_moved import MOVED_DAYS_MAX
 from apps.schedules.timing_open import Window
 from apps.schedules.timing_sets import nth_after
-from apps.schedules.timing_triggers import LAST, Calendar, Trigger, instant_of, instant_text, trigger_from_json
+from apps.schedules.timing_triggers import Calendar, Trigger, instant_of, instant_text, trigger_from_json
 from apps.schedules.timing_zones import load_zone
 
 MISFIRE_MAX_HARD = 1000
@@ -34,6 +35,8 @@ MAX_NUMBERS = {
 }  # fmt: skip
 LEAST_NUMBERS = {"misfire_max": 1, "misfire_max_age_s": 1, "overlap_max": 1, "max_runs": 1, "catch_up_per_s": 0.001}
 SPECS_CACHED = 16_384
+WALKED_MAX = 300
+RDATES_MAX = 500  # extra instants may lie closer together than seconds
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -64,28 +67,88 @@ class Spec:
     exclusion: Exclusion | None = None
     on_excluded: str = "skip"
     _calendar: Any = field(default=None, init=False, repr=False, compare=False)
-    _last: Any = field(default=None, init=False, repr=False, compare=False)
+    _counted: Any = field(default=None, init=False, repr=False, compare=False)
 
     def calendar(self) -> Calendar:
         """The trigger's calendar; shared by all specs with the same trigger, zone and clock-change rules."""
         found: Calendar | None = self._calendar
         if found is None:
-            found = calendar_of(self.trigger, self.zone, self.dst_gap, self.dst_fold)
+            gap, fold = self.dst_gap, self.dst_fold
+            found = calendar_of(self.trigger, self.zone, gap, fold)
             if self.windows or self.exclusion is not None:
-                found = limited(found, self.zone, self.windows, self.outside, self.exclusion, self.on_excluded)
+                found = limited(
+                    found, self.zone, self.windows, self.outside, self.exclusion, self.on_excluded, gap, fold
+                )
             object.__setattr__(self, "_calendar", found)
         return found
 
-    def last_at(self) -> datetime | None:
-        """The last nominal instant that may be: the window's end, or the one that uses max_runs up."""
+    def counted(self, *, before: datetime, used: int) -> "Spec":
+        """The same, when `used` of its runs lie before this instant: what is left of max_runs counts from here on."""
+        found = replace(self, runs_used=used, runs_from=before - _MICROSECOND)
+        object.__setattr__(found, "_calendar", self.calendar())
+        return found
+
+    def last_at(self, *, by: datetime) -> datetime | None:
+        """The last nominal instant that may be, as far as `by` has to know: the window's end, or the one that uses
+        max_runs up when that is not after `by`. Counts no farther than up to `by`, and only when it could be so."""
+        last = self._last_run(by)
+        return self.end_at if last is None else last if self.end_at is None else min(last, self.end_at)
+
+    def open_until(self, at: datetime) -> datetime | None:
+        """When the window or the open day around this instant ends, both ends inclusive, if that is soon."""
+        if not self.windows and self.exclusion is None:
+            return None
+        return open_times(self.windows, self.exclusion, self.zone, self.dst_gap).closing(at)
+
+    def _last_run(self, by: datetime) -> datetime | None:
         if self.max_runs is None or self.runs_from is None:
-            return self.end_at
-        if self._last is None:
-            after = self.runs_from if self.start_at is None else max(self.runs_from, self.start_at - _MICROSECOND)
-            nth = nth_after(self.calendar(), after, self.max_runs - self.runs_used)
-            object.__setattr__(self, "_last", nth or LAST)
-        last: datetime = self._last
-        return last if self.end_at is None else min(last, self.end_at)
+            return None
+        known, left = self._counted, self.max_runs - self.runs_used
+        after = self.runs_from if self.start_at is None else max(self.runs_from, self.start_at - _MICROSECOND)
+        if known is not None and known[1] is None:
+            last: datetime = known[0]
+            return last
+        if left <= 0:
+            return after
+        if by <= after or self._at_most(after, by) < left:
+            return None
+        seen, done = known or (after, 0)
+        if by <= seen:
+            return None
+        if left - done <= WALKED_MAX:
+            return self._walk(seen, done, left, by)
+        more = self.calendar().count(seen, by)
+        if done + more < left:
+            object.__setattr__(self, "_counted", (by, done + more))
+            return None
+        found = nth_after(self.calendar(), seen, left - done, until=by)
+        object.__setattr__(self, "_counted", (found, None))
+        return found
+
+    def _walk(self, seen: datetime, done: int, left: int, by: datetime) -> datetime | None:
+        """The last run, run by run: few may be years apart."""
+        at: datetime | None = seen
+        while done < left and at is not None:
+            try:
+                at = self.calendar().next_after(at)
+            except NotFoundYet:
+                return None
+            if at is None or at > by:
+                object.__setattr__(self, "_counted", (by, done))
+                return None
+            done += 1
+        object.__setattr__(self, "_counted", (at, None))
+        return at
+
+    def _at_most(self, after: datetime, by: datetime) -> int:
+        """More runs than that can't be in (after, by]; cheap where counting exactly may not be."""
+        most = (by - after) // timedelta(seconds=1) + 1 + RDATES_MAX
+        bare = calendar_of(self.trigger, self.zone, self.dst_gap, self.dst_fold)
+        if most < (self.max_runs or 0) - self.runs_used or bare is self.calendar():
+            return most
+        # What was closed before is moved to one opening; what is excluded is moved by some days.
+        moved = timedelta(days=MOVED_DAYS_MAX if self.on_excluded != "skip" else 0)
+        return bare.count(after - moved, by + moved) + 1
 
 
 def spec_to_json(spec: Spec) -> str:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from apps.schedules.cron_parse import described, parse_cron
+from apps.schedules.timing_build import wall_instant
 from apps.schedules.timing_trigger_rules import RuleForm, read_every, read_rrule
 from apps.schedules.timing_triggers import At, Cron, Interval, Trigger
-from apps.schedules.timing_zones import load_zone
 from kernel.errors import Faults
 
 KINDS = ("cron", "every_s", "at", "every", "rrule")
@@ -40,8 +40,10 @@ class TriggerForm:
     zone: str | None = None
     rule: RuleForm | None = None
 
-    def build(self, *, zone: str, start_at: datetime | None, now: datetime, faults: Faults) -> Trigger | None:
-        """The trigger in its zone; None when it has faults."""
+    def build(
+        self, *, zone: str, start_at: datetime | None, now: datetime, faults: Faults, start_written: Any = None
+    ) -> Trigger | None:
+        """The trigger in its zone; None when it has faults. `start_written` is start_at as it was given."""
         if self.exprs:
             return Cron(self.exprs)
         if self.every_s:
@@ -51,7 +53,9 @@ class TriggerForm:
                 return Interval(self.every_s, given) if given else None
             return Interval(self.every_s, anchor)
         if self.rule is not None:
-            return self.rule.build(zone=zone, start_at=start_at, now=now, faults=faults, read=read_instant)
+            return self.rule.build(
+                zone=zone, start_at=start_at, start_written=start_written, now=now, faults=faults, read=read_instant
+            )
         if self.at is not None:
             instant = read_instant(self.at, "/trigger/at", zone, faults)
             return At(instant) if instant else None
@@ -95,7 +99,8 @@ def read_trigger(given: Any, faults: Faults, *, key: str) -> TriggerForm:
 
 
 def read_instant(value: Any, pointer: str, zone: str, faults: Faults) -> datetime | None:
-    """An RFC 3339 text, or one without offset as wall time in the schedule's zone. Aware datetimes pass through."""
+    """An RFC 3339 text, or one without offset as wall time in the schedule's zone: the first instant after a gap, the
+    first pass of a fold. Aware datetimes pass through."""
     if isinstance(value, datetime):
         at = value
     elif not isinstance(value, str) or len(value) > _MAX_INSTANT_LENGTH or not value.isascii():
@@ -111,7 +116,7 @@ def read_instant(value: Any, pointer: str, zone: str, faults: Faults) -> datetim
             faults.add(pointer, "format", f"{value!r} is not a time with date and hour, such as 2026-03-01T08:00:00Z.")
             return None
     try:
-        at = (at if at.tzinfo else at.replace(tzinfo=load_zone(zone))).astimezone(UTC)
+        at = (at if at.tzinfo else wall_instant(at, zone)).astimezone(UTC)
     except OverflowError:
         at = _LATEST
     if not _EARLIEST <= at < _LATEST:

@@ -6,10 +6,10 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from apps.schedules.recurrence_parse import MAX_CHARS, Parts, parse_rrule
+from apps.schedules.recurrence_parse import MAX_CHARS, Parts, count_fault, parse_rrule
 from apps.schedules.timing_build import wall_instant
 from apps.schedules.timing_triggers import EVERY_UNITS, Every, Recurrence, Trigger, instant_text
 from apps.schedules.timing_zones import load_zone
@@ -40,7 +40,7 @@ class RuleForm:
     zone: str | None = None
 
     def build(
-        self, *, zone: str, start_at: datetime | None, now: datetime, faults: Faults, read: Read
+        self, *, zone: str, start_at: datetime | None, start_written: Any, now: datetime, faults: Faults, read: Read
     ) -> Trigger | None:
         """The trigger in its zone; None when it has faults. Without an anchor it begins at start_at, or else now."""
         name = "anchor" if self.kind == "every" else "dtstart"
@@ -50,9 +50,11 @@ class RuleForm:
             if found is None:
                 return None
             given = found
-        wall = given.astimezone(load_zone(zone)).replace(tzinfo=None, microsecond=0).isoformat()
+        local = given.astimezone(load_zone(zone)).replace(microsecond=0)
+        written = self.anchor if self.anchor is not None else start_written if start_at is not None else None
+        wall = _as_written(written) or local.replace(tzinfo=None, fold=0)
         if self.kind == "every":
-            return Every(self.unit, self.number, wall)
+            return Every(self.unit, self.number, wall.isoformat())
         if self.parts is None:
             return None
         rdate = [
@@ -67,11 +69,21 @@ class RuleForm:
             )
             if at
         ]
-        dates = [each for each in rdate if "T" not in each]
-        if dates:  # a date alone is that day at the rule's own time
-            clock = wall.partition("T")[2]
-            rdate = [each if "T" in each else _at_clock(each, clock, zone) for each in rdate]
-        return Recurrence(self.parts.text(), wall, tuple(sorted(set(rdate))), tuple(sorted(set(exdate))))
+        rdate = [at for each in rdate for at in ([each] if "T" in each else self._on_date(each, wall, zone))]
+        if len(rdate) > MAX_EXTRA:
+            detail = f"names {len(rdate):,} times, as each date has those of the rule; {MAX_EXTRA} are allowed."
+            faults.add("/trigger/rdate", "too_many", detail)
+        # Only in the second pass of a wall time does the wall time alone say too little.
+        first = wall if wall_instant(wall, zone) == given.replace(microsecond=0) or local.fold == 0 else local
+        return Recurrence(self.parts.text(), first.isoformat(), tuple(sorted(set(rdate))), tuple(sorted(set(exdate))))
+
+    def _on_date(self, day: str, wall: datetime, zone: str) -> list[str]:
+        """A date alone is that day at all of the rule's times; at DTSTART's when it runs more often than daily."""
+        assert self.parts is not None
+        own = wall.hour * 3600 + wall.minute * 60 + wall.second
+        times = (own,) if self.parts.sub_daily else self.parts.rule(wall).times()
+        begins = datetime.fromisoformat(day)
+        return [instant_text(wall_instant(begins + timedelta(seconds=second), zone)) for second in times]
 
     def _extra(self, value: Any, name: str, number: int, zone: str, faults: Faults, read: Read) -> str | None:
         if isinstance(value, str) and _DATE.fullmatch(value.strip()):
@@ -141,6 +153,8 @@ def read_rrule(given: Mapping[str, Any], faults: Faults) -> RuleForm | None:
             faults.add(f"/trigger/{name}", "too_many", f"has {len(into):,} entries; {MAX_EXTRA} are allowed.")
             return None
     form.parts = parse_rrule(rules[0], lambda code, detail: faults.add("/trigger/rrule", code, detail))
+    if form.parts is not None and (too_many := count_fault(form.parts)) is not None:
+        faults.add("/trigger/rrule", "range", too_many)
     return form if form.parts is not None else None
 
 
@@ -189,8 +203,12 @@ def _plain(text: str, or_date: bool) -> str | None:
     return f"{day}T{match[4]}:{match[5]}:{match[6]}{match[7]}"
 
 
-def _at_clock(day: str, clock: str, zone: str) -> str:
-    return instant_text(wall_instant(datetime.fromisoformat(f"{day}T{clock}"), zone).astimezone(UTC))
+def _as_written(value: Any) -> datetime | None:
+    """A wall time keeps its clock, also where the clock skips it on that one day; None for what has an offset."""
+    at = value
+    if isinstance(value, str):
+        at = datetime.fromisoformat(value.strip().upper())
+    return at.replace(microsecond=0) if isinstance(at, datetime) and at.tzinfo is None else None
 
 
 def _elapsed(seconds: int, pointer: str, faults: Faults) -> int | None:

@@ -6,13 +6,14 @@ twice runs in the first pass, the last or both. These are the rules of fixed-tim
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from apps.schedules.timing_calendar import CORRECTION_S, fold_flags
 from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, MIN_S, Offsets, zone_offsets
 
-_SECOND = timedelta(seconds=1)
-_FAR_S = 26 * 3600  # farther from UTC than any zone
+_SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
+WALLS_MAX = 1_000
+FAR_S = 26 * 3600  # farther from UTC than any zone
 
 
 class Days(Protocol):
@@ -67,18 +68,26 @@ class WallCalendar:
         low, high = max(floor_s(after), MIN_S), min(floor_s(until), MAX_S)
         if low >= high:
             return 0
-        first, last = local_s(self._offsets, low) // DAY_S - 1, local_s(self._offsets, high) // DAY_S + 1
-        total = 0
-        day = first
-        while day <= last:
-            calm = min(self._calm_until(day), last - 3)
-            if day > first + 2 and calm > day:
-                total += self._days.total(day, calm)
-                day = calm + 1
-            else:
-                total += sum(low < each <= high for each in self._instants(day))
-                day += 1
+        first, last = local_s(self._offsets, low) // DAY_S, local_s(self._offsets, high) // DAY_S
+        # At either end a day counts in part; in between whole days do, but for what changes of the clock do to them.
+        if last - first < 7:
+            return len(self._between(first - 1, last + 1, low, high))
+        edges = self._between(first - 1, first + 2, low, high) | self._between(last - 2, last + 1, low, high)
+        inside = range(first + 3, last - 2)
+        total = len(edges) + self._days.total(inside.start, inside.stop - 1)
+        index = self._offsets.index(low) + 1
+        seen = inside.start
+        while not self._offsets.steady and self._offsets.end(index - 1) <= high:
+            for day in self._changed(index):
+                if day in inside and day >= seen:
+                    seen = day + 1
+                    total += len(self._instants(day)) - len(self._days.times(day))
+            index += 1
         return total
+
+    def walls(self, day: int) -> list[tuple[int, bool]]:
+        """The wall times of a local day, in naive seconds; all of them are at fixed times."""
+        return [(day * DAY_S + second, True) for second in self._days.times(day)]
 
     def flags(self, at: datetime) -> list[str]:
         """What the clock does at this instant."""
@@ -92,17 +101,26 @@ class WallCalendar:
         found = self._instants(day)
         return found + self._instants(day + step) if self._changes(day) else found
 
+    def _between(self, first: int, last: int, low: int, high: int) -> set[int]:
+        """The instants of some days that lie in (low, high]."""
+        return {at for day in range(first, last + 1) for at in self._instants(day) if low < at <= high}
+
+    def _changed(self, index: int) -> list[int]:
+        """The days on which a change of the clock takes a time away or repeats it."""
+        jump, wall = self._offsets.jump(index), self._offsets.starts[index] + self._offsets.offsets[index]
+        low, high = min(wall - jump, wall), max(wall - jump, wall)
+        return [
+            day
+            for day in range(low // DAY_S, (high - 1) // DAY_S + 1)
+            if any(low <= day * DAY_S + second < high for second in self._days.times(day))
+        ]
+
     def _changes(self, day: int) -> bool:
         offsets = self._offsets
         if offsets.steady:
             return False
         low, high = (day - 2) * DAY_S, (day + 3) * DAY_S
         return offsets.index(max(low, MIN_S)) != offsets.index(min(high, MAX_S))
-
-    def _calm_until(self, day: int) -> int:
-        """The last day up to which no change of the clock is near; an earlier one when there is one near this day."""
-        end = self._offsets.end(self._offsets.index(min(max((day - 2) * DAY_S, MIN_S), MAX_S)))
-        return (min(end, MAX_S + DAY_S) - 1) // DAY_S - 3
 
     def _instants(self, day: int) -> list[int]:
         offsets = self._offsets
@@ -118,12 +136,29 @@ class WallCalendar:
         )
 
 
+def walls_of(calendar: Any, day: int, offsets: Offsets) -> list[tuple[int, bool]]:
+    """The wall times at which a calendar runs on a local day, in naive seconds; whether they are at fixed times.
+
+    A calendar that knows no wall times (intervals, instants, steps) runs on real time; at most WALLS_MAX are looked at.
+    """
+    if hasattr(calendar, "walls"):
+        known: list[tuple[int, bool]] = calendar.walls(day)
+        return known
+    found: list[tuple[int, bool]] = []
+    for begins, ends in spans_of(offsets, day * DAY_S, (day + 1) * DAY_S):
+        at, until = calendar.next_after(instant(begins) - _MICROSECOND), instant(ends)
+        while at is not None and at < until and len(found) < WALLS_MAX:
+            found.append((local_s(offsets, floor_s(at)), True))
+            at = calendar.next_after(at)
+    return found
+
+
 def place(offsets: Offsets, wall: int, gap: bool, fold: str) -> list[int]:
     """The instants of a wall time (naive seconds): none, one or, with `fold` "both", two."""
-    index = offsets.index(min(max(wall - _FAR_S, MIN_S), MAX_S))
+    index = offsets.index(min(max(wall - FAR_S, MIN_S), MAX_S))
     hits: list[int] = []
     landing: int | None = None
-    while index < len(offsets.starts) and offsets.starts[index] <= wall + _FAR_S:
+    while index < len(offsets.starts) and offsets.starts[index] <= wall + FAR_S:
         start, offset, end = offsets.starts[index], offsets.offsets[index], offsets.end(index)
         if start <= wall - offset < end:
             hits.append(wall - offset)
@@ -142,8 +177,8 @@ def place(offsets: Offsets, wall: int, gap: bool, fold: str) -> list[int]:
 
 def spans_of(offsets: Offsets, low: int, high: int) -> Iterator[tuple[int, int]]:
     """The stretches of time at which the wall clock shows [low, high), both in naive seconds, as [start, end)."""
-    index = offsets.index(min(max(low - _FAR_S, MIN_S), MAX_S))
-    while index < len(offsets.starts) and offsets.starts[index] <= high + _FAR_S:
+    index = offsets.index(min(max(low - FAR_S, MIN_S), MAX_S))
+    while index < len(offsets.starts) and offsets.starts[index] <= high + FAR_S:
         offset, end = offsets.offsets[index], offsets.end(index)
         begins, ends = max(offsets.starts[index], low - offset), min(end, high - offset)
         if begins < ends:

@@ -22,7 +22,7 @@ AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiti
 # What is made up for comes after live work of its tenant that became due up to an hour later, whatever the priorities.
 CATCH_UP_YIELDS = timedelta(hours=1)
 DEADLINE_GRACE_S = 30  # the executor ends the work at its time-out; the deadline is for when it could not
-HELD_MAX_S = 900  # nothing of ours works on one attempt for longer; what is held outside may take longer
+HELD_MAX_S = 900  # no attempt is alive for longer without a sign of its worker; a worker of ours extends what it holds
 REMOTE_CANCEL_GRACE_S = 10  # to hear of a cancel and stop
 
 
@@ -71,9 +71,11 @@ CROSS JOIN LATERAL (
 """
 
 TAKEN = """
-SELECT tenant_id, queue, gate, count(*) FROM tickets_ticket WHERE pool = %(pool)s AND state = 'queued' GROUP BY 1, 2, 3
+SELECT tenant_id, queue, gate, count(*), 0
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'queued' GROUP BY 1, 2, 3
 UNION ALL
-SELECT tenant_id, queue, gate, count(*) FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' GROUP BY 1, 2, 3
+SELECT tenant_id, queue, gate, count(*), count(*)
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' GROUP BY 1, 2, 3
 """
 
 RELEASE = """
@@ -93,7 +95,7 @@ UPDATE tickets_ticket t SET state = 'ready', rank = NULL,
 FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued' RETURNING t.execution_id
 """
 
-# The end of its time-out or of its total time-out, whichever comes first; least() passes over null.
+# The end of its time-out, of its total time-out, or of its lease, whichever comes first; least() passes over null.
 _DEADLINE = f"""least({{now}} + least(timeout_s, {HELD_MAX_S}) * interval '1 second',
              coalesce(first_started_at, {{now}}) + total_timeout_s * interval '1 second')
        + interval '{DEADLINE_GRACE_S} seconds'"""
@@ -195,6 +197,12 @@ FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
 WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running' AND NOT t.remote
 """
 
+TELL_PROGRESS = """
+UPDATE tickets_ticket t SET progress = m.progress
+FROM unnest(%s::uuid[], %s::bigint[], %s::jsonb[]) AS m(execution_id, fence, progress)
+WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'running'
+"""
+
 DISOWN = """
 UPDATE tickets_ticket t SET deadline = clock_timestamp() - interval '1 second'
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
@@ -269,8 +277,8 @@ def flows(conn: Conn, pool: str) -> list[Flow]:
     return [Flow._make(row) for row in conn.execute(FLOWS, {"pool": pool})]
 
 
-def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int]]:
-    """(tenant, queue, gate, count) of what is queued or running."""
+def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int, int]]:
+    """(tenant, queue, gate, count, running of these) of what is queued or running."""
     return conn.execute(TAKEN, {"pool": pool}).fetchall()
 
 
@@ -419,8 +427,13 @@ def cancel_running_of(conn: Conn, schedule_ids: Sequence[UUID]) -> int:
 
 
 def extend(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
-    """The worker still holds these: their deadlines move on by their time-out."""
+    """The worker still holds these: their deadlines move on by their time-out, at most by HELD_MAX_S."""
     conn.execute(EXTEND, [[one[0] for one in pairs], [one[1] for one in pairs]])
+
+
+def tell_progress(conn: Conn, told: Sequence[tuple[UUID, int, str]]) -> None:
+    """What running attempts say of themselves, as JSON text; the latest counts."""
+    conn.execute(TELL_PROGRESS, [[one[0] for one in told], [one[1] for one in told], [one[2] for one in told]])
 
 
 def disown(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from kernel.ids import attempt_id
+from tests.fixtures_flow import SERVED_LEASES
 
 Conn = psycopg.Connection[Any]
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -122,9 +123,9 @@ def test_the_health_check_says_what_is_wrong(conn: Conn, caplog: pytest.LogCaptu
 
     with caplog.at_level(logging.WARNING):
         found = health()
-    assert (found["dispatchers"], found["unheld"]) == (0, 67)
+    assert (found["dispatchers"], found["unheld"]) == (0, SERVED_LEASES)
     assert "no dispatcher is alive" in caplog.text
-    assert "67 leases have no live holder" in caplog.text
+    assert f"{SERVED_LEASES} leases have no live holder" in caplog.text
     dispatcher(conn, one := uuid.uuid4(), "now", skew_ms=900)
     conn.execute("UPDATE due_shardlease SET owner = %s, expires_at = clock_timestamp() + interval '1 minute'", [one])
     caplog.clear()

@@ -12,6 +12,7 @@ import pytest
 
 from kernel.clock import utc_now
 from tests.console.conftest import HOSTILE, logged_in
+from tests.fixtures_flow import LEASES, SERVED_LEASES
 
 Conn = psycopg.Connection[Any]
 LISTS = (
@@ -50,7 +51,7 @@ def test_live_tables_are_only_read(page: Any, acme: Any, conn: Conn, table: str)
     ("query", "count"),
     [
         ("due/dueentry/?due=now", 1), ("due/dueentry/?parked=yes", 1), ("due/dueentry/?q=acme", 2),
-        ("due/dueentry/?q=globex", 0), ("due/shardlease/?held=no", 69), ("due/shardlease/?held=yes", 0),
+        ("due/dueentry/?q=globex", 0), ("due/shardlease/?held=no", LEASES), ("due/shardlease/?held=yes", 0),
         ("due/shardlease/?kind=reconcile", 1), ("due/dispatcher/?live=yes", 0), ("due/dispatcher/?live=no", 1),
         ("tickets/breaker/?state=open", 1), ("tickets/breaker/?q=globex", 0),
         ("tickets/worker/?live=yes", 1), ("tickets/ticket/?state=ready", 1), ("tickets/ticket/?state=running", 0),
@@ -76,7 +77,7 @@ def test_the_first_page_says_how_it_is(page: Any, acme: Any, conn: Conn) -> None
     rows_of_everything(conn, acme)
     text = page.get("/admin/").content.decode()
     for name, value in (
-        ("Dispatchers alive", "0"), ("Leases without live holder", "67"), ("Due entries put aside", "1"),
+        ("Dispatchers alive", "0"), ("Leases without live holder", str(SERVED_LEASES)), ("Due entries put aside", "1"),
         ("Tickets ready", "1"), ("Tickets queued", "0"), ("Periodic slots given up", "1"),
     ):  # fmt: skip
         row = re.search(

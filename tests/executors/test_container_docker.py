@@ -20,7 +20,7 @@ from workers.executors.container_docker import DockerRuntime
 
 MAKE = ("list-none", "created", "put", "list-created", "started")
 READ = ("artefact", "logs")
-WHOLE = (*MAKE, "wait", "inspect-ended", *READ, "removed")
+WHOLE = (*MAKE, "wait", "inspect-ended", *READ, "inspect-ended", "removed")
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_pull_that_fails_may_be_tried_again(docker: Replayed, answer: str, sai
 
 # --- taking over ---
 
-REST = ("old-inspect-ended", "old-artefact", "old-logs", "old-removed")
+REST = ("old-inspect-mine", "old-artefact", "old-logs", "old-inspect-mine", "old-removed")
 
 
 def test_the_container_of_a_dead_worker_is_taken_over_not_started_twice(docker: Replayed) -> None:
@@ -122,9 +122,9 @@ def test_one_that_has_ended_meanwhile_counts_too(docker: Replayed) -> None:
 
 def test_its_time_runs_since_it_started(docker: Replayed) -> None:
     script = ("list-orphan", "old-inspect-running", "taken-over", "old-wait-for-ever")
-    stop = ("old-inspect-running", "old-inspect-running", "old-marked", "old-term")
+    stop = ("old-inspect-mine-running", "old-mine-marked", "old-term", "old-wait-until-term", "old-inspect-mine")
     result = docker.run(
-        *script, *stop, "old-wait-until-term", "old-inspect-killed", "old-artefact-none", "old-logs", "old-removed",
+        *script, *stop, "old-artefact-none", "old-logs", "old-inspect-mine", "old-removed",
         work=a_work(timeout_s=4), always=("sweep-nothing", "old-inspect-running", "old-wait-until-kill"),
     )  # fmt: skip
     assert result.outcome == "timed_out"
@@ -134,17 +134,28 @@ def test_its_time_runs_since_it_started(docker: Replayed) -> None:
 @pytest.mark.parametrize("left", ["list-orphan-ending", "list-orphan-created", "list-orphan-late"])
 def test_what_can_not_go_on_is_removed_before_another_starts(docker: Replayed, left: str) -> None:
     looked = () if left == "list-orphan-created" else ("old-inspect-running",)
-    result = docker.run(left, *looked, "old-removed", *WHOLE[1:])
+    result = docker.run(left, *looked, "old-inspect-running", "old-removed", *WHOLE[1:])
     assert result.outcome == "succeeded"
 
 
 def test_when_it_can_not_be_taken_over_another_is_made(docker: Replayed) -> None:
-    result = docker.run("list-orphan", "old-inspect-running", "take-over-too-late", "old-removed", *WHOLE[1:])
+    result = docker.run(
+        "list-orphan", "old-inspect-running", "take-over-too-late", "old-inspect-running", "old-removed", *WHOLE[1:]
+    )
     assert result.outcome == "succeeded"
 
 
 def test_one_that_turns_up_late_is_gone_before_ours_starts(docker: Replayed) -> None:
-    script = ("list-none", "created", "put", "list-both", "old-inspect-running", "old-removed", *WHOLE[4:])
+    script = (
+        "list-none",
+        "created",
+        "put",
+        "list-both",
+        "old-inspect-running",
+        "old-inspect-running",
+        "old-removed",
+        *WHOLE[4:],
+    )
     assert docker.run(*script).outcome == "succeeded"
 
 
@@ -154,13 +165,13 @@ def test_a_newer_attempt_has_the_right_of_way(docker: Replayed) -> None:
 
 
 def test_also_when_both_are_made_at_the_same_time(docker: Replayed) -> None:
-    result = docker.run("list-none", "created", "put", "list-mine-and-newer", "removed")
+    result = docker.run("list-none", "created", "put", "list-mine-and-newer", "inspect-ended", "removed")
     assert (result.outcome, why(result)) == ("lost", "superseded")
 
 
 def test_a_name_that_is_taken_is_our_own_whose_answer_was_lost(docker: Replayed) -> None:
     script = ("list-none", "create-conflict", "list-mine-running", "inspect-running", "wait", "inspect-ended")
-    assert docker.run(*script, *READ, "removed").outcome == "succeeded"
+    assert docker.run(*script, *READ, "inspect-ended", "removed").outcome == "succeeded"
 
 
 def test_a_name_that_stays_taken_fails_the_attempt(docker: Replayed) -> None:
@@ -168,22 +179,38 @@ def test_a_name_that_stays_taken_fails_the_attempt(docker: Replayed) -> None:
     assert (why(result), result.retryable) == ("container_failed", True)
 
 
+def test_a_worker_that_was_frozen_leaves_alone_what_another_has_taken_over(docker: Replayed) -> None:
+    result = docker.run(*MAKE, "wait", "inspect-ended", *READ, "inspect-anothers")
+    assert result.outcome == "succeeded"  # and stale: another attempt is what runs
+
+
+def test_also_when_it_is_told_to_stop(docker: Replayed) -> None:
+    executor = docker.executor(
+        *MAKE, "inspect-anothers", *READ, "inspect-anothers", always=("sweep-nothing", "wait-until-term")
+    )
+    executor.submit([work := a_work()], docker.results)
+    wait_until(lambda: docker.replay and "started" in docker.replay.seen)
+    assert executor.cancel(*key_of(work))
+    assert docker.results.of(work).outcome == "cancelled"
+    docker.check()
+
+
 # --- failures ---
 
 
 def test_out_of_memory_is_told_apart(docker: Replayed) -> None:
-    result = docker.run(*MAKE, "wait", "inspect-oom", "artefact-none", "logs", "removed")
+    result = docker.run(*MAKE, "wait", "inspect-oom", "artefact-none", "logs", "inspect-ended", "removed")
     assert (why(result), result.error and result.error["exit_code"]) == ("oom_killed", 137)
     assert docker.replay
 
 
 def test_killed_is_not_out_of_memory(docker: Replayed) -> None:
-    result = docker.run(*MAKE, "wait", "inspect-killed", "artefact-none", "logs", "removed")
+    result = docker.run(*MAKE, "wait", "inspect-killed", "artefact-none", "logs", "inspect-ended", "removed")
     assert (why(result), result.error and result.error["exit_code"]) == ("exit_code", 137)
 
 
 def test_an_exit_code_with_its_last_words(docker: Replayed) -> None:
-    result = docker.run(*MAKE, "wait", "inspect-failed", "artefact-none", "logs", "removed")
+    result = docker.run(*MAKE, "wait", "inspect-failed", "artefact-none", "logs", "inspect-ended", "removed")
     assert result.error == {
         "class": "exit_code", "message": "The container ended with exit code 3.", "exit_code": 3,
         "output_end": "a warning",
@@ -195,9 +222,17 @@ def test_an_exit_code_with_its_last_words(docker: Replayed) -> None:
     [
         (("list-none", "create-bad", "list-none"), "bad_target", False),
         (("list-none", "create-failed", "list-none"), "container_failed", True),
-        (("list-none", "created", "put-failed", "removed", "list-none"), "container_failed", True),
-        (("list-none", "created", "put", "list-created", "start-failed", "removed"), "container_failed", True),
-        (("list-none", "created", "put", "list-created", "start-no-command", "removed"), "command_failed", False),
+        (("list-none", "created", "put-failed", "inspect-ended", "removed", "list-none"), "container_failed", True),
+        (
+            ("list-none", "created", "put", "list-created", "start-failed", "inspect-ended", "removed"),
+            "container_failed",
+            True,
+        ),
+        (
+            ("list-none", "created", "put", "list-created", "start-no-command", "inspect-ended", "removed"),
+            "command_failed",
+            False,
+        ),
     ],
 )
 def test_what_the_daemon_refuses(docker: Replayed, script: tuple[str, ...], class_: str, retryable: bool) -> None:
@@ -211,7 +246,7 @@ def test_a_busy_daemon_costs_no_attempt(docker: Replayed) -> None:
 
 
 def test_a_slow_daemon_costs_no_attempt_and_leaves_nothing(docker: Replayed) -> None:
-    executor = docker.executor("list-none", "create-slow", "list-created", "removed", request_s=0.3)
+    executor = docker.executor("list-none", "create-slow", "list-created", "inspect-ended", "removed", request_s=0.3)
     executor.submit([work := a_work()], docker.results)
     assert docker.results.of(work).outcome == "returned"
     docker.check()
@@ -230,18 +265,18 @@ def test_a_daemon_that_is_away_costs_no_attempt(docker: Replayed, results: Resul
 
 
 def test_waiting_goes_on_after_the_connection_broke(docker: Replayed) -> None:
-    result = docker.run(*MAKE, "wait-cut", "wait", "inspect-ended", *READ, "removed")
+    result = docker.run(*MAKE, "wait-cut", "wait", "inspect-ended", *READ, "inspect-ended", "removed")
     assert result.outcome == "succeeded"
 
 
 def test_a_container_that_somebody_removed_is_lost(docker: Replayed) -> None:
-    result = docker.run(*MAKE, "wait-gone", "removed")
+    result = docker.run(*MAKE, "wait-gone", "inspect-gone")
     assert (result.outcome, why(result), result.retryable) == ("lost", "container_gone", True)
 
 
 @pytest.mark.parametrize("answer", ["logs-cut", "logs-failed"])
 def test_logs_that_break_off_cost_the_output_not_the_outcome(docker: Replayed, answer: str) -> None:
-    result = docker.run(*MAKE, "wait", "inspect-ended", "artefact", answer, "removed")
+    result = docker.run(*MAKE, "wait", "inspect-ended", "artefact", answer, "inspect-ended", "removed")
     assert result.outcome == "succeeded"
     assert result.result and result.result["logs_complete"] is False
     if answer == "logs-cut":
@@ -249,12 +284,12 @@ def test_logs_that_break_off_cost_the_output_not_the_outcome(docker: Replayed, a
 
 
 def test_a_link_is_no_artefact(docker: Replayed) -> None:
-    result = docker.run(*MAKE, "wait", "inspect-ended", "artefact-link", "logs", "removed")
+    result = docker.run(*MAKE, "wait", "inspect-ended", "artefact-link", "logs", "inspect-ended", "removed")
     assert result.result and result.result["output"] is None
 
 
 def test_a_huge_artefact_is_cut(docker: Replayed) -> None:
-    result = docker.run(*MAKE, "wait", "inspect-ended", "artefact-huge", "logs", "removed")
+    result = docker.run(*MAKE, "wait", "inspect-ended", "artefact-huge", "logs", "inspect-ended", "removed")
     assert result.result and result.result["truncated"] is True
     assert len(json.dumps(result.result)) < 65_536
 
@@ -272,9 +307,9 @@ def test_a_removal_that_fails_is_left_to_the_sweep(docker: Replayed) -> None:
 
 
 def test_cancel_terminates_and_then_kills(docker: Replayed) -> None:
-    stop = ("inspect-running", "inspect-running", "marked", "term", "inspect-running", "kill", "inspect-killed")
+    stop = ("inspect-running", "marked", "term", "inspect-running", "kill", "inspect-killed")
     executor = docker.executor(
-        *MAKE, *stop, "artefact-none", "logs", "removed", always=("sweep-nothing", "wait-until-kill")
+        *MAKE, *stop, "artefact-none", "logs", "inspect-ended", "removed", always=("sweep-nothing", "wait-until-kill")
     )
     executor.submit([work := a_work()], docker.results)
     assert docker.replay
@@ -287,9 +322,9 @@ def test_cancel_terminates_and_then_kills(docker: Replayed) -> None:
 
 
 def test_hand_back_removes_the_container_too(docker: Replayed) -> None:
-    stop = ("inspect-running", "inspect-running", "marked", "term", "inspect-killed")
+    stop = ("inspect-running", "marked", "term", "inspect-killed")
     executor = docker.executor(
-        *MAKE, *stop, "artefact-none", "logs", "removed", always=("sweep-nothing", "wait-until-term")
+        *MAKE, *stop, "artefact-none", "logs", "inspect-ended", "removed", always=("sweep-nothing", "wait-until-term")
     )
     executor.submit([work := a_work()], docker.results)
     assert docker.replay
@@ -309,14 +344,14 @@ def test_the_sweep_removes_only_what_is_ours_and_nobodys(docker: Replayed) -> No
         asked.extend(keys)
         return {}
 
-    docker.executor("sweep-three", "remove-aaa1", "remove-aaa2", alive=alive)
+    docker.executor("sweep-three", "inspect-aaa1", "remove-aaa1", "inspect-aaa2", "remove-aaa2", alive=alive)
     wait_until(lambda: docker.replay and not docker.replay.left)
     docker.check()
     assert [fence for _, fence in asked] == [3, 4]
 
 
 def test_the_sweep_keeps_what_waits_for_its_next_attempt_until_its_time_is_up(docker: Replayed) -> None:
-    docker.executor("sweep-three", "remove-aaa2", alive=lambda keys: dict.fromkeys(keys, "waiting"))
+    docker.executor("sweep-three", "inspect-aaa2", "remove-aaa2", alive=lambda keys: dict.fromkeys(keys, "waiting"))
     wait_until(lambda: docker.replay and not docker.replay.left)
     docker.check()
 

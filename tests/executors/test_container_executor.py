@@ -389,6 +389,20 @@ def test_the_next_attempt_ends_the_last_ones_container_first(
     assert not Path(f"/proc/{init}").exists()
 
 
+def test_two_attempts_in_one_worker_keep_apart(containers: ContainerRig, results: Results) -> None:
+    executor = containers.executor(parallel=2)
+    first = containers.hold()
+    executor.submit([first.work], results)
+    first.wait_running()
+    (init,) = inits(containers)
+    second = shell("echo mine", execution_id=first.work.execution_id, fence=8, attempt=2)
+    executor.submit([second], results)
+    assert said(results.of(second)) == "mine"
+    assert results.of(first.work).outcome in ("failed", "lost")  # and stale
+    assert not Path(f"/proc/{init}").exists()
+    wait_until(lambda: executor.held() == set())
+
+
 def test_an_attempt_that_is_not_the_newest_does_not_start(
     containers: ContainerRig, worker: Any, results: Results
 ) -> None:

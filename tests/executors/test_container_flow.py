@@ -161,6 +161,12 @@ def test_a_crash_each_time_is_final_within_its_attempts(jobs: Jobs, processes: P
     assert (ended["error"]["class"], ended["error"]["exit_code"]) == ("exit_code", 139)
     assert jobs.attempts(execution) == ["failed", "failed"]
 
+    # Case C03 for containers: killed for memory, it is tried again, and each attempt says why.
+    hungry = jobs.submit("exec tail -c 100000000 /dev/zero", target={"memory_mb": 16}, retry=retry)
+    assert jobs.ended(hungry, within_s=60)["state"] == "dead"
+    listed = jobs.api.get(f"executions/{hungry}/attempts").body["items"]
+    assert [(one["state"], one["error"]["class"]) for one in listed] == [("failed", "oom_killed")] * 2
+
 
 def test_without_a_runtime_the_kind_is_refused(api: Api) -> None:
     target = {"image": IMAGE, "command": ["true"]}

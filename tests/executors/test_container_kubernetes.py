@@ -18,7 +18,7 @@ from workers.executors.container_kubernetes import KubernetesRuntime
 
 MAKE = ("list-none", "created", "secret", "list-mine", "resumed")
 READ = ("pod-ended", "pod-ended", "log")
-REMOVE = ("deleted", "gone")
+REMOVE = ("job", "deleted", "gone")
 WHOLE = (*MAKE, "job", "no-pod", "watch", *READ, *REMOVE)
 
 
@@ -84,7 +84,7 @@ def test_a_secret_that_was_left_is_replaced(kubernetes: Replayed) -> None:
 # --- taking over ---
 
 ADOPT = ("list-orphan", "old-job", "taken-over")
-OLD_REST = ("old-pod-ended", "old-pod-ended", "old-log", "old-deleted", "old-gone")
+OLD_REST = ("old-pod-ended", "old-pod-ended", "old-log", "old-job-mine", "old-deleted", "old-gone")
 
 
 def test_the_job_of_a_dead_worker_is_taken_over_not_started_twice(kubernetes: Replayed) -> None:
@@ -99,17 +99,17 @@ def test_one_that_has_ended_meanwhile_counts_too(kubernetes: Replayed) -> None:
 
 @pytest.mark.parametrize("left", ["list-orphan-deleting", "list-orphan-suspended"])
 def test_what_can_not_go_on_is_deleted_before_another_starts(kubernetes: Replayed, left: str) -> None:
-    script = (left, "old-deleted", "old-deleting", "old-gone", *WHOLE[1:])
+    script = (left, "old-job", "old-deleted", "old-deleting", "old-gone", *WHOLE[1:])
     assert kubernetes.run(*script).outcome == "succeeded"
 
 
 def test_who_is_too_late_to_take_over_makes_another(kubernetes: Replayed) -> None:
-    script = ("list-orphan", "old-job", "take-over-conflict", "old-deleted", "old-gone", *WHOLE[1:])
+    script = ("list-orphan", "old-job", "take-over-conflict", "old-job", "old-deleted", "old-gone", *WHOLE[1:])
     assert kubernetes.run(*script).outcome == "succeeded"
 
 
 def test_one_that_turns_up_late_is_gone_before_ours_starts(kubernetes: Replayed) -> None:
-    script = ("list-none", "created", "secret", "list-both", "old-deleted", "old-gone", *WHOLE[4:])
+    script = ("list-none", "created", "secret", "list-both", "old-job", "old-deleted", "old-gone", *WHOLE[4:])
     assert kubernetes.run(*script).outcome == "succeeded"
 
 
@@ -126,6 +126,11 @@ def test_also_when_both_are_made_at_the_same_time(kubernetes: Replayed) -> None:
 def test_a_name_that_is_taken_is_our_own_whose_answer_was_lost(kubernetes: Replayed) -> None:
     script = ("list-none", "create-conflict", "list-mine-running", "job", "pod-running", "watch", *READ, *REMOVE)
     assert kubernetes.run(*script).outcome == "succeeded"
+
+
+def test_a_worker_that_was_frozen_leaves_alone_what_another_has_taken_over(kubernetes: Replayed) -> None:
+    result = kubernetes.run(*MAKE, "job", "no-pod", "watch", *READ, "job-anothers")
+    assert result.outcome == "succeeded"  # and stale: another attempt is what runs
 
 
 # --- how it ends ---
@@ -156,12 +161,12 @@ def test_a_pod_that_was_deleted_from_outside(kubernetes: Replayed) -> None:
 
 
 def test_a_job_that_was_deleted_from_outside_is_lost(kubernetes: Replayed) -> None:
-    result = kubernetes.run(*MAKE, "job", "pod-running", "watch-pod-deleted", "gone", "delete-again")
+    result = kubernetes.run(*MAKE, "job", "pod-running", "watch-pod-deleted", "gone", "gone")
     assert (result.outcome, why(result), result.retryable) == ("lost", "container_gone", True)
 
 
 def test_the_clusters_own_deadline_is_a_time_out(kubernetes: Replayed) -> None:
-    script = (*MAKE, "job-late", "no-pod", "no-pod", *REMOVE, "delete-again")
+    script = (*MAKE, "job-late", "no-pod", "no-pod", *REMOVE, "gone")
     assert kubernetes.run(*script).outcome == "timed_out"
 
 
@@ -206,7 +211,7 @@ def test_a_slow_api_costs_no_attempt_and_leaves_nothing(kubernetes: Replayed) ->
 
 # --- stopping ---
 
-STOP = ("pod-running", "log", "deleted", "deleting", "gone", "delete-again")
+STOP = ("pod-running", "log", "job", "deleted", "deleting", "gone", "gone")
 
 
 def test_cancel_deletes_the_job_with_its_pods_and_keeps_nothing(kubernetes: Replayed) -> None:
@@ -238,13 +243,22 @@ def test_hand_back_deletes_the_job_too(kubernetes: Replayed) -> None:
 
 
 def test_the_sweep_deletes_what_is_nobodys(kubernetes: Replayed) -> None:
-    kubernetes.executor("sweep-two", "delete-other", "other-gone", "delete-late", "late-gone", alive=lambda keys: {})
+    kubernetes.executor(
+        "sweep-two",
+        "other-job",
+        "delete-other",
+        "other-gone",
+        "late-job",
+        "delete-late",
+        "late-gone",
+        alive=lambda keys: {},
+    )
     wait_until(lambda: kubernetes.replay and not kubernetes.replay.left)
     kubernetes.check()
 
 
 def test_the_sweep_keeps_what_waits_for_its_next_attempt(kubernetes: Replayed) -> None:
     waiting = lambda keys: dict.fromkeys(keys, "waiting")  # noqa: E731
-    kubernetes.executor("sweep-two", "delete-late", "late-gone", alive=waiting)
+    kubernetes.executor("sweep-two", "late-job", "delete-late", "late-gone", alive=waiting)
     wait_until(lambda: kubernetes.replay and not kubernetes.replay.left)
     kubernetes.check()

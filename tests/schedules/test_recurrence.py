@@ -215,7 +215,7 @@ def test_a_bounded_number_of_runs(trigger: Any) -> None:
 def test_many_runs_are_counted_not_walked(cron: str, many: int) -> None:
     spec = spec_from_api({"trigger": {"cron": cron}, "timezone": "Europe/Berlin", "max_runs": many}, now=NOW)
     begun = time.process_time()
-    last = spec.last_at()
+    last = spec.last_at(by=utc("2499-12-31T00:00:00Z"))
     assert time.process_time() - begun < 0.2
     if many < 1_000_000 or cron == "* * * * *":
         assert last is not None and count_between(spec, after=NOW, until=last) == many

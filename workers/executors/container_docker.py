@@ -18,10 +18,10 @@ import aiohttp
 import orjson
 
 from workers.executors.container_api import REQUEST_S, Answer, Api, failed
+from workers.executors.container_engine import archive_of, container_of
 from workers.executors.container_output import TAIL_BYTES, Logs
 from workers.executors.container_runtime import (
     LABEL,
-    STOP_GRACE_S,
     Box,
     Exit,
     Found,
@@ -34,7 +34,6 @@ from workers.executors.container_runtime import (
 VERSION = "/v1.41"  # of Docker 20.10 and Podman 4: old enough for all that is in use
 PULL_S = 280.0
 AGAIN_S = 1.0  # until a wait that broke off is asked for again
-MB = 1_048_576
 LOG_LINES = 2_000
 _NAME = re.compile(r"/?sb-(?P<installation>[^/]+)-[0-9a-f]{32}-[0-9]+-(?P<fence>[0-9]+)(?P<ending>-ending)?")
 _STATES: Mapping[str, State] = {"created": "created", "exited": "ended", "dead": "ended", "removing": "ended"}
@@ -74,7 +73,7 @@ class DockerRuntime:
         found = Found(answer.json()["Id"], box.execution_id, box.fence, "created", box.deadline.timestamp())
         try:
             await self._api.call(
-                "PUT", f"/containers/{found.ref}/archive", params={"path": "/shardbeat"}, data=_archive(box),
+                "PUT", f"/containers/{found.ref}/archive", params={"path": "/shardbeat"}, data=archive_of(box),
                 content_type="application/x-tar",
             )  # fmt: skip
         except RuntimeFailed:
@@ -85,7 +84,7 @@ class DockerRuntime:
 
     async def _create(self, box: Box) -> Answer:
         return await self._api.call(
-            "POST", "/containers/create", params={"name": _name_of(box)}, json=_container(box), ok=(400, 404, 409)
+            "POST", "/containers/create", params={"name": _name_of(box)}, json=container_of(box), ok=(400, 404, 409)
         )
 
     async def _pull_image(self, image: str) -> None:
@@ -139,10 +138,9 @@ class DockerRuntime:
         )  # fmt: skip
 
     async def stop(self, found: Found, grace_s: float) -> None:
-        state = await self._state(found.ref)
-        if state is None or not state.get("Running"):
+        inspected = await self._inspect_own(found)
+        if inspected is None or not inspected["State"].get("Running"):
             return
-        inspected = await self._inspect(found.ref)
         name = str(inspected["Name"]).lstrip("/")
         if not name.endswith("-ending"):  # whoever finds it later must not take it for one that may go on
             await self._api.call(
@@ -154,7 +152,7 @@ class DockerRuntime:
                 async with asyncio.timeout(wait_s):
                     await self.wait(found)
                     return
-            if await self._state(found.ref) is None:
+            if await self._inspect_own(found) is None:
                 return
         raise RuntimeFailed("container_failed", "The container does not end on KILL.")
 
@@ -181,6 +179,8 @@ class DockerRuntime:
         return None
 
     async def remove(self, found: Found) -> None:
+        if await self._inspect_own(found) is None:
+            return
         params = {"force": "1", "v": "1"}
         give_up_at = asyncio.get_running_loop().time() + REQUEST_S
         while True:
@@ -208,6 +208,15 @@ class DockerRuntime:
                     described = _with_start(described, state)
                 found.append(described)
         return found
+
+    async def _inspect_own(self, found: Found) -> dict[str, Any] | None:
+        """None when it is gone, or another attempt's by now: a worker that was frozen must not end what goes on."""
+        answer = await self._api.call("GET", f"/containers/{found.ref}/json", ok=(404,))
+        if answer.status == 404:
+            return None
+        inspected: dict[str, Any] = answer.json()
+        name = _NAME.fullmatch(str(inspected["Name"]))
+        return inspected if name and int(name["fence"]) == found.fence else None
 
     async def _inspect(self, ref: str) -> dict[str, Any]:
         answer: dict[str, Any] = (await self._api.call("GET", f"/containers/{ref}/json")).json()
@@ -240,58 +249,6 @@ async def _read_frames(body: aiohttp.StreamReader, logs: Logs) -> bool:
 
 def _name_of(box: Box) -> str:
     return f"{box.name}-{box.fence}"
-
-
-def _container(box: Box) -> dict[str, Any]:
-    target = box.target
-    memory = target.memory_mb * MB
-    host: dict[str, Any] = {
-        "NetworkMode": target.network,
-        "Memory": memory,
-        "MemorySwap": memory,
-        "NanoCpus": int(target.cpu * 1_000_000_000),
-        "PidsLimit": target.pids,
-        "ReadonlyRootfs": True,
-        "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges"],
-        "OomScoreAdj": 500,
-        "Init": True,  # so that TERM ends commands that do not care for it
-        "RestartPolicy": {"Name": "no"},
-        "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "2"}},
-        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
-        "Mounts": [{"Type": "volume", "Target": "/shardbeat"}],
-    }
-    if target.scratch_mb:
-        host["Tmpfs"] = {"/tmp": f"rw,nosuid,nodev,exec,mode=1777,size={target.scratch_mb}m"}
-    made: dict[str, Any] = {
-        "Image": target.image,
-        "User": f"{target.uid}:{target.gid}",
-        "Env": [f"{name}={value}" for name, value in target.environment.items()],
-        "Labels": box.labels(),
-        "NetworkDisabled": target.network == "none",
-        "StopTimeout": int(STOP_GRACE_S),
-        "HostConfig": host,
-    }
-    if target.command:
-        made["Entrypoint"] = list(target.command)
-    if target.command or target.args:
-        made["Cmd"] = list(target.args)
-    if target.working_dir:
-        made["WorkingDir"] = target.working_dir
-    return made
-
-
-def _archive(box: Box) -> bytes:
-    """payload.json, and an empty result that only the container's user may write."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, data, mode in (("payload.json", box.payload, 0o444), ("result", b"", 0o600)):
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), mode
-            if name == "result":
-                member.uid, member.gid = box.target.uid, box.target.gid
-            archive.addfile(member, io.BytesIO(data))
-    return made.getvalue()
 
 
 def _found(one: Mapping[str, Any], installation: str) -> Found:

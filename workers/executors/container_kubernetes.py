@@ -115,7 +115,7 @@ class KubernetesRuntime:
     async def stop(self, found: Found, grace_s: float) -> None:
         """The pod's own grace period is between TERM and KILL; its log goes with it."""
         self._kept[found.ref] = await self.logs(found)
-        await self._delete(found.ref)
+        await self._delete(found)
 
     async def logs(self, found: Found) -> Logs:
         if found.ref in self._kept:
@@ -139,7 +139,7 @@ class KubernetesRuntime:
 
     async def remove(self, found: Found) -> None:
         self._kept.pop(found.ref, None)
-        await self._delete(found.ref)
+        await self._delete(found)
 
     async def find(self, installation: str, execution_id: UUID | None = None) -> list[Found]:
         selector = f"{LABEL}/installation={installation}"
@@ -192,8 +192,12 @@ class KubernetesRuntime:
             "PATCH", f"{self._jobs}/{name}", json=change, content_type="application/merge-patch+json", ok=ok
         )
 
-    async def _delete(self, name: str) -> None:
-        """Deletes the Job after its pods, and waits until it is gone."""
+    async def _delete(self, found: Found) -> None:
+        """Deletes the Job after its pods, and waits until it is gone; not one that another attempt has by now."""
+        name = found.ref
+        answer = await self._api.call("GET", f"{self._jobs}/{name}", ok=(404,))
+        if answer.status == 404 or answer.json()["metadata"]["labels"].get(f"{LABEL}/fence") != str(found.fence):
+            return
         answer = await self._api.call(
             "DELETE", f"{self._jobs}/{name}", ok=(404, 409), json={"propagationPolicy": "Foreground"}
         )

@@ -10,20 +10,17 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 
 from kernel.clock import utc_now
-from kernel.containerrules import ContainerRules, Target, read_target
-from kernel.errors import InvalidInput
+from kernel.containerrules import ContainerRules, Target
 from kernel.masking import Echoes
-from kernel.secretrules import SecretMissing, fill
 from workers.executors.base import Outcome, Result, Work, ended
-from workers.executors.bounds import NotJson, bounded_error, to_json
+from workers.executors.bounds import bounded_error
+from workers.executors.container_box import PREPARE_S, Refused, box_of
 from workers.executors.container_output import ARTEFACT_MAX_BYTES, Logs, last_words, result_of, steering
 from workers.executors.container_runtime import (
-    PAYLOAD_PATH,
-    RESULT_PATH,
     Box,
     Exit,
     Found,
@@ -38,8 +35,6 @@ T = TypeVar("T")
 
 TRIES = 4  # to find a name free
 AGAIN_S = 5.0  # until work is offered again that the runtime could not be asked to run
-ENV_PAYLOAD_MAX_BYTES = 100_000  # Linux takes 131,072 in one variable
-PREPARE_S = 300.0  # to clear away what was left, pull an image and make a container
 COLLECT_S = 10.0  # for output and artefact of a container that has ended
 REMOVE_S = 10.0
 
@@ -54,14 +49,6 @@ class Stopped(Exception):
 
 class Superseded(Exception):
     """A newer attempt of the execution has a container."""
-
-
-class Refused(Exception):
-    """The target can't run as it is."""
-
-    def __init__(self, class_: str, message: str) -> None:
-        super().__init__(message)
-        self.class_, self.message = class_, message
 
 
 class Run:
@@ -90,7 +77,7 @@ class Run:
     async def result(self) -> Result:
         """Runs to the end. Whatever happens, the container is removed before the result is there, if it can be."""
         try:
-            box = self._box()
+            box = box_of(self._work, self._rules, installation=self._installation, now=self._clock())
             return await self._attempt(box)
         except Refused as refused:
             return self._failed(refused.class_, refused.message, retryable=False)
@@ -252,50 +239,6 @@ class Run:
     def _ended(self, outcome: Outcome, class_: str, message: str, *, retryable: bool = True) -> Result:
         error = bounded_error(class_, self._echoes.masked_text(message))
         return ended(outcome, self._clock(), self._started_at, error=error, retryable=retryable)
-
-    def _box(self) -> Box:
-        """What is to run. Raises Refused."""
-        work = self._work
-        try:
-            filled = {**work.target, "environment": fill(work.target.get("environment"), work.secrets)}
-            target = read_target(filled, self._rules, tenant=work.tenant_slug)
-            payload = to_json(work.payload)
-        except InvalidInput as invalid:
-            first = invalid.errors[0]
-            class_ = "image_refused" if first.code == "image_not_allowed" else "bad_target"
-            raise Refused(class_, f"{first.pointer}: {first.detail}") from None
-        except SecretMissing as missing:
-            raise Refused("secret_missing", str(missing)) from None
-        except NotJson as error:
-            raise Refused("bad_payload", f"The payload is no JSON: {error}") from None
-        environment = {**target.environment, **self._variables()}
-        if target.payload_as == "env":
-            if len(payload) > ENV_PAYLOAD_MAX_BYTES:
-                raise Refused("bad_payload", f"A payload in a variable may have {ENV_PAYLOAD_MAX_BYTES:,} bytes.")
-            environment["SHARDBEAT_PAYLOAD"] = payload.decode()
-        return Box(
-            self._installation, work.execution_id, work.attempt, work.fence, work.tenant_slug, work.job_id,
-            replace(target, environment=environment), payload,
-            self._clock() + timedelta(seconds=work.timeout_s + PREPARE_S), work.timeout_s,
-        )  # fmt: skip
-
-    def _variables(self) -> dict[str, str]:
-        work = self._work
-        found = {
-            "SHARDBEAT_EXECUTION": str(work.execution_id),
-            "SHARDBEAT_ATTEMPT": str(work.attempt),
-            "SHARDBEAT_RUN_KEY": work.run_key,
-            "SHARDBEAT_TENANT": work.tenant_slug,
-            "SHARDBEAT_TRIGGER": work.execution_kind,
-            "SHARDBEAT_TIMEOUT_S": f"{work.timeout_s:g}",
-            "SHARDBEAT_PAYLOAD_FILE": PAYLOAD_PATH,
-            "SHARDBEAT_RESULT_FILE": RESULT_PATH,
-        }
-        if work.nominal_at is not None:
-            found["SHARDBEAT_NOMINAL_TIME"] = work.nominal_at.isoformat().replace("+00:00", "Z")
-        if work.traceparent:
-            found["TRACEPARENT"] = work.traceparent
-        return found
 
 
 def _signal_of(code: int) -> str:

@@ -21,8 +21,8 @@ from uuid import UUID, uuid4
 
 from workers.executors.container_bundle import config_of
 from workers.executors.container_output import Logs
-from workers.executors.container_pipes import Drain
 from workers.executors.container_places import CONFIG, IO, LOG, META, PID, SCRATCH, Places, mount_tmpfs
+from workers.executors.container_process import CGROUPS, Running, is_cgroup2, not_started, oom_kills
 from workers.executors.container_runtime import Box, Exit, Found, Gone, NameTaken, RuntimeFailed
 
 log = logging.getLogger(__name__)
@@ -35,46 +35,12 @@ KILL_S = 10.0
 PIPES_S = 1.0  # for what a dead container's pipes still hold
 KEEPER_S = 20.0
 SILENCE_S = 8.0  # a worker's lease lasts so long
-CGROUPS = Path("/sys/fs/cgroup")
 _BOOT = """\
 import sys
 sys.path.insert(0, sys.argv[1])
 from workers.executors.container_keeper import main
 main(*sys.argv[2:])
 """
-
-
-class _Running:
-    """A `runc run` process, watched by its pidfd."""
-
-    def __init__(self, process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
-        assert process.stdout and process.stderr
-        self.process, self._loop = process, loop
-        self.stdout = Drain(os.dup(process.stdout.fileno()), loop)
-        self.stderr = Drain(os.dup(process.stderr.fileno()), loop)
-        process.stdout.close()
-        process.stderr.close()
-        self.ended: asyncio.Future[int] = loop.create_future()
-        self._pidfd = os.pidfd_open(process.pid)
-        loop.add_reader(self._pidfd, self._reap)
-
-    def _reap(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        self.ended.set_result(self.process.wait())
-
-    def init_pidfd(self, place: Path) -> int | None:
-        """The container's first process; None before there is one. It is ours as long as runc is its parent."""
-        try:
-            pid = int((place / PID).read_text())
-            fd = os.pidfd_open(pid)
-        except (OSError, ValueError):
-            return None
-        with suppress(OSError, ValueError, IndexError):
-            if int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) == self.process.pid:
-                return fd
-        os.close(fd)
-        return None
 
 
 class RuncRuntime:
@@ -91,8 +57,8 @@ class RuncRuntime:
         self._owner, self._silence_s = uuid4().hex, silence_s
         self._lock_fd = -1
         self._keeper: subprocess.Popen[bytes] | None = None
-        self._running: dict[str, _Running] = {}
-        self._limit_swap = (CGROUPS / "memory/memory.memsw.limit_in_bytes").exists() or _is_cgroup2()
+        self._running: dict[tuple[str, int], Running] = {}  # by place and fence
+        self._limit_swap = (CGROUPS / "memory/memory.memsw.limit_in_bytes").exists() or is_cgroup2()
 
     def unusable(self) -> str | None:
         """Why containers can't be run here; None when they can."""
@@ -124,10 +90,6 @@ class RuncRuntime:
             await asyncio.wait({running.ended}, timeout=KILL_S)
             running.stdout.close()
             running.stderr.close()
-        for cgroup in [*CGROUPS.glob("*/shardbeat"), CGROUPS / "shardbeat"]:
-            with suppress(OSError):  # unless another worker has containers there
-                (cgroup / self._installation).rmdir()
-                cgroup.rmdir()
 
     def _start_keeper(self) -> None:
         home = Path(__file__).resolve().parents[2]
@@ -215,24 +177,24 @@ class RuncRuntime:
             )  # fmt: skip
         except OSError as error:
             raise RuntimeFailed("container_failed", f"runc can't be started: {error.strerror}.") from None
-        self._running[found.ref] = _Running(process, self._loop)
+        self._running[(found.ref, found.fence)] = Running(process, self._loop)
 
     async def wait(self, found: Found) -> Exit:
         running = self._of(found)
         code = await asyncio.shield(running.ended)
         place = Path(found.ref)
-        if not (place / META).exists():
+        kept = self._places.one(place.name)
+        if kept is None or kept[1]["fence"] != found.fence:  # removed from outside, or by a newer attempt
             raise Gone
         if not (place / PID).exists():
-            raise _not_started(place / LOG, code)
-        meta = json.loads((place / META).read_bytes())
-        return Exit(code, oom_killed=_oom_kills(f"/shardbeat/{self._installation}/{meta['container']}") > 0)
+            raise not_started(place / LOG, code)
+        return Exit(code, oom_killed=oom_kills(f"/shardbeat/{self._installation}/{kept[1]['container']}") > 0)
 
     async def adopt(self, found: Found, box: Box) -> Found | None:
         return None
 
     async def stop(self, found: Found, grace_s: float) -> None:
-        running = self._running.get(found.ref)
+        running = self._running.get((found.ref, found.fence))
         if running is None or running.ended.done():
             return
         for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_S)):
@@ -272,7 +234,7 @@ class RuncRuntime:
         if kept is not None and kept[1]["fence"] == found.fence:  # else it is another attempt's by now
             await self.stop(found, 0)
             await self._end(place, kept[1]["container"])
-        if running := self._running.pop(found.ref, None):
+        if running := self._running.pop((found.ref, found.fence), None):
             running.stdout.close()
             running.stderr.close()
 
@@ -286,8 +248,8 @@ class RuncRuntime:
         owner = str(meta["owner"])
         return _found(place, meta, orphan=owner != self._owner and not self._places.owner_lives(owner))
 
-    def _of(self, found: Found) -> _Running:
-        running = self._running.get(found.ref)
+    def _of(self, found: Found) -> Running:
+        running = self._running.get((found.ref, found.fence))
         if running is None:
             raise Gone
         return running
@@ -311,28 +273,3 @@ def _check_directory(rootfs: Path, inside: str) -> None:
     path = rootfs.resolve() / inside.strip("/")
     if inside.rstrip("/") not in OWN_DIRECTORIES and (path.resolve() != path or not path.is_dir()):
         raise RuntimeFailed("command_failed", f"There is no directory {inside} in the image.", retryable=False)
-
-
-def _not_started(path: Path, code: int) -> RuntimeFailed:
-    """What runc says about a container that it could not start. A wrong command stays wrong; the rest may pass."""
-    said = ""
-    with suppress(OSError, ValueError):
-        lines = [json.loads(line) for line in path.read_text(errors="replace").splitlines()[-20:]]
-        said = next((str(line["msg"]) for line in reversed(lines) if line.get("level") == "error"), "")
-    if "exec: " in said or "chdir" in said:
-        return RuntimeFailed("command_failed", said.rpartition("container process: ")[2], retryable=False)
-    return RuntimeFailed("container_failed", f"runc could not start the container ({code}): {said}")
-
-
-def _oom_kills(cgroup: str) -> int:
-    path = CGROUPS / cgroup[1:] / "memory.events" if _is_cgroup2() else CGROUPS / f"memory{cgroup}/memory.oom_control"
-    with suppress(OSError, ValueError):
-        for line in path.read_text().splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
-    return 0
-
-
-def _is_cgroup2() -> bool:
-    return (CGROUPS / "cgroup.controllers").exists()

@@ -120,7 +120,7 @@ class Runtime(Protocol):
         """Makes the container of an earlier attempt this one's; None when it has changed meanwhile."""
 
     async def stop(self, found: Found, grace_s: float) -> None:
-        """TERM, and KILL after `grace_s` seconds. Returns when it has ended or is gone."""
+        """TERM, and KILL after `grace_s` seconds. Returns when it has ended, is gone, or is another attempt's."""
 
     async def logs(self, found: Found) -> Logs:
         """The last part of what it wrote; as much as can be had."""
@@ -129,7 +129,10 @@ class Runtime(Protocol):
         """The artefact, cut after `max_bytes` bytes; None when it wrote none."""
 
     async def remove(self, found: Found) -> None:
-        """Ends it, waits for that, and removes all that was made for it. Fine when it is gone already."""
+        """Ends it, waits for that, and removes all that was made for it.
+
+        Fine when it is gone already; one that another attempt has taken over is left alone.
+        """
 
     async def find(self, installation: str, execution_id: UUID | None = None) -> list[Found]:
         """The containers of this installation, or of one execution."""
