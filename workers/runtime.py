@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -25,6 +25,7 @@ from apps.secrets.vault import Found, Vault
 from apps.tickets import store
 from apps.tickets.store import Started
 from kernel.clock import monotonic_s, utc_now
+from kernel.pools import reserve_of
 from kernel.secretrules import shown_name
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 T = TypeVar("T")
 WAIT_FOR_SLOT_S = 2.0
+WAIT_FOR_SHARE_S = 0.2  # while there are slots, but for others
 NOT_PREPARED_WAIT_S = 5.0
 NAMED = frozenset({"job", "schedule", "labels"})  # what templates may ask for and tickets do not hold
 NO_NAMES = RunNames("", "", {})
@@ -65,6 +67,8 @@ class Runtime:
         self._lock = threading.Lock()
         self._slot_free = threading.Condition(self._lock)
         self._reserved: dict[str, int] = dict.fromkeys(executors, 0)
+        self._queue_of: dict[Pair, str] = {}
+        self._held_of: Counter[str] = Counter()  # by queue: reserved for it, or started and not ended
         self._local = threading.local()
 
     def start(self) -> None:
@@ -108,24 +112,28 @@ class Runtime:
         """These were lost here: should their results turn up after all, they are dropped."""
         with self._lock:
             for pair in pairs:
-                self._started.pop(pair, None)
+                self._drop(pair)
 
-    def take(self, pool: str, ids: Sequence[UUID], release: int) -> dict[str, int]:
-        """Starts what still waits under this release number, as slots become free; the rest goes back to ready."""
+    def take(self, pool: str, ids: Sequence[UUID], release: int, *, queue: str = "") -> dict[str, int]:
+        """Starts what still waits under this release number, as slots become free; the rest goes back to ready.
+
+        What comes through one queue leaves some slots to the others (`kernel.pools.reserve_of`).
+        """
         executor = self.executors.get(pool)
         left = list(ids)
         counts = {"started": 0, "put_back": 0}
         give_up_at = monotonic_s() + WAIT_FOR_SLOT_S
         while left and executor is not None and not self.draining:
-            room = self._reserve(pool, len(left), until=give_up_at)
+            room = self._reserve(pool, len(left), until=give_up_at, queue=queue)
             if room == 0:
                 break
             part, left = left[:room], left[room:]
             try:
-                counts["started"] += self._start(executor, part, release)
+                counts["started"] += self._start(executor, part, release, queue)
             finally:
                 with self._lock:
                     self._reserved[pool] -= room
+                    self._held_of[queue] -= room
         if left:
             counts["put_back"] = self._again_when_lost(
                 lambda conn: store.put_back(conn, left, release=release, now=utc_now())
@@ -157,21 +165,27 @@ class Runtime:
         line: Line = self._local.line
         return line
 
-    def _reserve(self, pool: str, wanted: int, *, until: float) -> int:
+    def _reserve(self, pool: str, wanted: int, *, until: float, queue: str) -> int:
         """Waits for free slots and reserves at most `wanted` of them; 0 when none came in time."""
         executor = self.executors[pool]
+        soon = monotonic_s() + WAIT_FOR_SHARE_S
         with self._slot_free:
             while True:
-                room = min(wanted, executor.free() - self._reserved[pool])
+                free = executor.free() - self._reserved[pool]
+                reserve = reserve_of(pool, executor.slots)
+                room = min(wanted, free, executor.slots - reserve - self._held_of[queue] if reserve else free)
                 if room > 0:
                     self._reserved[pool] += room
+                    self._held_of[queue] += room
                     return room
+                if free > 0:  # what is free is for others, whose messages wait behind this one
+                    until = min(until, soon)
                 left = until - monotonic_s()
                 if left <= 0 or self.draining:
                     return 0
                 self._slot_free.wait(min(left, 0.1))
 
-    def _start(self, executor: Executor, ids: Sequence[UUID], release: int) -> int:
+    def _start(self, executor: Executor, ids: Sequence[UUID], release: int, queue: str) -> int:
         # From here until they are settled the tickets are ours: whatever fails below must end as an attempt.
         started = self._again_when_lost(
             lambda conn: store.start(conn, ids, release=release, worker=self.id, limit=len(ids))
@@ -180,6 +194,8 @@ class Runtime:
         pairs = {(one.execution_id, one.fence) for one in started}
         with self._lock:
             self._started.update({(one.execution_id, one.fence): (one, None) for one in started})
+            self._queue_of.update(dict.fromkeys(pairs, queue))
+            self._held_of[queue] += len(pairs)
             self._preparing |= pairs
         try:
             self._hand_over(conn, executor, registry, started)
@@ -282,7 +298,15 @@ class Runtime:
             return
         self.settling.add(Settlement(known[0], self.id, report, known[1]))
         with self._lock:
-            self._started.pop(pair, None)
+            self._drop(pair)
+
+    def _drop(self, pair: Pair) -> None:
+        """Forgets an attempt. With the lock."""
+        self._started.pop(pair, None)
+        if (queue := self._queue_of.pop(pair, None)) is not None:
+            self._held_of[queue] -= 1
+            if not self._held_of[queue]:
+                del self._held_of[queue]
 
 
 def _needs_names(definition: Definition | None) -> bool:

@@ -16,7 +16,7 @@ from uuid import UUID
 import psycopg
 from django.conf import settings
 
-from apps.dispatch.admission import Message, Room, admit, messages_of, open_flows, room_of
+from apps.dispatch.admission import Message, Room, admit, leave_to_others, messages_of, open_flows, room_of
 from apps.dispatch.fairness import Claim, FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.publish import Publisher
@@ -97,6 +97,7 @@ class ReleaseService:
             if not live:
                 return [], 0
             room = room_of(live, store.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
+            leave_to_others(room, self.pool)
             total = min(room.total, settings.RELEASE_BATCH)
             early = monotonic_s() - self._released_at < REFILL_WAIT_S
             if total <= 0 or (early and total < room.capacity * REFILL_SHARE):

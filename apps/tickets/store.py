@@ -71,9 +71,11 @@ CROSS JOIN LATERAL (
 """
 
 TAKEN = """
-SELECT tenant_id, queue, gate, count(*) FROM tickets_ticket WHERE pool = %(pool)s AND state = 'queued' GROUP BY 1, 2, 3
+SELECT tenant_id, queue, gate, count(*), 0
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'queued' GROUP BY 1, 2, 3
 UNION ALL
-SELECT tenant_id, queue, gate, count(*) FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' GROUP BY 1, 2, 3
+SELECT tenant_id, queue, gate, count(*), count(*)
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' GROUP BY 1, 2, 3
 """
 
 RELEASE = """
@@ -275,8 +277,8 @@ def flows(conn: Conn, pool: str) -> list[Flow]:
     return [Flow._make(row) for row in conn.execute(FLOWS, {"pool": pool})]
 
 
-def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int]]:
-    """(tenant, queue, gate, count) of what is queued or running."""
+def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int, int]]:
+    """(tenant, queue, gate, count, running of these) of what is queued or running."""
     return conn.execute(TAKEN, {"pool": pool}).fetchall()
 
 

@@ -119,6 +119,35 @@ def as_lost(conn: Conn, registry: Registry) -> None:
 # --- taking ---
 
 
+def test_what_comes_through_one_queue_leaves_slots_to_the_others(
+    runtimes: Make, conn: Conn, acme: Tenant, globex: Tenant
+) -> None:
+    """Of twenty slots for HTTP one queue gets eighteen; what it may not have goes back soon, and its place is kept."""
+    hands = Hands(slots=20)
+    runtime = runtimes(hands, "http")
+
+    def work(ids: list[UUID], queue: str) -> dict[str, int]:
+        number = release_now(conn, ids)
+        try:
+            return runtime.take("http", ids, number, queue=queue)
+        finally:
+            runtime._line.close()
+
+    mine = [make_ticket(acme, make_job(acme)) for _ in range(25)]
+    theirs = [make_ticket(globex, make_job(globex)) for _ in range(3)]
+    (taken,) = at_once(partial(work, mine, "http.own.acme"))
+    assert taken == {"started": 18, "put_back": 7}
+    assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready' AND rank IS NOT NULL") >= 7
+    (taken,) = at_once(partial(work, theirs, "http.own.globex"))
+    assert taken == {"started": 2, "put_back": 1}
+    for key in hands.held():
+        hands.end(key, "succeeded")
+    wait_until(lambda: not runtime.settling.pending())
+    assert not runtime._held_of and not runtime._queue_of and runtime._reserved == {"http": 0}
+    rest = [one for one in mine if ticket_of(conn, one)]
+    assert at_once(partial(work, rest, "http.own.acme")) == [{"started": 7, "put_back": 0}]
+
+
 def test_templates_get_the_names_of_the_run_as_they_are_now(
     runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant
 ) -> None:
