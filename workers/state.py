@@ -9,6 +9,7 @@ from kernel.errors import Conflict
 from workers.breakers import BreakerDesk
 from workers.containers import container_executor
 from workers.executors.base import Executor
+from workers.executors.delivery import DeliveryExecutor
 from workers.executors.http import HttpExecutor
 from workers.executors.http_breaker import Breakers
 from workers.executors.python import PythonExecutor
@@ -60,6 +61,7 @@ def executors(progress: ProgressBoard, breakers: Breakers | None = None) -> dict
     makers: dict[str, Callable[[], Executor]] = {
         "http": lambda: HttpExecutor(slots=settings.HTTP_SLOTS, breakers=breakers),
         "python": lambda: python_executor(progress),
+        "queue": lambda: DeliveryExecutor(slots=settings.QUEUE_SLOTS),
         "container": container_executor,
     }
     unknown = set(settings.WORKER_POOLS) - set(makers)

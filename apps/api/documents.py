@@ -11,7 +11,8 @@ from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 
 Serializer = serializers.Serializer[Any]
 TARGET_TEXT = (
-    "http: url, method, headers, body, success_status, completion. python: task, soft_timeout_s. pull: what your"
+    "http: url, method, headers, body, success_status, success_if, redirects, connect_timeout_s, auth, completion;"
+    " URL, headers and body may hold templates such as {{ payload.id }}. python: task, soft_timeout_s. pull: what your"
     " workers read, or delivery, url, exchange, routing_key, queue, stream, max_length, headers, finish_on."
     " container: image, command, args, environment, payload_as, cpu, memory_mb, pids, scratch_mb, network,"
     " working_dir, user, exit_codes."

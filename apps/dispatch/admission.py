@@ -56,7 +56,8 @@ def room_of(live: Sequence[LiveWorker], taken: Iterable[tuple[Any, ...]], *, pre
             by_gate[gate] += count
         if queue in by_queue:
             by_queue[queue] -= count
-        total -= count
+        if queue:  # what is held outside takes no slot; limits count it
+            total -= count
     return Room(slots_of_all, capacity, total, by_queue, by_tenant, by_gate, message_max, running)
 
 

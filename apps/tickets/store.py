@@ -75,7 +75,10 @@ SELECT tenant_id, queue, gate, count(*), 0
 FROM tickets_ticket WHERE pool = %(pool)s AND state = 'queued' GROUP BY 1, 2, 3
 UNION ALL
 SELECT tenant_id, queue, gate, count(*), count(*)
-FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' GROUP BY 1, 2, 3
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' AND NOT remote GROUP BY 1, 2, 3
+UNION ALL
+SELECT tenant_id, '', gate, count(*), 0
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' AND remote GROUP BY 1, 3
 """
 
 RELEASE = """
@@ -278,7 +281,7 @@ def flows(conn: Conn, pool: str) -> list[Flow]:
 
 
 def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int, int]]:
-    """(tenant, queue, gate, count, running of these) of what is queued or running."""
+    """(tenant, queue, gate, count, running of these) of what is queued or running; outside is no queue, ""."""
     return conn.execute(TAKEN, {"pool": pool}).fetchall()
 
 
