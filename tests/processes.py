@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
+
+from embedded.process import spawn
 
 ROOT = Path(__file__).resolve().parent.parent
 QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING")
@@ -21,7 +22,6 @@ class Processes:
         self._environment = {**environment, "WORKER_GRACE_S": "2", "PYTHON_CHILDREN": "1", "LOG_LEVEL": "INFO"}
         self._logs = logs
         self._started: list[subprocess.Popen[bytes]] = []
-        self._files: list[IO[bytes]] = []
 
     def dispatcher(self, **environment: str) -> subprocess.Popen[bytes]:
         return self._start("dispatcher", [sys.executable, "manage.py", "dispatcher"], environment)
@@ -37,6 +37,19 @@ class Processes:
             "beat", [*command, "-S", "workers.beat:LeaseScheduler", "--pidfile=", "-s", str(place)], environment
         )
 
+    def web(self, port: int, **environment: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "gunicorn", "config.wsgi:application", "--bind", f"127.0.0.1:{port}"]
+        command += ["--worker-class", "gthread", "--threads", "16", "--graceful-timeout", "2", "--no-control-socket"]
+        return self._start("web", command, {"PULL_WAITERS": "12", **environment})
+
+    def program(self, name: str, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Any other program."""
+        return self._start(name, [sys.executable, *command], environment)
+
+    def log(self, name: str) -> str:
+        """What the processes of that name have written."""
+        return "".join(path.read_text(errors="replace") for path in sorted(self._logs.glob(f"*-{name}.log")))
+
     def close(self) -> None:
         for process in self._started:
             if process.poll() is None:
@@ -48,15 +61,12 @@ class Processes:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for file in self._files:
-            file.close()
 
     def _start(self, name: str, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        file = (self._logs / f"{len(self._started)}-{name}.log").open("wb")
-        self._files.append(file)
-        process = subprocess.Popen(
-            command, cwd=ROOT, env={**self._environment, **environment}, stdout=file, stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL, start_new_session=True,
+        # They end with a run that is interrupted: nobody else would end them.
+        process = spawn(
+            command, log=self._logs / f"{len(self._started)}-{name}.log", death_signal=signal.SIGTERM, cwd=ROOT,
+            env={**self._environment, **environment},
         )  # fmt: skip
         self._started.append(process)
         return process

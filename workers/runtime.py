@@ -4,10 +4,10 @@ import logging
 import os
 import socket
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -22,21 +22,24 @@ from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions, RunNames, run_names
 from apps.secrets.keyring import KeyUnknown
 from apps.secrets.vault import Found, Vault
-from apps.tickets import store
-from apps.tickets.store import Started
+from apps.tickets import holding
+from apps.tickets.values import Started
 from kernel.clock import monotonic_s, utc_now
+from kernel.pools import reserve_of
 from kernel.secretrules import shown_name
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
 from tenants.runtokens import runtoken_make
 from workers.executors.base import Executor, Result, Work
 from workers.heartbeat import Heartbeat
+from workers.progress import ProgressBoard
 from workers.settling import SettleBuffer
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 T = TypeVar("T")
 WAIT_FOR_SLOT_S = 2.0
+WAIT_FOR_SHARE_S = 0.2  # while there are slots, but for others
 NOT_PREPARED_WAIT_S = 5.0
 NAMED = frozenset({"job", "schedule", "labels"})  # what templates may ask for and tickets do not hold
 NO_NAMES = RunNames("", "", {})
@@ -47,7 +50,10 @@ LOCK_TIMEOUT_MS = 500  # the other tenants' messages wait for this thread meanwh
 class Runtime:
     """One per process. `take` is called by the batch task from Celery's pool threads."""
 
-    def __init__(self, executors: dict[str, Executor], *, queues: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, executors: dict[str, Executor], *, queues: Callable[[], list[str]], progress: ProgressBoard | None = None
+    ) -> None:
+        self.progress = progress or ProgressBoard()
         self.id: UUID = uuid4()
         self.host = socket.gethostname()
         self.pid = os.getpid()
@@ -61,6 +67,8 @@ class Runtime:
         self._lock = threading.Lock()
         self._slot_free = threading.Condition(self._lock)
         self._reserved: dict[str, int] = dict.fromkeys(executors, 0)
+        self._queue_of: dict[Pair, str] = {}
+        self._held_of: Counter[str] = Counter()  # by queue: reserved for it, or started and not ended
         self._local = threading.local()
 
     def start(self) -> None:
@@ -104,27 +112,31 @@ class Runtime:
         """These were lost here: should their results turn up after all, they are dropped."""
         with self._lock:
             for pair in pairs:
-                self._started.pop(pair, None)
+                self._drop(pair)
 
-    def take(self, pool: str, ids: Sequence[UUID], release: int) -> dict[str, int]:
-        """Starts what still waits under this release number, as slots become free; the rest goes back to ready."""
+    def take(self, pool: str, ids: Sequence[UUID], release: int, *, queue: str = "") -> dict[str, int]:
+        """Starts what still waits under this release number, as slots become free; the rest goes back to ready.
+
+        What comes through one queue leaves some slots to the others (`kernel.pools.reserve_of`).
+        """
         executor = self.executors.get(pool)
         left = list(ids)
         counts = {"started": 0, "put_back": 0}
         give_up_at = monotonic_s() + WAIT_FOR_SLOT_S
         while left and executor is not None and not self.draining:
-            room = self._reserve(pool, len(left), until=give_up_at)
+            room = self._reserve(pool, len(left), until=give_up_at, queue=queue)
             if room == 0:
                 break
             part, left = left[:room], left[room:]
             try:
-                counts["started"] += self._start(executor, part, release)
+                counts["started"] += self._start(executor, part, release, queue)
             finally:
                 with self._lock:
                     self._reserved[pool] -= room
+                    self._held_of[queue] -= room
         if left:
             counts["put_back"] = self._again_when_lost(
-                lambda conn: store.put_back(conn, left, release=release, now=utc_now())
+                lambda conn: holding.put_back(conn, left, release=release, now=utc_now())
             )
         return counts
 
@@ -153,29 +165,37 @@ class Runtime:
         line: Line = self._local.line
         return line
 
-    def _reserve(self, pool: str, wanted: int, *, until: float) -> int:
+    def _reserve(self, pool: str, wanted: int, *, until: float, queue: str) -> int:
         """Waits for free slots and reserves at most `wanted` of them; 0 when none came in time."""
         executor = self.executors[pool]
+        soon = monotonic_s() + WAIT_FOR_SHARE_S
         with self._slot_free:
             while True:
-                room = min(wanted, executor.free() - self._reserved[pool])
+                free = executor.free() - self._reserved[pool]
+                reserve = reserve_of(pool, executor.slots)
+                room = min(wanted, free, executor.slots - reserve - self._held_of[queue] if reserve else free)
                 if room > 0:
                     self._reserved[pool] += room
+                    self._held_of[queue] += room
                     return room
+                if free > 0:  # what is free is for others, whose messages wait behind this one
+                    until = min(until, soon)
                 left = until - monotonic_s()
                 if left <= 0 or self.draining:
                     return 0
                 self._slot_free.wait(min(left, 0.1))
 
-    def _start(self, executor: Executor, ids: Sequence[UUID], release: int) -> int:
+    def _start(self, executor: Executor, ids: Sequence[UUID], release: int, queue: str) -> int:
         # From here until they are settled the tickets are ours: whatever fails below must end as an attempt.
         started = self._again_when_lost(
-            lambda conn: store.start(conn, ids, release=release, worker=self.id, limit=len(ids))
+            lambda conn: holding.start(conn, ids, release=release, worker=self.id, limit=len(ids))
         )
         conn, registry = self._line.get(), self._local.registry
         pairs = {(one.execution_id, one.fence) for one in started}
         with self._lock:
             self._started.update({(one.execution_id, one.fence): (one, None) for one in started})
+            self._queue_of.update(dict.fromkeys(pairs, queue))
+            self._held_of[queue] += len(pairs)
             self._preparing |= pairs
         try:
             self._hand_over(conn, executor, registry, started)
@@ -278,7 +298,15 @@ class Runtime:
             return
         self.settling.add(Settlement(known[0], self.id, report, known[1]))
         with self._lock:
-            self._started.pop(pair, None)
+            self._drop(pair)
+
+    def _drop(self, pair: Pair) -> None:
+        """Forgets an attempt. With the lock."""
+        self._started.pop(pair, None)
+        if (queue := self._queue_of.pop(pair, None)) is not None:
+            self._held_of[queue] -= 1
+            if not self._held_of[queue]:
+                del self._held_of[queue]
 
 
 def _needs_names(definition: Definition | None) -> bool:
@@ -286,11 +314,14 @@ def _needs_names(definition: Definition | None) -> bool:
 
 
 def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy, names: RunNames) -> Work:
+    timeout_s = _timeout_s(one, definition)
+    over_at = one.started_at + timedelta(seconds=timeout_s + holding.DEADLINE_GRACE_S)
     return Work(
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
-        target=definition.target, payload=payload, timeout_s=_timeout_s(one, definition), nominal_at=one.nominal_at,
-        deadline=one.deadline, network=tenancy.network, signing_secrets=(),
+        target=definition.target, payload=payload, timeout_s=timeout_s, nominal_at=one.nominal_at,
+        deadline=max(one.deadline, over_at),  # the ticket's is its lease, which heartbeats extend
+        network=tenancy.network, signing_secrets=(),
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
         schedule_id=one.schedule_id, job_name=names.job_name, schedule_name=names.schedule_name, labels=names.labels,
         tenant_schema=tenancy.schema,
@@ -308,7 +339,9 @@ def _completion_url(execution_id: UUID) -> str | None:
 
 def _timeout_s(one: Started, definition: Definition) -> float:
     """The attempt's own, or what is left of the run's total time-out."""
-    most = min(definition.timeout_s, store.HELD_MAX_S)  # a result that takes longer comes over the API
+    most = float(definition.timeout_s)
+    if definition.kind == "http":
+        most = min(most, holding.HELD_MAX_S)  # a result that takes longer comes over the API
     if one.give_up_at is None:
         return most
     return max(TIMEOUT_LEAST_S, min(most, (one.give_up_at - one.started_at).total_seconds()))

@@ -9,10 +9,12 @@ from kernel.errors import Conflict
 from workers.breakers import BreakerDesk
 from workers.containers import container_executor
 from workers.executors.base import Executor
+from workers.executors.delivery import DeliveryExecutor
 from workers.executors.http import HttpExecutor
 from workers.executors.http_breaker import Breakers
 from workers.executors.python import PythonExecutor
 from workers.executors.threads import ThreadExecutor
+from workers.progress import ProgressBoard
 from workers.runtime import Runtime
 
 queues_named = False
@@ -28,7 +30,9 @@ def start(queues: Callable[[], list[str]]) -> Runtime:
     if settings.HTTP_BREAKER_FAILURES and "http" in settings.WORKER_POOLS:
         _desk = BreakerDesk()
         _desk.loop.start()
-    _runtime = Runtime(executors(_desk.breakers if _desk is not None else None), queues=queues)
+    progress = ProgressBoard()
+    made = executors(progress, _desk.breakers if _desk is not None else None)
+    _runtime = Runtime(made, queues=queues, progress=progress)
     _runtime.start()
     return _runtime
 
@@ -52,11 +56,12 @@ def stop(grace_s: float) -> None:
         _desk = None
 
 
-def executors(breakers: Breakers | None = None) -> dict[str, Executor]:
+def executors(progress: ProgressBoard, breakers: Breakers | None = None) -> dict[str, Executor]:
     """An executor for each pool that this process serves."""
     makers: dict[str, Callable[[], Executor]] = {
         "http": lambda: HttpExecutor(slots=settings.HTTP_SLOTS, breakers=breakers),
-        "python": python_executor,
+        "python": lambda: python_executor(progress),
+        "queue": lambda: DeliveryExecutor(slots=settings.QUEUE_SLOTS),
         "container": container_executor,
     }
     unknown = set(settings.WORKER_POOLS) - set(makers)
@@ -65,12 +70,16 @@ def executors(breakers: Breakers | None = None) -> dict[str, Executor]:
     return {pool: makers[pool]() for pool in settings.WORKER_POOLS}
 
 
-def python_executor() -> Executor:
+def python_executor(progress: ProgressBoard) -> Executor:
     """Child processes, or threads. Raises Conflict for another PYTHON_POOL."""
-    setup = settings.PYTHON_SETUP or None
+    setup, told = settings.PYTHON_SETUP or None, progress.report
     match settings.PYTHON_POOL:
         case "prefork":
-            return PythonExecutor(registry=settings.PYTHON_TASKS, children=settings.PYTHON_CHILDREN, setup=setup)
+            return PythonExecutor(
+                registry=settings.PYTHON_TASKS, children=settings.PYTHON_CHILDREN, setup=setup, progress=told
+            )
         case "threads":
-            return ThreadExecutor(registry=settings.PYTHON_TASKS, threads=settings.PYTHON_THREADS, setup=setup)
+            return ThreadExecutor(
+                registry=settings.PYTHON_TASKS, threads=settings.PYTHON_THREADS, setup=setup, progress=told
+            )
     raise Conflict(f"PYTHON_POOL is {settings.PYTHON_POOL}; known are prefork and threads.")

@@ -24,4 +24,4 @@ def batch(queue: Any, release: Any, ids: Any) -> None:
     except (TypeError, ValueError, AttributeError):
         log.warning("a batch message can't be read and is dropped")
         return
-    state.runtime().take(pool, wanted, number)
+    state.runtime().take(pool, wanted, number, queue=str(queue))

@@ -11,7 +11,8 @@ from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 
 Serializer = serializers.Serializer[Any]
 TARGET_TEXT = (
-    "http: url, method, headers, body, success_status, completion. python: task, soft_timeout_s. pull: what your"
+    "http: url, method, headers, body, success_status, success_if, redirects, connect_timeout_s, auth, completion;"
+    " URL, headers and body may hold templates such as {{ payload.id }}. python: task, soft_timeout_s. pull: what your"
     " workers read, or delivery, url, exchange, routing_key, queue, stream, max_length, headers, finish_on."
     " container: image, command, args, environment, payload_as, cpu, memory_mb, pids, scratch_mb, network,"
     " working_dir, user, exit_codes."
@@ -78,7 +79,7 @@ class JobChange(Serializer):
     payload = serializers.JSONField(required=False, help_text="Any JSON; sent to the target.")
     timeout_s = optional(
         serializers.IntegerField, min_value=1, max_value=28_800,
-        help_text="Of one attempt. 60. Above 900 where the result comes over the API: pull, completion callback.",
+        help_text="Of one attempt. 60. At most 900 for an http job whose result is the answer itself.",
     )  # fmt: skip
     max_queue_age_s = optional(
         serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S,

@@ -55,7 +55,7 @@ class ExecutionAnswer(Serializer):
     finished_at = nullable(serializers.DateTimeField)
     attempt_count = serializers.IntegerField()
     cancel_requested = serializers.BooleanField()
-    progress = serializers.JSONField(help_text="What its worker told last; null when it runs with us or not at all.")
+    progress = serializers.JSONField(help_text="What its worker or its task told last; null when it does not run.")
     result = serializers.JSONField()
     error = serializers.JSONField()
     reason = nullable(serializers.CharField, help_text="Why it was skipped, expired or cancelled.")

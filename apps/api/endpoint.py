@@ -27,7 +27,6 @@ class Endpoint(APIView):
     """`actions` names, by HTTP method, what the permissions table decides about."""
 
     actions: ClassVar[Mapping[str, str]] = {}
-    hidden_body: ClassVar[bool] = False  # bodies hold secrets: nothing kept of one may help to guess them
     renderer_classes = [AnswerRenderer]
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
 
@@ -86,7 +85,7 @@ def retry_safe(method: Handler) -> Handler:
             return method(self, request, **ids)
         return once(
             tenant=self.tenant, key=key, method=str(request.method), path=request.path, body=self.body, now=self.now,
-            hidden=self.hidden_body, work=lambda: method(self, request, **ids),
+            work=lambda: method(self, request, **ids),
         )  # fmt: skip
 
     return handle

@@ -40,17 +40,16 @@ class KeyReused(ShardbeatError):
 
 def once(
     *, tenant: Tenant, key: str, method: str, path: str, body: Any, now: datetime, work: Callable[[], Response],
-    hidden: bool = False,
 ) -> Response:  # fmt: skip
     """The answer of `work`, or the one it gave before under this key.
 
     KeyReused when the key was used for something else; Conflict while the first request is still being served. What is
-    kept of the body is a digest; of a `hidden` one it can't be told by trying values, since it is keyed.
+    kept of the body is a keyed digest, so that trying values does not tell a secret that was in it.
     """
     if not _KEY.fullmatch(key):
         detail = "An Idempotency-Key has 1 to 255 printable ASCII characters."
         raise InvalidInput([FieldError("", "invalid_idempotency_key", detail)], detail)
-    fingerprint = _fingerprint(method, path, body, settings.SECRET_KEY.encode() if hidden else b"")
+    fingerprint = _fingerprint(method, path, body)
 
     def serve() -> Response:
         _claim(tenant, key)
@@ -104,7 +103,7 @@ def _storable(data: Any) -> Any:
     return data
 
 
-def _fingerprint(method: str, path: str, body: Any, key: bytes) -> str:
+def _fingerprint(method: str, path: str, body: Any) -> str:
     text = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
     request = b"\n".join((method.encode(), path.encode(), text))
-    return (hmac.digest(key, request, hashlib.sha256) if key else hashlib.sha256(request).digest()).hex()
+    return hmac.digest(settings.SECRET_KEY.encode(), request, hashlib.sha256).hex()

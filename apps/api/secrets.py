@@ -28,7 +28,6 @@ class SecretList(Endpoint):
     """All secrets."""
 
     actions = {"GET": "secret.read", "POST": "secret.create"}
-    hidden_body = True
 
     @operation(
         "secrets_list", "List secrets, newest first; without their values", answer=listing(SecretAnswer, "Secret"),

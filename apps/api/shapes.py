@@ -12,6 +12,7 @@ from apps.deadletters.models import DeadLetter
 from apps.due.models import DueEntry
 from apps.schedules.models import Calendar, Job, JobVersion, Schedule, ScheduleVersion
 from apps.schedules.services import DefinedJob, DefinedSchedule, job_as_given, schedule_as_given
+from apps.schedules.services_secrets import PLAIN_KINDS
 from apps.secrets.models import Secret
 from kernel.masking import masked_target
 from tenants import door
@@ -29,11 +30,11 @@ FROM unnest(%s::uuid[]) AS s(id)
 
 def job_shape(defined: DefinedJob) -> dict[str, Any]:
     """A job."""
-    job = defined.job
+    job, given = defined.job, job_as_given(defined)
     return {
         "id": job.pk,
-        **job_as_given(defined),
-        "target": masked_target(defined.definition.target),
+        **given,
+        "target": given["target"] if job.kind in PLAIN_KINDS else masked_target(given["target"]),
         "version": job.version,
         "status": "active" if job.paused_at is None else "paused",
         "paused_at": job.paused_at,

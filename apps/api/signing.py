@@ -43,7 +43,6 @@ class SigningRotate(Endpoint):
     """Changing over to another one."""
 
     actions = {"POST": "signing.rotate"}
-    hidden_body = True
 
     @operation(
         "signing_secrets_rotate", "Make a new signing secret, shown only in this answer; the former signs as well "

@@ -51,7 +51,7 @@ class DueEntryAdmin(ByTenantAdmin):
 class TicketAdmin(ByTenantAdmin):
     list_display = (
         "execution", "tenant", "state", "priority", "queue", "attempt", "available_at", "start_by", "queued_at",
-        "started_at", "deadline", "worker_id", "cancel_requested", "wait_reason",
+        "started_at", "deadline", "held_by", "cancel_requested", "wait_reason",
     )  # fmt: skip
     list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS), StartByFilter)
     uuid_search = ("execution_id", "worker_id")
@@ -65,6 +65,13 @@ class TicketAdmin(ByTenantAdmin):
     @admin.display(description="execution")
     def execution(self, obj: Any) -> str:
         return tenant_link(obj.tenant_slug, f"executions/execution/{obj.pk}/change/", obj.pk)
+
+    @admin.display(description="held by")
+    def held_by(self, obj: Any) -> str:
+        """A worker of ours, or somebody outside, who has it until the deadline."""
+        if obj.state != "running":
+            return "-"
+        return f"outside: {obj.holder or 'no name'}" if obj.remote else str(obj.worker_id)
 
     @admin.action(description="Cancel the ticked executions", permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Ticket]) -> None:

@@ -2,12 +2,13 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.tickets.values import NO_GATE, Candidate, Flow, LiveWorker
+from kernel.pools import reserve_of
 
 MESSAGE_MAX = 100  # tickets in one message
 
@@ -24,16 +25,18 @@ class Message(NamedTuple):
 class Room:
     """What a pool can take now."""
 
+    slots: int
     capacity: int
     total: int
     by_queue: dict[str, int]
     by_tenant: Counter[int]
     by_gate: Counter[UUID]
     message_max: dict[str, int]
+    running: Counter[str]  # by queue
 
 
-def room_of(live: Sequence[LiveWorker], taken: Sequence[tuple[int, str, UUID, int]], *, prefetch: float) -> Room:
-    """What live workers can take, less what is queued or running."""
+def room_of(live: Sequence[LiveWorker], taken: Iterable[tuple[Any, ...]], *, prefetch: float) -> Room:
+    """What live workers can take, less what is queued or running: (tenant, queue, gate, count, running of these)."""
     slots: Counter[str] = Counter()
     message_max: dict[str, int] = {}
     for worker in live:
@@ -41,17 +44,34 @@ def room_of(live: Sequence[LiveWorker], taken: Sequence[tuple[int, str, UUID, in
             slots[queue] += worker.slots
             message_max[queue] = max(1, min(MESSAGE_MAX, message_max.get(queue, MESSAGE_MAX), worker.slots // 2))
     by_queue = {queue: int(count * prefetch) for queue, count in slots.items()}
-    capacity = total = int(sum(worker.slots for worker in live) * prefetch)
+    slots_of_all = sum(worker.slots for worker in live)
+    capacity = total = int(slots_of_all * prefetch)
     by_tenant: Counter[int] = Counter()
     by_gate: Counter[UUID] = Counter()
-    for tenant_id, queue, gate, count in taken:
+    running: Counter[str] = Counter()
+    for tenant_id, queue, gate, count, *of_these in taken:
         by_tenant[tenant_id] += count
+        running[queue] += of_these[0] if of_these else 0
         if gate != NO_GATE:
             by_gate[gate] += count
         if queue in by_queue:
             by_queue[queue] -= count
-        total -= count
-    return Room(capacity, total, by_queue, by_tenant, by_gate, message_max)
+        if queue:  # what is held outside takes no slot; limits count it
+            total -= count
+    return Room(slots_of_all, capacity, total, by_queue, by_tenant, by_gate, message_max, running)
+
+
+def leave_to_others(room: Room, pool: str) -> None:
+    """Takes room from queues that hold much: some slots are kept for what comes through the others. Changes `room`.
+
+    A queue whose runs take all that it may have running gets no more to wait: they are slow, and nothing waits for it.
+    """
+    reserve = reserve_of(pool, room.slots)
+    if not reserve:
+        return
+    for queue, left in room.by_queue.items():
+        most = 0 if room.running[queue] >= room.slots - reserve else left - reserve
+        room.by_queue[queue] = min(left, most)
 
 
 def open_flows(flows: Sequence[Flow], room: Room) -> tuple[list[Flow], float]:

@@ -24,8 +24,8 @@ MAX_CONCURRENCY = 100_000
 MAX_QUEUE_AGE_S = 366 * 86_400
 MAX_TOTAL_TIMEOUT_S = 366 * 86_400
 MAX_EXTERNAL_ID_CHARS = 200
-HELD_MAX_S = 900  # of an attempt in a worker of ours
-OUTSIDE_MAX_S = 28_800  # of one whose result comes over the API; heartbeats keep it alive
+REQUEST_MAX_S = 900  # of an attempt that holds a connection to its target
+ATTEMPT_MAX_S = 28_800  # of any other: its worker, ours or the tenant's, keeps it alive with heartbeats
 QUEUE_NAME = r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?"
 RESERVED_QUEUES = ("leases",)
 _QUEUE_NAME = re.compile(QUEUE_NAME)
@@ -78,7 +78,8 @@ def read_job(data: object, *, rules: JobRules) -> JobForm:
     fields = Fields(data, faults)
     fields.only(FIELDS, read_only=READ_ONLY)
     kind = _kind(fields, rules)
-    timeout_s = fields.whole("timeout_s", 1, OUTSIDE_MAX_S if _ends_outside(fields, kind) else HELD_MAX_S, 60)
+    waits = kind == "http" and not _ends_outside(fields, kind)
+    timeout_s = fields.whole("timeout_s", 1, REQUEST_MAX_S if waits else ATTEMPT_MAX_S, 60)
     delivered = kind == "pull" and _is_delivered(fields)
     form = JobForm(
         name=fields.name(),

@@ -26,7 +26,7 @@ from apps.schedules.naming import names_conflict
 from apps.schedules.passed import pass_over
 from apps.schedules.remaking import remake_all
 from apps.schedules.running import JobNow, job_now
-from apps.schedules.services_secrets import target_kept, target_restored
+from apps.schedules.services_secrets import PLAIN_KINDS, target_kept, target_restored
 from apps.tickets import gates, pull_queues
 from kernel.containerrules import rules_of
 from kernel.errors import Conflict, NotFound, Stale
@@ -183,6 +183,8 @@ def _schedules_of(job_id: UUID) -> list[UUID]:
 
 
 def _with_target(form: JobForm, known: Mapping[str, Any], tenant: Tenant, now: datetime) -> JobForm:
+    if form.kind in PLAIN_KINDS:
+        return form
     target = target_kept(form.definition.target, known, tenant=tenant, now=now)
     return replace(form, definition=replace(form.definition, target=target))
 

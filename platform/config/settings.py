@@ -93,7 +93,7 @@ QUEUED_BOUND_S = env.whole("QUEUED_BOUND_S", 10, least=1)  # queued but not star
 WORKER_TTL_S = 8.0
 WORKER_RENEW_S = 2.0
 WORKER_GRACE_S = env.whole("WORKER_GRACE_S", 20)  # a stopping worker lets its work end for so long
-WORKER_POOLS = env.listed("WORKER_POOLS", "http,python")
+WORKER_POOLS = env.listed("WORKER_POOLS", "http,python,queue")
 HTTP_SLOTS = env.whole("HTTP_SLOTS", 200, least=1)
 QUEUE_SLOTS = env.whole("QUEUE_SLOTS", 16, least=1)  # deliveries to tenants' brokers at a time: a thread each
 PULL_WAITERS = env.whole("PULL_WAITERS", 16, least=0)  # requests that wait for work in one web process: a thread each

@@ -71,22 +71,27 @@ def credential_span(url: str) -> tuple[int, int] | None:
 
 
 def restored_target(given: Any, known: Any, faults: list[FieldError], pointer: str = "") -> Any:
-    """`given` with each mask replaced by what `known`, the stored target, has there; a mask for nothing is a fault."""
-    if isinstance(given, str):
-        return _restored_text(given, known, faults, pointer)
-    if isinstance(given, Mapping):
-        before = known if isinstance(known, Mapping) else {}
-        return {
-            name: restored_target(value, before.get(name), faults, pointer_to(pointer, name))
-            for name, value in given.items()
-        }
-    if isinstance(given, list):
-        items = known if isinstance(known, list) else []
-        return [
-            restored_target(value, items[at] if at < len(items) else None, faults, f"{pointer}/{at}")
-            for at, value in enumerate(given)
-        ]
-    return given
+    """`given` with each mask replaced by what `known`, the stored target, has there; a mask for nothing is a fault.
+
+    Masks count only where `masked_target` puts them: three stars in a body are three stars.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    before = known if isinstance(known, Mapping) else {}
+    restored = dict(given)
+    if isinstance(given.get("url"), str):
+        restored["url"] = _restored_url(given["url"], before.get("url"), faults, f"{pointer}/url")
+    for member in NAMED_TEXTS:
+        texts, stored = given.get(member), before.get(member)
+        if isinstance(texts, Mapping):
+            at = stored if isinstance(stored, Mapping) else {}
+            restored[member] = {
+                name: _restored_text(value, at.get(name), faults, pointer_to(f"{pointer}/{member}", name))
+                if value == MASK and is_credential_name(str(name))
+                else value
+                for name, value in texts.items()
+            }
+    return restored
 
 
 class Echoes:
@@ -176,26 +181,26 @@ def _is_secret(parameter: re.Match[str]) -> bool:
 
 
 def _restored_text(given: str, known: Any, faults: list[FieldError], pointer: str) -> Any:
-    if MASK not in given or given == known:
-        return given
     if is_reference(known) and is_internal(known["secret"]):
-        if given == MASK and not known.get("prefix"):
-            return dict(known)
-        before, _, after = given.partition(MASK)
-        if known.get("prefix") and MASK not in after:  # a URL that may have been changed around its credential
-            return {"secret": known["secret"], "prefix": before, "suffix": after}
-    if isinstance(known, str) and given in (MASK, masked_url(known)):  # from before credentials were kept apart
+        return dict(known)
+    if isinstance(known, str) and known:  # a template, or from before credentials were kept apart
         return known
-    if _stands_for_something(given, pointer):
-        detail = (
-            f"{MASK} stands for what is not shown, and there is nothing here yet: write the value, or name a secret."
-        )
-        faults.append(FieldError(pointer, "masked", detail))
+    return _stands_for_nothing(given, faults, pointer)
+
+
+def _restored_url(given: str, known: Any, faults: list[FieldError], pointer: str) -> Any:
+    if isinstance(known, str) and given in (known, masked_url(known)):
+        return known
+    if not any(_is_secret(one) and one[2] == MASK for one in _PARAMETER.finditer(given)):
+        return given
+    if is_reference(known) and is_internal(known["secret"]):  # also when the URL is changed around its credential
+        before, _, after = given.partition(MASK)
+        if MASK not in after:
+            return {"secret": known["secret"], "prefix": before, "suffix": after}
+    return _stands_for_nothing(given, faults, pointer)
+
+
+def _stands_for_nothing(given: str, faults: list[FieldError], pointer: str) -> str:
+    detail = f"{MASK} stands for what is not shown, and here is nothing yet: write the value, or name a secret."
+    faults.append(FieldError(pointer, "masked", detail))
     return given
-
-
-def _stands_for_something(given: str, pointer: str) -> bool:
-    parts = pointer.split("/")
-    if parts[-1] == "url":
-        return any(_is_secret(one) and one[2] == MASK for one in _PARAMETER.finditer(given))
-    return given == MASK and len(parts) >= 2 and parts[-2] in NAMED_TEXTS and is_credential_name(parts[-1])

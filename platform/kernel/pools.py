@@ -6,7 +6,14 @@ PULL = "pull"  # its tickets wait for the tenant's own workers
 DELIVERY = "queue"  # pull jobs that our workers put on the tenant's own broker
 CELERY_POOLS = ("http", "python", "container", DELIVERY)
 BATCH_TASK = "shardbeat.batch"  # the Celery task that a release rings
+RESERVING = ("http",)  # pools of many slots, whose runs may all wait for one slow target
+RESERVED_SHARE = 10  # one of so many slots is kept free for the others
 SYSTEM_QUEUE = "shardbeat.system"  # the platform's own housekeeping
+
+
+def reserve_of(pool: str, slots: int) -> int:
+    """Slots that what comes through one queue leaves to the others, so that they need not wait for its runs to end."""
+    return slots // RESERVED_SHARE if pool in RESERVING else 0
 
 
 def own_queue(pool: str, slug: str) -> str:

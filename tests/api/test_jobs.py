@@ -9,6 +9,7 @@ import pytest
 
 from tests.api.makers import JOB, NOWHERE, TARGET, Makers, audit, begin, due, queue, ticket
 from tests.fixtures_api import NOTHING, Api
+from tests.schedules.cases import case
 
 Conn = psycopg.Connection[Any]
 
@@ -101,6 +102,18 @@ def test_bad_members_are_refused_with_their_place(
     assert refused.faults == {pointer: code}
     assert all(error["detail"] for error in refused.body["errors"])
     assert conn.execute("SELECT count(*) FROM t_acme.schedules_job").fetchone() == (0,)
+
+
+def test_no_priority_out_of_range_becomes_the_highest_c15(api: Api) -> None:
+    given = case("worker.jsonl", "C15")
+    for number, (priority, status) in enumerate(
+        zip(given["input"]["priority"], given["expected"]["http_status"], strict=True)
+    ):
+        answer = api.post("jobs", {**JOB, "name": f"p{number}", "priority": priority})
+        if status == 200:
+            assert (answer.status, answer.body["priority"]) == (201, given["expected"]["default"])
+        else:
+            assert (answer.status, set(answer.faults)) == (status, {"/priority"})
 
 
 def test_all_faults_are_told_at_once(api: Api) -> None:

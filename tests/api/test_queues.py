@@ -235,6 +235,26 @@ def test_each_run_is_leased_once_however_many_ask(pull: Any, worker: Api, make: 
     assert len(ids) == len(set(ids)) == 7, "the limit holds"
 
 
+def test_what_has_waited_for_too_long_is_not_leased(pull: Any, worker: Api, conn: Conn) -> None:
+    run = pull(job={"max_queue_age_s": 3600})
+    conn.execute("UPDATE tickets_ticket SET start_by = clock_timestamp() - interval '1 second'")
+    assert lease(worker) == []
+    conn.execute("UPDATE tickets_ticket SET start_by = clock_timestamp() + interval '1 hour'")
+    assert lease_one(worker)["execution"] == run["id"]
+
+
+def test_the_total_time_out_bounds_leases_too(pull: Any, worker: Api, conn: Conn) -> None:
+    run = pull(job={"timeout_s": 100, "total_timeout_s": 150})
+    first = lease_one(worker)
+    assert end(worker, first, "release").status == 200
+    conn.execute("UPDATE tickets_ticket SET first_started_at = first_started_at - interval '100 seconds'")
+    second = lease_one(worker, lease_s=900)
+    left = instant(second["deadline"]) - instant(second["started_at"])
+    assert second["execution"] == run["id"]
+    assert timedelta(seconds=40) < left <= timedelta(seconds=50)
+    assert end(worker, second, "heartbeat", {"lease_s": 900}).body["lease_until"] == second["deadline"]
+
+
 # --- the ends of a lease ---
 
 

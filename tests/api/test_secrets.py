@@ -254,3 +254,24 @@ def test_only_an_admin_changes_what_signs(acme_people: People) -> None:
     assert Api(acme_people.operator).post("signing-secrets/rotate", {}).code == "role_too_low"
     assert Api(acme_people.viewer).get("signing-secrets").status == 200
     assert Api(acme_people.viewer).get(f"secrets/{NOWHERE}").status == 404
+
+
+def test_credentials_of_containers_are_kept_apart_too(api: Api, conn: Conn, settings: Any) -> None:
+    settings.CONTAINER_RUNTIME, settings.CONTAINER_IMAGES = "runc", ["busybox"]
+    environment = {"DB_PASSWORD": VALUE, "LEVEL": "info"}
+    target = {"image": "busybox", "command": ["true"], "environment": environment}
+    made = api.post("jobs", {"name": "c", "kind": "container", "target": target})
+    assert made.status == 201, made.body
+    assert made.body["target"]["environment"] == {"DB_PASSWORD": "***", "LEVEL": "info"}
+    assert filled(conn, made.body)["environment"] == environment
+    put = api.put(f"jobs/{made.body['id']}", made.body, If_Match="*")
+    assert (put.status, put.body["version"]) == (200, 1)
+
+
+def test_targets_of_pull_jobs_are_nobodys_business(api: Api) -> None:
+    """They go to the tenant's own workers as they are."""
+    target = {"headers": {"Authorization": "theirs"}, "key": {"secret": "THEIRS"}, "url": "https://e.org/?token=1"}
+    made = api.post("jobs", {"name": "p", "kind": "pull", "queue": "theirs", "target": target})
+    assert (made.status, made.body["target"]) == (201, target), made.body
+    put = api.put(f"jobs/{made.body['id']}", made.body, If_Match="*")
+    assert (put.status, put.body["target"], put.body["version"]) == (200, target, 1)

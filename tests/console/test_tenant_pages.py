@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import psycopg
 import pytest
 
+from kernel.ids import attempt_id
 from tests.console.conftest import HOSTILE, logged_in
 
 TABLES = (
@@ -91,6 +94,26 @@ def test_a_list_that_takes_too_long_says_so(page: Any, acme: Any, monkeypatch: p
     assert response.status_code == 503
     assert "Narrow the list" in response.content.decode()
     assert "/t/acme/admin/executions/execution/" in response.content.decode()
+
+
+@pytest.mark.parametrize("table", ["executions/execution", "executions/attempt"])
+def test_an_answer_of_a_target_is_shown_as_text_and_bounded(
+    page: Any, acme: Any, history: Any, conn: psycopg.Connection[Any], table: str
+) -> None:
+    """What a target answers is its own: markup, direction marks, a body as large as is kept."""
+    execution = history(acme)
+    answer = {"status": 500, "headers": {"Server": HOSTILE}, "body": HOSTILE + "x" * 60_000, "base64": False}
+    error = {"class": "http_status", "message": "The target answered 500.", "status": 500, "excerpt": HOSTILE}
+    conn.execute(
+        f"UPDATE {acme.schema_name}.executions_execution SET result = %s, error = %s",
+        [json.dumps(answer), json.dumps(error)],
+    )
+    conn.execute(f"UPDATE {acme.schema_name}.executions_attempt SET error = %s", [json.dumps(error)])
+    key = execution if table.endswith("execution") else attempt_id(execution, 1)
+    text = page.get(f"/t/acme/admin/{table}/{key}/change/").content.decode()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "<script>alert" not in text and "<img src=x" not in text
+    assert "x" * 5_000 not in text
 
 
 def test_nothing_can_be_added_changed_or_deleted(page: Any, acme: Any, history: Any) -> None:

@@ -131,7 +131,7 @@ def test_order_and_rate_of_catch_up(conn: Conn, registry: Registry, acme: Tenant
 
 
 def test_catch_up_comes_after_live_work_of_the_lowest_priority(conn: Conn, registry: Registry, acme: Tenant) -> None:
-    from apps.tickets import store
+    from apps.tickets import releasing
 
     urgent, idle = make_job(acme, priority=9), make_job(acme, priority=0)
     made_up = make_schedule(acme, urgent, misfire="fire_all", misfire_max=1000)
@@ -145,7 +145,7 @@ def test_catch_up_comes_after_live_work_of_the_lowest_priority(conn: Conn, regis
         one["nominal_at"] for one in late
     )
     conn.execute("UPDATE tickets_ticket SET rank = NULL WHERE trigger = 'catch_up'")  # as after a failed attempt
-    store.promote(conn, now=NOW + 32 * MINUTE, limit=100)
+    releasing.promote(conn, now=NOW + 32 * MINUTE, limit=100)
     again = [ticket_of(conn, one["execution_id"]) for one in late]
     assert all(fresh["rank"] < one["rank"] for one in again)
 

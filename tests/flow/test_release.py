@@ -13,12 +13,12 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from apps.dispatch.admission import MESSAGE_MAX, Message, admit, messages_of, room_of
+from apps.dispatch.admission import MESSAGE_MAX, Message, admit, leave_to_others, messages_of, room_of
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.release import ReleaseService
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.services import job_pause, job_resume, job_update
-from apps.tickets import store, workers
+from apps.tickets import releasing, workers
 from apps.tickets.store import AGING
 from apps.tickets.values import NO_GATE, Candidate, LiveWorker
 from kernel.pools import POOL_NUMBER
@@ -78,6 +78,24 @@ def test_capacity_is_slots_times_prefetch_less_what_is_taken() -> None:
     assert room.by_tenant == {1: 3, 2: 7}
     assert room.by_gate == {gate: 5}
     assert room.message_max == {"a": 5, "b": 2}, "half of the smallest worker that may get it"
+
+
+@pytest.mark.parametrize(
+    ("pool", "queued", "running", "left"),
+    [
+        ("http", 0, 0, 190),  # of 100 slots, twice as many with prefetch: ten are for the others
+        ("http", 100, 50, 40),
+        ("http", 170, 25, -5),
+        ("http", 0, 90, 0),  # all that it may have running is taken by slow runs: no more to wait
+        ("python", 0, 0, 200),
+        ("python", 100, 100, 0),
+    ],
+)
+def test_a_queue_leaves_room_to_the_others(pool: str, queued: int, running: int, left: int) -> None:
+    rows = [(1, "a", NO_GATE, queued, 0), (1, "a", NO_GATE, running, running)]
+    room = room_of([LiveWorker(UUID(int=1), 100, ["a", "b"])], rows, prefetch=2.0)
+    leave_to_others(room, pool)
+    assert room.by_queue == {"a": left, "b": 190 if pool == "http" else 200}
 
 
 def test_more_than_there_is_room_for_is_never_a_negative_room() -> None:
@@ -643,7 +661,7 @@ def aged(conn: Conn, *ids: UUID) -> None:
 
 
 def release_again(conn: Conn) -> None:
-    store.release_again(conn, pools=["python"], now=database_now(conn), bound_s=10, limit=100)
+    releasing.release_again(conn, pools=["python"], now=database_now(conn), bound_s=10, limit=100)
 
 
 def database_now(conn: Conn) -> datetime:

@@ -18,7 +18,7 @@ from apps.dispatch.submit import schedule_trigger
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.definitions import Definitions
 from apps.schedules.services import job_update
-from apps.tickets import store
+from apps.tickets import holding, releasing
 from kernel.clock import utc_now
 from tenants.models import Tenant
 from tenants.registry import Registry, reach_of
@@ -90,8 +90,8 @@ def queued(conn: Conn, tenant: Tenant, number: int = 1, job: UUID | None = None,
 
 
 def release_now(conn: Conn, ids: list[UUID]) -> int:
-    number = store.next_release(conn)
-    assert len(store.release(conn, ids, release=number, now=NOW)) == len(ids)
+    number = releasing.next_release(conn)
+    assert len(releasing.release(conn, ids, release=number, now=NOW)) == len(ids)
     return number
 
 
@@ -117,6 +117,35 @@ def as_lost(conn: Conn, registry: Registry) -> None:
 
 
 # --- taking ---
+
+
+def test_what_comes_through_one_queue_leaves_slots_to_the_others(
+    runtimes: Make, conn: Conn, acme: Tenant, globex: Tenant
+) -> None:
+    """Of twenty slots for HTTP one queue gets eighteen; what it may not have goes back soon, and its place is kept."""
+    hands = Hands(slots=20)
+    runtime = runtimes(hands, "http")
+
+    def work(ids: list[UUID], queue: str) -> dict[str, int]:
+        number = release_now(conn, ids)
+        try:
+            return runtime.take("http", ids, number, queue=queue)
+        finally:
+            runtime._line.close()
+
+    mine = [make_ticket(acme, make_job(acme)) for _ in range(25)]
+    theirs = [make_ticket(globex, make_job(globex)) for _ in range(3)]
+    (taken,) = at_once(partial(work, mine, "http.own.acme"))
+    assert taken == {"started": 18, "put_back": 7}
+    assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready' AND rank IS NOT NULL") >= 7
+    (taken,) = at_once(partial(work, theirs, "http.own.globex"))
+    assert taken == {"started": 2, "put_back": 1}
+    for key in hands.held():
+        hands.end(key, "succeeded")
+    wait_until(lambda: not runtime.settling.pending())
+    assert not runtime._held_of and not runtime._queue_of and runtime._reserved == {"http": 0}
+    rest = [one for one in mine if ticket_of(conn, one)]
+    assert at_once(partial(work, rest, "http.own.acme")) == [{"started": 7, "put_back": 0}]
 
 
 def test_templates_get_the_names_of_the_run_as_they_are_now(
@@ -539,7 +568,7 @@ def test_a_dead_workers_runs_are_tried_again_by_another(
     ids, number = queued(conn, acme, 1, job)
     for _ in range(2):
         dead = uuid.uuid4()
-        assert len(store.start(conn, ids, release=number, worker=dead, limit=1)) == 1
+        assert len(holding.start(conn, ids, release=number, worker=dead, limit=1)) == 1
         as_lost(conn, registry)
         number = release_now(conn, ids)
     hands = Hands()
@@ -548,3 +577,35 @@ def test_a_dead_workers_runs_are_tried_again_by_another(
     wait_until(lambda: settled(conn, acme, ids[0]), "the settlement")
     assert assert_exactly_one_outcome(conn, acme, ids[0].hex, state="succeeded")["attempt_count"] == 3
     assert rows_of(conn, acme, "deadletters_deadletter") == []
+
+
+def test_a_work_of_hours_has_a_lease_of_minutes_that_its_worker_extends(
+    conn: Conn, acme: Tenant, runtime: Runtime, hands: Hands
+) -> None:
+    ids, number = queued(conn, acme, job=make_job(acme, timeout_s=7_200))
+    take(runtime, ids, number)
+    wait_until(lambda: hands.works)
+    (work,) = hands.works
+    ticket = ticket_of(conn, ids[0])
+    assert (work.timeout_s, work.deadline - ticket["started_at"]) == (7_200, timedelta(seconds=7_230))
+    assert ticket["deadline"] - ticket["started_at"] == timedelta(seconds=930)
+    conn.execute("UPDATE tickets_ticket SET deadline = clock_timestamp() + interval '5 seconds'")
+    runtime.heartbeat._compared_at = float("-inf")
+    runtime.heartbeat.loop.wake()
+    wait_until(lambda: ticket_of(conn, ids[0])["deadline"] - utc_now() > timedelta(seconds=900))
+
+
+def test_what_a_work_tells_of_itself_stands_on_its_ticket(
+    conn: Conn, acme: Tenant, runtime: Runtime, hands: Hands
+) -> None:
+    ids, number = queued(conn, acme)
+    take(runtime, ids, number)
+    wait_until(lambda: hands.works)
+    (work,) = hands.works
+    for done in range(3):
+        runtime.progress.report((work.execution_id, work.fence), {"done": done})
+    runtime.progress.report((work.execution_id, work.fence - 1), {"done": "by an earlier attempt"})
+    wait_until(lambda: ticket_of(conn, ids[0])["progress"] == {"done": 2})
+    hands.end((work.execution_id, work.fence), "failed")
+    wait_until(lambda: ticket_of(conn, ids[0])["state"] == "ready")
+    assert ticket_of(conn, ids[0])["progress"] is None

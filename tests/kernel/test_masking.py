@@ -107,6 +107,13 @@ def test_a_mask_for_nothing_is_a_fault(given: Any, pointer: str) -> None:
 def test_stars_elsewhere_are_text() -> None:
     target = {"headers": {"X-Pattern": MASK}, "body": {"a": MASK, "b": [MASK, "*****"]}, "url": "https://e.org/***"}
     assert restored(target, {}) == (target, [])
+    known = {
+        "headers": {"X-Pattern": "a"},
+        "body": {"a": "b", "headers": {"Authorization": "c"}},
+        "url": "https://e.org/",
+    }
+    given = {"headers": {"X-Pattern": MASK}, "body": {"a": MASK, "headers": {"Authorization": MASK}}}
+    assert restored(given, known) == (given, [])
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,41 @@ def test_b13_a_shorter_interval_counts_from_the_edit() -> None:
     assert entry is not None and edited_at < entry[1] <= utc(expected["first_fire_after_edit_by_utc"])
 
 
+def test_b08_saving_one_schedule_fires_no_other() -> None:
+    """Each has its own cursor: a save makes one anew from now, a reload none."""
+    events, expected = given("B08")
+    repeating, once = events["schedules"]
+    start, at = utc("2026-01-05T07:00:00Z"), utc(once["at"])
+    lines = {
+        repeating["id"]: Timeline(spec_of(repeating, now=start), start),
+        once["id"]: Timeline(spec_from_api({"trigger": {"at": once["at"]}}, now=start), start),
+    }
+    for line in lines.values():
+        line.until(at)
+    saved = lines[once["id"]]
+    saved.until(at + timedelta(seconds=1))
+    saved.edit(saved.spec)
+    for line in lines.values():
+        line.until(at + timedelta(seconds=3))
+    assert {number: len(line.runs) for number, line in lines.items()} == expected["runs"]
+    assert "reload never moves a schedule's cursor backwards" in expected["invariant"]
+
+
+def test_b25_a_slot_between_two_passes_is_found_by_the_next_one() -> None:
+    """No look-back: what is due waits in its entry for whoever comes next, however late."""
+    events, expected = given("B25")
+    start = utc("2026-01-05T10:00:00Z")
+    slot = start + timedelta(seconds=events["slot_at_s"])
+    line = Timeline(spec_from_api({"trigger": {"at": text(slot)}}, now=start), start)
+    line.up = False  # the first node's next pass would be at 45 s, but it stops
+    first_pass = events["node_offsets_s"][1]
+    line.until(start + timedelta(seconds=first_pass + events["cadence_s"]))
+    line.up = True
+    line.until(line.now)
+    assert [run.nominal_at for run in line.runs] == [slot] and expected["slot_fired"]
+    assert (line.now - slot).total_seconds() > events["lookback_s"]
+
+
 def test_b17_b18_instants_are_not_read_again_in_another_zone() -> None:
     events, expected = given("B17")
     spec = spec_of(events["schedule"], now=utc("2026-01-01T00:00:00Z"))

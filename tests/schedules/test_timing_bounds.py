@@ -8,35 +8,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 from apps.schedules.calendar_input import exclusion_of, read_calendar
 from apps.schedules.timing import (
-    LOOK_AGAIN_US,
     Spec,
     TimingInvalid,
-    actual_at,
-    count_between,
-    next_after,
-    occurrences,
-    previous_before,
     spec_from_api,
 )
 from apps.schedules.timing_errors import NotFoundYet
 from apps.schedules.timing_preview import left_out, preview, preview_previous
-from apps.schedules.timing_zones import EPOCH, zone_names
 from kernel.errors import InvalidInput
 from tests.schedules.steps import counted
-from tests.schedules.walk import jobs
 
-NAMES = sorted(zone_names())
 NOW = datetime(2026, 1, 5, 10, tzinfo=UTC)
-TICK = timedelta(microseconds=1)
 LINES_MAX = 500_000  # 25 to 50 ms here without tracing
 CPU_MAX_S = 0.25  # five times what is promised: this machine may be busy or slow
 WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -174,108 +161,3 @@ def test_what_is_hostile_is_refused_at_once(name: str) -> None:
         return str(caught.value)
 
     assert len(cheap(refused, 4 * LINES_MAX, 2 * CPU_MAX_S)) < 2_000
-
-
-INSTANTS = st.integers(0, 4_102_444_800).map(lambda second: EPOCH + timedelta(seconds=second))
-SPECIAL = st.sampled_from([
-    "0 9 L * *", "0 9 LW * *", "0 9 L-3 * *", "30 2 15W * *", "0 9 * * 1#2", "0 9 * * FRIL", "H H * * *",
-    "H/15 H(9-17) * * *",
-    "0 0 29 2 *", "0 0 29 2 */7", "0 0 0 29 2 * 2096-2199", "*/7 * * * * *", "@monthly", "@every 90s", "0 0 ? * MON#5",
-])  # fmt: skip
-DATES = st.dates(datetime(2026, 1, 1).date(), datetime(2030, 1, 1).date()).map(str)  # noqa: DTZ001  a plain date
-WINDOWS = st.lists(
-    st.tuples(
-        st.integers(0, 1_439), st.integers(0, 1_439), st.lists(st.sampled_from(WEEKDAYS), min_size=1, unique=True)
-    ),
-    min_size=1, max_size=4,
-).map(lambda each: [
-    {"from": f"{low // 60:02}:{low % 60:02}", "to": f"{high // 60:02}:{high % 60:02}", "days": days}
-    for low, high, days in each if low != high
-])  # fmt: skip
-
-
-@st.composite
-def rules(draw: st.DrawFn) -> dict[str, Any]:
-    freq = draw(st.sampled_from(["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"]))
-    parts = [f"FREQ={freq}", f"INTERVAL={draw(st.integers(1, 400))}"]
-    if draw(st.booleans()):
-        parts.append(f"BYMONTH={draw(st.integers(1, 12))},{draw(st.integers(1, 12))}")
-    if draw(st.booleans()):
-        parts.append(f"BYDAY={','.join(draw(st.lists(st.sampled_from(['MO', 'TU', 'SU']), min_size=1, unique=True)))}")
-    if draw(st.booleans()) and freq != "WEEKLY":
-        parts.append(f"BYMONTHDAY={draw(st.integers(1, 31))},-1")
-    if draw(st.booleans()):
-        parts.append(f"BYHOUR={draw(st.integers(0, 23))},{draw(st.integers(0, 23))}")
-    if draw(st.booleans()):
-        parts.append(f"COUNT={draw(st.integers(1, 5_000))}")
-    dates = draw(st.lists(DATES, max_size=5)), draw(st.lists(DATES, max_size=5))
-    return {"rrule": ";".join(parts), "dtstart": "1999-05-31T02:30:00", "exdate": dates[0], "rdate": dates[1]}
-
-
-@st.composite
-def schedules(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Every kind of trigger with everything that narrows or moves it, in any zone."""
-    crons = st.one_of(SPECIAL, jobs().map(lambda job: job.text))
-    trigger = draw(st.one_of(
-        crons.map(lambda text: {"cron": text}),
-        st.lists(crons.filter(lambda text: "@" not in text), min_size=2, max_size=5).map(lambda each: {"cron": each}),
-        st.integers(1, 10_000_000).map(lambda every: {"every_s": every, "anchor": "2020-02-29T23:59:59Z"}),
-        st.tuples(st.sampled_from(["days", "weeks", "months", "years"]), st.integers(1, 9)).map(
-            lambda each: {"every": {each[0]: each[1]}, "anchor": "2020-02-29T02:30"}
-        ),
-        rules(),
-    ))  # fmt: skip
-    data: dict[str, Any] = {"trigger": trigger, "timezone": draw(st.sampled_from(NAMES))}
-    data |= {
-        "dst_gap": draw(st.sampled_from(["run_after", "skip"])),
-        "jitter_s": draw(st.sampled_from([0, 0, 90, 86_400])),
-    }
-    data["dst_fold"] = draw(st.sampled_from(["first", "last", "both"]))
-    days = None
-    if draw(st.booleans()) and (windows := draw(WINDOWS)):
-        data |= {"windows": windows, "outside": draw(st.sampled_from(["skip", "next_opening"]))}
-    if draw(st.booleans()):
-        days = {
-            "dates": draw(st.lists(DATES, max_size=10)),
-            "weekdays": draw(st.lists(st.sampled_from(WEEKDAYS[4:]), max_size=2)) or None,
-            "rrules": draw(st.lists(st.sampled_from([*RULES, MONTH_OUT]), max_size=5, unique=True)),
-        }  # fmt: skip
-        data["on_excluded"] = draw(st.sampled_from(["skip", "next_business_day", "previous_business_day"]))
-    return data, days
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-@given(schedules(), INSTANTS, st.integers(1, 12))
-def test_any_legal_schedule_is_cheap_and_its_views_agree(
-    given_: tuple[dict[str, Any], dict[str, Any] | None], at: datetime, count: int
-) -> None:
-    """Work of one question; previous inverts next; a range is the filtered next; the preview is what would fire."""
-    try:
-        spec = cheap(lambda: made(*given_), 6 * LINES_MAX, 2 * CPU_MAX_S)
-    except (TimingInvalid, InvalidInput):
-        assume(False)
-    following = cheap(lambda: looked(spec.calendar().next_after, at))
-    earlier = cheap(lambda: looked(spec.calendar().previous_before, at))
-    assert following is None or following > at
-    assert earlier is None or earlier < at
-    found = list(occurrences(spec, after=at, limit=count))
-    if not found and following is not None:  # the search has ended there, and says so
-        assert next_after(spec, at) == following.replace(microsecond=LOOK_AGAIN_US)
-    assert not found or found[0] == following
-    assert all(one < other for one, other in pairwise(found))
-    for one, other in pairwise(found):
-        assert previous_before(spec, other) == one and next_after(spec, one) == other
-        assert next_after(spec, other - TICK) == other
-    if not found:
-        return
-    shown = preview(spec, after=at, count=count, key="k")
-    assert [each.nominal_at for each in shown] == found
-    assert [each.at for each in shown] == [actual_at(spec, "k", each) for each in found]
-    assert all(("jittered" in each.flags) == (each.at != each.nominal_at) for each in shown)
-    assert preview(spec, after=at, until=found[-1], count=10_000, key="k") == shown
-    assert preview_previous(spec, before=found[-1] + TICK, count=len(found), key="k") == shown
-    assert count_between(spec, after=at, until=found[-1]) == len(found)
-    gone = {each.nominal_at for each in left_out(spec, after=at, until=found[-1])}
-    assert not gone & set(found)

@@ -102,7 +102,9 @@ class Sessions:
                 entry = self._own.get(key)
                 if entry is None:
                     context = await asyncio.to_thread(_context, self._make_tls, certificate)
-                    self._own[key] = entry = _Entry(self._open(key[0], context))
+                    entry = self._own.get(key)  # whoever came after a cancelled one may have been faster
+                    if entry is None:
+                        self._own[key] = entry = _Entry(self._open(key[0], context))
         finally:
             if not lock.locked():
                 self._making.pop(key, None)
