@@ -44,6 +44,7 @@ def test_faults_and_names(api: Api) -> None:
         "calendars", {"name": "x", "dates": ["soon"], "rrules": ["FREQ=SECONDLY"], "ical": "nothing", "color": 1}
     )
     assert set(bad.faults) == {"/dates/0", "/rrules/0", "/ical", "/color"}
+    wrong: Any
     for wrong in (0, False, "", {}):
         assert set(api.post("calendars", {"name": "y", "weekdays": wrong}).faults) == {"/weekdays"}
     assert api.post("calendars", {"name": "x"}).status == 201
