@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from apps.dispatch.publish import Message
     from apps.dispatch.release import ReleaseService
     from apps.outcomes.settle import Settled, Settlement
-    from apps.tickets.store import Started
+    from apps.tickets.values import Started
     from tenants.models import Tenant
     from tenants.registry import Registry
 
@@ -174,22 +174,22 @@ def release(service: ReleaseService, *, passes: int = 1) -> list[Message]:
 
 def start(conn: Conn, messages: Sequence[Message], worker: UUID, *, limit: int = 1000) -> list[Started]:
     """What a worker starts of these messages."""
-    from apps.tickets import store
+    from apps.tickets import holding
 
     return [
         one
         for message in messages
-        for one in store.start(conn, list(message.ids), release=message.release, worker=worker, limit=limit)
+        for one in holding.start(conn, list(message.ids), release=message.release, worker=worker, limit=limit)
     ]
 
 
 def started_now(conn: Conn, ids: Sequence[UUID], worker: UUID) -> list[Started]:
     """Ready tickets, released and started at once: for tests of what comes after."""
-    from apps.tickets import store
+    from apps.tickets import holding, releasing
 
-    number = store.next_release(conn)
-    store.release(conn, list(ids), release=number, now=NOW)
-    return store.start(conn, list(ids), release=number, worker=worker, limit=len(ids))
+    number = releasing.next_release(conn)
+    releasing.release(conn, list(ids), release=number, now=NOW)
+    return holding.start(conn, list(ids), release=number, worker=worker, limit=len(ids))
 
 
 def settlement(

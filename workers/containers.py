@@ -6,7 +6,7 @@ from typing import Literal
 
 from django.conf import settings
 
-from apps.tickets import store
+from apps.tickets import holding
 from kernel.containerrules import RUNTIMES, rules_of
 from kernel.errors import Conflict
 from tenants.door import Line
@@ -30,7 +30,7 @@ def alive(keys: Sequence[Key]) -> Mapping[Key, Literal["running", "waiting"]]:
     """Which of these attempts run, and which were the last of an execution that waits for its next one."""
     line = Line("container sweep")
     try:
-        return store.alive(line.get(), keys)
+        return holding.alive(line.get(), keys)
     finally:
         line.close()
 

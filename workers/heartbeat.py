@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from apps.outcomes.settle import Pair
-from apps.tickets import store, workers
+from apps.tickets import holding, workers
 from kernel.clock import monotonic_s, utc_now
 from kernel.service import Loop, Pass
 from tenants.door import Line
@@ -91,11 +91,11 @@ class Heartbeat:
         self._missing = missing - lost
         if lost:
             log.warning("%d attempts are not held here any more", len(lost))
-            store.disown(conn, sorted(lost))
+            holding.disown(conn, sorted(lost))
             self._runtime.forget(lost)
         near = [pair for pair, left_s in there.items() if pair in here and left_s < NEAR_DEADLINE_S]
         if near:
-            store.extend(conn, sorted(near))
+            holding.extend(conn, sorted(near))
         for execution_id, fence in here_before - set(there) - self._runtime.settling.pending():
             for executor in self._runtime.executors.values():
                 if executor.cancel(execution_id, fence):

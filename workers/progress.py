@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import psycopg
 
-from apps.tickets import store
+from apps.tickets import holding
 from workers.executors.base import Key
 
 
@@ -27,5 +27,5 @@ class ProgressBoard:
         with self._lock:
             told, self._told = self._told, {}
         if told:
-            store.tell_progress(conn, [(*key, orjson.dumps(value).decode()) for key, value in sorted(told.items())])
+            holding.tell_progress(conn, [(*key, orjson.dumps(value).decode()) for key, value in sorted(told.items())])
         return len(told)

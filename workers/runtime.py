@@ -22,8 +22,8 @@ from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions, RunNames, run_names
 from apps.secrets.keyring import KeyUnknown
 from apps.secrets.vault import Found, Vault
-from apps.tickets import store
-from apps.tickets.store import Started
+from apps.tickets import holding
+from apps.tickets.values import Started
 from kernel.clock import monotonic_s, utc_now
 from kernel.pools import reserve_of
 from kernel.secretrules import shown_name
@@ -136,7 +136,7 @@ class Runtime:
                     self._held_of[queue] -= room
         if left:
             counts["put_back"] = self._again_when_lost(
-                lambda conn: store.put_back(conn, left, release=release, now=utc_now())
+                lambda conn: holding.put_back(conn, left, release=release, now=utc_now())
             )
         return counts
 
@@ -188,7 +188,7 @@ class Runtime:
     def _start(self, executor: Executor, ids: Sequence[UUID], release: int, queue: str) -> int:
         # From here until they are settled the tickets are ours: whatever fails below must end as an attempt.
         started = self._again_when_lost(
-            lambda conn: store.start(conn, ids, release=release, worker=self.id, limit=len(ids))
+            lambda conn: holding.start(conn, ids, release=release, worker=self.id, limit=len(ids))
         )
         conn, registry = self._line.get(), self._local.registry
         pairs = {(one.execution_id, one.fence) for one in started}
@@ -315,7 +315,7 @@ def _needs_names(definition: Definition | None) -> bool:
 
 def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy, names: RunNames) -> Work:
     timeout_s = _timeout_s(one, definition)
-    over_at = one.started_at + timedelta(seconds=timeout_s + store.DEADLINE_GRACE_S)
+    over_at = one.started_at + timedelta(seconds=timeout_s + holding.DEADLINE_GRACE_S)
     return Work(
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
@@ -341,7 +341,7 @@ def _timeout_s(one: Started, definition: Definition) -> float:
     """The attempt's own, or what is left of the run's total time-out."""
     most = float(definition.timeout_s)
     if definition.kind == "http":
-        most = min(most, store.HELD_MAX_S)  # a result that takes longer comes over the API
+        most = min(most, holding.HELD_MAX_S)  # a result that takes longer comes over the API
     if one.give_up_at is None:
         return most
     return max(TIMEOUT_LEAST_S, min(most, (one.give_up_at - one.started_at).total_seconds()))

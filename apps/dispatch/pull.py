@@ -20,7 +20,7 @@ from apps.outcomes.remote import Only
 from apps.outcomes.settle import Settlement, settle
 from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions
-from apps.tickets import pull_queues, remote, store
+from apps.tickets import pull_queues, releasing, remote
 from apps.tickets.values import Started
 from kernel.errors import NotFound
 from tenants.door import raw
@@ -64,7 +64,7 @@ def _claim(conn: Conn, tenancy: Tenancy, queue: str, most: int, lease_s: int, ho
     if not admission.active or admission.paused:
         return _Claimed([], [])
     if admission.max_running is not None:
-        most = min(most, admission.max_running - store.held_by_tenants(conn, [tenancy.id])[tenancy.id])
+        most = min(most, admission.max_running - releasing.held_by_tenants(conn, [tenancy.id])[tenancy.id])
     if most <= 0:
         return _Claimed([], [])
     remote.promote(conn, tenant_id=tenancy.id, queue=queue, limit=PROMOTE_MAX)

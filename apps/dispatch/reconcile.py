@@ -21,7 +21,7 @@ from apps.dispatch.repairs import Rotation
 from apps.outcomes.settle import Settlement, settle
 from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions
-from apps.tickets import pull_queues, store, workers
+from apps.tickets import holding, pull_queues, workers
 from apps.tickets.store import NOTHING
 from apps.tickets.values import Lost as LostTicket
 from kernel.clock import monotonic_s
@@ -86,7 +86,7 @@ def end_lost(conn: Conn, registry: Registry, definitions: Definitions, *, after:
 
     Those of a tenant whose schema does not answer are left for the next look.
     """
-    found = store.lost(conn, limit=LOST_BATCH, grace_s=settings.WORKER_TTL_S, after=after)
+    found = holding.lost(conn, limit=LOST_BATCH, grace_s=settings.WORKER_TTL_S, after=after)
     last = found[-1].started.execution_id if len(found) == LOST_BATCH else NOTHING
     if not found:
         return Lost({}, last)

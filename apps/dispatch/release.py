@@ -21,7 +21,7 @@ from apps.dispatch.fairness import Claim, FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.publish import Publisher
 from apps.due import leases
-from apps.tickets import store, workers
+from apps.tickets import releasing, workers
 from apps.tickets.values import Candidate, Flow
 from kernel.clock import monotonic_s
 from kernel.pools import POOL_NUMBER
@@ -67,14 +67,14 @@ class ReleaseService:
         now: datetime = row[0]
         if monotonic_s() >= self._again_at:
             counts["released_again"] = len(
-                store.release_again(
+                releasing.release_again(
                     conn, pools=[self.pool], now=now, bound_s=settings.QUEUED_BOUND_S,
                     limit=settings.RELEASE_BATCH,
                 )
             )  # fmt: skip
             self._again_at = monotonic_s() + AGAIN_EVERY_S
-        counts["promoted"] = store.promote(conn, now=now, limit=settings.RELEASE_BATCH)
-        if not store.any_ready(conn, self.pool):
+        counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
+        if not releasing.any_ready(conn, self.pool):
             return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
         self._busy = False
         messages, released = self._release(conn, term, now)
@@ -96,7 +96,7 @@ class ReleaseService:
             live = workers.live(conn, self.pool)
             if not live:
                 return [], 0
-            room = room_of(live, store.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
+            room = room_of(live, releasing.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
             leave_to_others(room, self.pool)
             total = min(room.total, settings.RELEASE_BATCH)
             early = monotonic_s() - self._released_at < REFILL_WAIT_S
@@ -106,9 +106,9 @@ class ReleaseService:
             chosen = self._choose(conn, room, total, now)
             if not chosen:
                 return [], 0
-            number = store.next_release(conn)
+            number = releasing.next_release(conn)
             self._released_at = monotonic_s()
-            gone = set(store.release(conn, [one.execution_id for one in chosen], release=number, now=now))
+            gone = set(releasing.release(conn, [one.execution_id for one in chosen], release=number, now=now))
         chosen = [one for one in chosen if one.execution_id in gone]
         return list(messages_of(chosen, number, room.message_max)), len(chosen)
 
@@ -139,7 +139,7 @@ class ReleaseService:
     def _open_flows(self, conn: Conn, room: Room) -> dict[int, tuple[list[Flow], float]]:
         """Per active tenant what has something ready and a gate with room, and how much may pass."""
         by_tenant: dict[int, list[Flow]] = defaultdict(list)
-        for flow in store.flows(conn, self.pool):
+        for flow in releasing.flows(conn, self.pool):
             tenancy = self._registry.get(flow.tenant_id)
             if tenancy is not None and tenancy.active:
                 by_tenant[flow.tenant_id].append(flow)
@@ -152,7 +152,7 @@ class ReleaseService:
         known = {tenant_id: self._registry.get(tenant_id) for tenant_id, (opened, _) in flows.items() if opened}
         tenancies = {tenant_id: tenancy for tenant_id, tenancy in known.items() if tenancy is not None}
         limited = [one.id for one in tenancies.values() if one.max_running is not None]
-        held = store.held_by_tenants(conn, limited) if limited else {}
+        held = releasing.held_by_tenants(conn, limited) if limited else {}
         claims: dict[int, Claim] = {}
         for tenant_id, tenancy in tenancies.items():
             most = int(min(total, flows[tenant_id][1]))
@@ -171,7 +171,7 @@ class ReleaseService:
         wanted = [(flow, grant + got[tenant_id]) for tenant_id, grant in grants.items() for flow in flows[tenant_id][0]]
         found = []
         moved: dict[str, list[UUID]] = defaultdict(list)
-        for one in store.candidates(conn, self.pool, wanted, now=now):
+        for one in releasing.candidates(conn, self.pool, wanted, now=now):
             if one.execution_id in chosen:
                 continue
             queue = claims[one.tenant_id].queue
@@ -179,6 +179,6 @@ class ReleaseService:
                 moved[queue].append(one.execution_id)
             found.append(one._replace(queue=queue))
         for queue, ids in moved.items():
-            store.move_to_queue(conn, ids, queue)
+            releasing.move_to_queue(conn, ids, queue)
         running = {one.serial for one in chosen.values() if one.serial is not None}
         return admit(found, grants, room, busy=running)

@@ -25,7 +25,7 @@ from apps.schedules.definitions import Definition
 from apps.schedules.retry import retry_from_json
 from apps.tickets import remote
 from apps.tickets import store as tickets
-from apps.tickets.store import Started
+from apps.tickets.values import Started
 from kernel.ids import attempt_id, uuid7
 from tenants.registry import Registry, Tenancy
 

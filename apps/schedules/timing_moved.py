@@ -14,7 +14,7 @@ from apps.schedules.recurrence import DAY_S
 from apps.schedules.timing_calendar import fold_flags
 from apps.schedules.timing_errors import NotFoundYet
 from apps.schedules.timing_open import WHOLE_DAY, OpenTimes
-from apps.schedules.timing_walls import floor_s, instant, local_s, place, walls_of
+from apps.schedules.timing_walls import floor_s, instant, local_s, place, runs_at, walls_of
 from apps.schedules.timing_zones import EPOCH, MAX_S, zone_offsets
 
 TRIES_MAX = 1_000  # in vain, before a search says from where to go on
@@ -89,7 +89,7 @@ class ToOpening:
         total = 0
         for low, high in self.open.stretches(after, until):
             total += self.base.count(low - _MICROSECOND, high)
-            if self.is_moved(low) and self.base.next_after(low - _MICROSECOND) != low:
+            if self.is_moved(low) and not runs_at(self.base, low):
                 total += 1
         return total
 
@@ -102,7 +102,7 @@ class ToOpening:
         return earlier is not None and earlier < at
 
     def flags(self, at: datetime) -> list[str]:
-        if self.base.next_after(at - _MICROSECOND) == at:
+        if runs_at(self.base, at):
             return flags_of(self.base, at)
         return ["moved_to_opening"]
 
@@ -171,7 +171,7 @@ class ToBusinessDay:
         return own
 
     def _is_own(self, at: datetime) -> bool:
-        return bool(self.base.next_after(at - _MICROSECOND) == at) and not self._exclusion.excludes(self._day(at))
+        return runs_at(self.base, at) and not self._exclusion.excludes(self._day(at))
 
     def _receivers(self, day: int, way: int, stop: int | None) -> Iterator[int]:
         """Business days that runs are moved to, from this one on or (`way` -1) back, in order; some past `stop`."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from apps.schedules.timing_walls import FAR_S, floor_s, instant, local_s, place, spans_of, walls_of
+from apps.schedules.timing_walls import FAR_S, floor_s, instant, local_s, place, runs_at, spans_of, walls_of
 from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, zone_offsets
 
 LAST = EPOCH + timedelta(seconds=MAX_S)
@@ -106,7 +106,7 @@ class RecurrenceSet:
         )  # fmt: skip
 
     def _is_base(self, at: datetime) -> bool:
-        return bool(self._base.next_after(at - _MICROSECOND) == at)
+        return runs_at(self._base, at)
 
     def _is_left_out(self, at: datetime) -> bool:
         return at in self._left_out or self._on_left_day(at)

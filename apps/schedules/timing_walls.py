@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from apps.schedules.timing_calendar import CORRECTION_S, fold_flags
+from apps.schedules.timing_errors import NotFoundYet
 from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, MIN_S, Offsets, zone_offsets
 
 _SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
@@ -134,6 +135,14 @@ class WallCalendar:
                 for at in place(offsets, day * DAY_S + second, self._gap, self._fold)
             }
         )
+
+
+def runs_at(calendar: Any, at: datetime) -> bool:
+    """Whether a calendar runs at an instant; a search that goes past it in vain says no."""
+    try:
+        return bool(calendar.next_after(at - _MICROSECOND) == at)
+    except NotFoundYet:
+        return False
 
 
 def walls_of(calendar: Any, day: int, offsets: Offsets) -> list[tuple[int, bool]]:

@@ -12,7 +12,7 @@ from tests.fixtures_api import Api
 if TYPE_CHECKING:
     import psycopg
 
-    from apps.tickets.store import Started
+    from apps.tickets.values import Started
     from tenants.registry import Registry
 
 TARGET = {"url": "http://127.0.0.1:9999/ok"}
@@ -56,19 +56,19 @@ def utc_now() -> datetime:
 
 def begin(conn: psycopg.Connection[Any], execution_id: str) -> Started:
     """What release and a worker do: ready -> queued -> running."""
-    from apps.tickets import store
+    from apps.tickets import holding
 
     number = queue(conn, execution_id)
-    (started,) = store.start(conn, [UUID(execution_id)], release=number, worker=uuid4(), limit=1)
+    (started,) = holding.start(conn, [UUID(execution_id)], release=number, worker=uuid4(), limit=1)
     return started
 
 
 def queue(conn: psycopg.Connection[Any], execution_id: str) -> int:
     """ready -> queued; the release number."""
-    from apps.tickets import store
+    from apps.tickets import releasing
 
-    number = store.next_release(conn)
-    assert store.release(conn, [UUID(execution_id)], release=number, now=utc_now()) == [UUID(execution_id)]
+    number = releasing.next_release(conn)
+    assert releasing.release(conn, [UUID(execution_id)], release=number, now=utc_now()) == [UUID(execution_id)]
     return number
 
 

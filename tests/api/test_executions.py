@@ -106,9 +106,9 @@ def test_the_state_of_a_living_run_is_its_tickets(api: Api, make: Makers, conn: 
     path = f"executions/{run['id']}"
     queue_number = queue(conn, run["id"])
     assert api.get(path).body["state"] == "queued"
-    from apps.tickets import store
+    from apps.tickets import holding
 
-    (started,) = store.start(conn, [UUID(run["id"])], release=queue_number, worker=UUID(int=7), limit=1)
+    (started,) = holding.start(conn, [UUID(run["id"])], release=queue_number, worker=UUID(int=7), limit=1)
     running = api.get(path).body
     assert (running["state"], running["attempt_count"]) == ("running", 1)
     assert running["started_at"] and running["queued_at"]
@@ -195,12 +195,12 @@ def test_cancel_a_waiting_run(api: Api, make: Makers, conn: Conn, registry: Regi
 
 
 def test_cancel_a_queued_run_whose_message_comes_later(api: Api, make: Makers, conn: Conn) -> None:
-    from apps.tickets import store
+    from apps.tickets import holding
 
     run = make.execution()
     number = queue(conn, run["id"])
     assert api.post(f"executions/{run['id']}/cancel").body["state"] == "cancelled"
-    assert store.start(conn, [UUID(run["id"])], release=number, worker=UUID(int=1), limit=1) == []
+    assert holding.start(conn, [UUID(run["id"])], release=number, worker=UUID(int=1), limit=1) == []
 
 
 @pytest.mark.parametrize(("outcome", "state"), [("cancelled", "cancelled"), ("succeeded", "succeeded")])

@@ -259,12 +259,12 @@ def test_cancel_against_start(
     api: Api, make: Makers, conn: Conn, second: Conn, wait_for: WaitFor, registry: Registry
 ) -> None:
     """A worker starts the run while the cancel waits for its row: then the worker is asked to stop."""
-    from apps.tickets import store
+    from apps.tickets import holding
 
     run = make.execution()
     number = queue(conn, run["id"])
     with second.transaction():
-        (started,) = store.start(second, [UUID(run["id"])], release=number, worker=UUID(int=1), limit=1)
+        (started,) = holding.start(second, [UUID(run["id"])], release=number, worker=UUID(int=1), limit=1)
         cancel = Behind(conn, wait_for, lambda: api.post(f"executions/{run['id']}/cancel"))
     answer = cancel.done()
     assert (answer.status, answer.body["state"], answer.body["cancel_requested"]) == (202, "running", True)

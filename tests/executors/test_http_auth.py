@@ -480,3 +480,9 @@ def test_what_was_sent_in_secret_is_not_kept_when_it_comes_back(call: Call, guar
 def test_an_oauth2_token_is_not_kept_when_it_comes_back(call: Call, guard: Guard) -> None:
     result = call({"url": guard.url("/guarded"), "auth": oauth2(guard)})
     assert body_of(result) == "you sent ***"
+
+
+def test_the_token_that_ends_a_run_is_not_kept_when_it_comes_back(call: Call, guard: Guard) -> None:
+    result = call({"url": guard.url("/echo")}, completion="c0mpletion-t0ken")
+    assert guard.requests[0].headers["shardbeat-completion"] == "c0mpletion-t0ken"
+    assert "c0mpletion-t0ken" not in body_of(result) and "***" in body_of(result)

@@ -185,3 +185,15 @@ def test_the_names_of_trouble_are_classes_that_policies_know() -> None:
     from apps.schedules.retry import ERROR_CLASSES
 
     assert set(ERROR_CLASSES) >= TROUBLE
+
+
+def test_a_token_endpoint_in_trouble_is_not_the_destination(
+    call: Callable[..., Result], desk: DeskOfATest, breakers: Breakers, receiver: Receiver
+) -> None:
+    auth = {"type": "oauth2_client_credentials", "client_id": "me", "client_secret": "s", "token_url": ""}
+    for path, class_ in (("/hold/token", "timeout"), ("/status/503", "token_failed")):
+        target = {"auth": auth | {"token_url": receiver.url(path)}}
+        for number in range(FAILURES):
+            result = call(receiver.url("/ok"), target=target, timeout_s=0.2 if class_ == "timeout" else 10, tenant_id=1)
+            assert class_of(result) == class_, number
+    assert not desk.opened and not any(request.path == "/ok" for request in receiver.requests)

@@ -21,7 +21,7 @@ from apps.dispatch.submit import schedule_trigger
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.expire import expire_batch
 from apps.schedules.services import job_pause
-from apps.tickets import overdue, store
+from apps.tickets import holding, overdue, releasing
 from apps.tickets.values import start_by
 from kernel.errors import Conflict
 from tenants.models import Tenant
@@ -231,7 +231,7 @@ def test_start_by(age_s: int, tried: bool, days: int) -> None:
 def test_it_expires_whatever_it_waits_for(conn: Conn, registry: Registry, acme: Tenant) -> None:
     job = make_job(acme, max_queue_age_s=60)
     ready, queued = make_ticket(acme, job), make_ticket(acme, job)
-    store.release(conn, [queued], release=store.next_release(conn), now=NOW)
+    releasing.release(conn, [queued], release=releasing.next_release(conn), now=NOW)
     paused_job = make_job(acme, max_queue_age_s=60)
     paused = make_ticket(acme, paused_job)
     job_pause(tenant=acme, actor=actor(acme), job_id=paused_job, now=NOW)
@@ -268,7 +268,7 @@ def test_what_expires_gives_its_turn_to_the_next(
     live_worker(conn, queues=[queue_of(registry, acme)])
     fire_all(conn, registry, now=NOW + MINUTE)
     [first] = executions_of(conn, acme, schedule)
-    store.release(conn, [first["id"]], release=store.next_release(conn), now=NOW + MINUTE)
+    releasing.release(conn, [first["id"]], release=releasing.next_release(conn), now=NOW + MINUTE)
     fire_all(conn, registry, now=NOW + 2 * MINUTE)
     conn.execute(f"UPDATE tickets_ticket SET start_by = {LATER} WHERE state = 'ready'")  # the next has its time
     conn.execute("UPDATE tickets_ticket SET queued_at = clock_timestamp() WHERE state = 'queued'")
@@ -304,14 +304,14 @@ def test_neither_release_nor_an_old_message_starts_what_is_too_late(
 ) -> None:
     job = make_job(acme, max_queue_age_s=3600)
     late, queued, good = in_time(conn, acme, job, 3)
-    number = store.next_release(conn)
-    store.release(conn, [queued], release=number, now=NOW)
+    number = releasing.next_release(conn)
+    releasing.release(conn, [queued], release=number, now=NOW)
     conn.execute(
         "UPDATE tickets_ticket SET start_by = clock_timestamp() - interval '1 ms' WHERE execution_id = ANY(%s)",
         [[late, queued]],
     )
-    assert store.release(conn, [late], release=store.next_release(conn), now=database_now(conn)) == []
-    assert store.start(conn, [queued], release=number, worker=WORKER, limit=1) == []
+    assert releasing.release(conn, [late], release=releasing.next_release(conn), now=database_now(conn)) == []
+    assert holding.start(conn, [queued], release=number, worker=WORKER, limit=1) == []
     live_worker(conn, queues=[queue_of(registry, acme)])
     [message] = release(releaser())
     assert list(message.ids) == [good], "what is late takes nobody's place"
@@ -327,10 +327,10 @@ def test_start_and_expire_take_turns(conn: Conn, second: Conn, registry: Registr
     seen = set()
     for _ in range(25):
         ids = in_time(conn, acme, job, 4)
-        number = store.next_release(conn)
-        store.release(conn, ids, release=number, now=NOW)
+        number = releasing.next_release(conn)
+        releasing.release(conn, ids, release=number, now=NOW)
         started, ended = at_once(
-            partial(store.start, conn, ids, release=number, worker=WORKER, limit=4),
+            partial(holding.start, conn, ids, release=number, worker=WORKER, limit=4),
             partial(expire_batch, second, registry, now=database_now(conn) + timedelta(hours=2), limit=10),
         )
         assert len(started) + ended["expired"] == 4

@@ -18,7 +18,7 @@ from apps.dispatch.keeper import Keeper
 from apps.dispatch.release import ReleaseService
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.services import job_pause, job_resume, job_update
-from apps.tickets import store, workers
+from apps.tickets import releasing, workers
 from apps.tickets.store import AGING
 from apps.tickets.values import NO_GATE, Candidate, LiveWorker
 from kernel.pools import POOL_NUMBER
@@ -661,7 +661,7 @@ def aged(conn: Conn, *ids: UUID) -> None:
 
 
 def release_again(conn: Conn) -> None:
-    store.release_again(conn, pools=["python"], now=database_now(conn), bound_s=10, limit=100)
+    releasing.release_again(conn, pools=["python"], now=database_now(conn), bound_s=10, limit=100)
 
 
 def database_now(conn: Conn) -> datetime:

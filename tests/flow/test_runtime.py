@@ -18,7 +18,7 @@ from apps.dispatch.submit import schedule_trigger
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.definitions import Definitions
 from apps.schedules.services import job_update
-from apps.tickets import store
+from apps.tickets import holding, releasing
 from kernel.clock import utc_now
 from tenants.models import Tenant
 from tenants.registry import Registry, reach_of
@@ -90,8 +90,8 @@ def queued(conn: Conn, tenant: Tenant, number: int = 1, job: UUID | None = None,
 
 
 def release_now(conn: Conn, ids: list[UUID]) -> int:
-    number = store.next_release(conn)
-    assert len(store.release(conn, ids, release=number, now=NOW)) == len(ids)
+    number = releasing.next_release(conn)
+    assert len(releasing.release(conn, ids, release=number, now=NOW)) == len(ids)
     return number
 
 
@@ -568,7 +568,7 @@ def test_a_dead_workers_runs_are_tried_again_by_another(
     ids, number = queued(conn, acme, 1, job)
     for _ in range(2):
         dead = uuid.uuid4()
-        assert len(store.start(conn, ids, release=number, worker=dead, limit=1)) == 1
+        assert len(holding.start(conn, ids, release=number, worker=dead, limit=1)) == 1
         as_lost(conn, registry)
         number = release_now(conn, ids)
     hands = Hands()

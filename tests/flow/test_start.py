@@ -14,8 +14,8 @@ import pytest
 
 from apps.dispatch.release import ReleaseService
 from apps.outcomes.cancel import execution_cancel
-from apps.tickets import store
-from apps.tickets.store import DEADLINE_GRACE_S
+from apps.tickets import holding, releasing, store
+from apps.tickets.holding import DEADLINE_GRACE_S
 from kernel.errors import Conflict
 from tenants.models import Tenant
 from tenants.registry import Registry
@@ -46,14 +46,14 @@ def queued(conn: Conn, tenant: Tenant, number: int, job: UUID | None = None) -> 
     """So many tickets that were released together, and their release number."""
     job = job or make_job(tenant)
     ids = sorted(make_ticket(tenant, job) for _ in range(number))
-    release_number = store.next_release(conn)
-    assert sorted(store.release(conn, ids, release=release_number, now=NOW)) == ids
+    release_number = releasing.next_release(conn)
+    assert sorted(releasing.release(conn, ids, release=release_number, now=NOW)) == ids
     return ids, release_number
 
 
 def test_a_start_is_an_attempt_with_a_fence_and_a_deadline(conn: Conn, acme: Tenant) -> None:
     ids, number = queued(conn, acme, 1, make_job(acme, timeout_s=42))
-    [one] = store.start(conn, ids, release=number, worker=WORKER, limit=1)
+    [one] = holding.start(conn, ids, release=number, worker=WORKER, limit=1)
     ticket = ticket_of(conn, ids[0])
     assert (ticket["state"], ticket["attempt"], ticket["worker_id"]) == ("running", 1, WORKER)
     assert ticket["fence"] == one.fence and one.attempt == 1
@@ -67,8 +67,8 @@ def test_two_workers_with_the_same_message_start_each_run_once(conn: Conn, secon
     for _ in range(20):
         ids, number = queued(conn, acme, 6, job)
         mine, theirs = at_once(
-            partial(store.start, conn, ids, release=number, worker=WORKER, limit=6),
-            partial(store.start, second, ids, release=number, worker=OTHER, limit=6),
+            partial(holding.start, conn, ids, release=number, worker=WORKER, limit=6),
+            partial(holding.start, second, ids, release=number, worker=OTHER, limit=6),
         )
         assert sorted([one.execution_id for one in mine] + [one.execution_id for one in theirs]) == ids
         assert len({one.fence for one in mine + theirs}) == 6
@@ -77,39 +77,39 @@ def test_two_workers_with_the_same_message_start_each_run_once(conn: Conn, secon
 
 def test_a_message_that_comes_again_later_starts_nothing(conn: Conn, acme: Tenant) -> None:
     ids, number = queued(conn, acme, 3)
-    assert len(store.start(conn, ids, release=number, worker=WORKER, limit=3)) == 3
-    assert store.start(conn, ids, release=number, worker=OTHER, limit=3) == []
+    assert len(holding.start(conn, ids, release=number, worker=WORKER, limit=3)) == 3
+    assert holding.start(conn, ids, release=number, worker=OTHER, limit=3) == []
 
 
 def test_an_old_release_number_starts_nothing(conn: Conn, acme: Tenant) -> None:
     ids, number = queued(conn, acme, 2)
-    store.put_back(conn, ids, release=number, now=NOW)
-    newer = store.next_release(conn)
-    store.release(conn, ids, release=newer, now=NOW)
-    assert store.start(conn, ids, release=number, worker=WORKER, limit=2) == []
-    assert len(store.start(conn, ids, release=newer, worker=WORKER, limit=2)) == 2
+    holding.put_back(conn, ids, release=number, now=NOW)
+    newer = releasing.next_release(conn)
+    releasing.release(conn, ids, release=newer, now=NOW)
+    assert holding.start(conn, ids, release=number, worker=WORKER, limit=2) == []
+    assert len(holding.start(conn, ids, release=newer, worker=WORKER, limit=2)) == 2
 
 
 def test_no_more_than_the_limit_is_started(conn: Conn, acme: Tenant) -> None:
     ids, number = queued(conn, acme, 5)
-    first = store.start(conn, ids, release=number, worker=WORKER, limit=2)
+    first = holding.start(conn, ids, release=number, worker=WORKER, limit=2)
     assert sorted(one.execution_id for one in first) == ids[:2]
     assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'queued'") == 3
 
 
 def test_what_is_put_back_is_ready_at_once_and_keeps_its_place(conn: Conn, acme: Tenant) -> None:
     ids, number = queued(conn, acme, 3)
-    store.start(conn, ids[:1], release=number, worker=WORKER, limit=1)
-    assert store.put_back(conn, ids, release=number, now=NOW) == 2, "what runs is not put back"
+    holding.start(conn, ids[:1], release=number, worker=WORKER, limit=1)
+    assert holding.put_back(conn, ids, release=number, now=NOW) == 2, "what runs is not put back"
     ticket = ticket_of(conn, ids[1])
     assert (ticket["state"], ticket["available_at"]) == ("ready", NOW)
     assert ticket["rank"] == store.new_rank(NOW, ticket["priority"])
-    assert store.put_back(conn, ids, release=number, now=NOW) == 0
+    assert holding.put_back(conn, ids, release=number, now=NOW) == 0
 
 
 def test_putting_back_names_the_release(conn: Conn, acme: Tenant) -> None:
     ids, number = queued(conn, acme, 1)
-    assert store.put_back(conn, ids, release=number - 1, now=NOW) == 0
+    assert holding.put_back(conn, ids, release=number - 1, now=NOW) == 0
     assert ticket_of(conn, ids[0])["state"] == "queued"
 
 
@@ -119,8 +119,10 @@ def test_start_and_release_again_take_turns(conn: Conn, second: Conn, acme: Tena
     for _ in range(20):
         ids, number = queued(conn, acme, 4, job)
         started, _ = at_once(
-            partial(store.start, conn, ids, release=number, worker=WORKER, limit=4),
-            partial(store.release_again, second, pools=["python"], now=NOW + timedelta(hours=1), bound_s=10, limit=100),
+            partial(holding.start, conn, ids, release=number, worker=WORKER, limit=4),
+            partial(
+                releasing.release_again, second, pools=["python"], now=NOW + timedelta(hours=1), bound_s=10, limit=100
+            ),
         )
         running = count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'running'")
         ready = count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready'")
@@ -133,7 +135,7 @@ def test_start_and_cancel_take_turns(conn: Conn, acme: Tenant) -> None:
     for _ in range(15):
         ids, number = queued(conn, acme, 1, job)
         cancel = partial(execution_cancel, tenant=acme, actor=actor(acme), execution_id=ids[0], now=NOW)
-        started, cancelled = at_once(partial(store.start, conn, ids, release=number, worker=WORKER, limit=1), cancel)
+        started, cancelled = at_once(partial(holding.start, conn, ids, release=number, worker=WORKER, limit=1), cancel)
         ticket = ticket_of(conn, ids[0])
         if started:
             assert cancelled.outcome == "requested" and ticket["cancel_requested"]

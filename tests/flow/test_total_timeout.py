@@ -17,8 +17,8 @@ from apps.outcomes.expire import expire_batch
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.verdict import TOTAL_TIMEOUT, Report, judge
 from apps.schedules.retry import retry_from_json
-from apps.tickets import store
-from apps.tickets.store import DEADLINE_GRACE_S
+from apps.tickets import holding
+from apps.tickets.holding import DEADLINE_GRACE_S
 from apps.tickets.values import Started
 from tenants.models import Tenant
 from tenants.registry import Registry
@@ -153,7 +153,7 @@ def test_the_deadline_of_an_attempt_is_bounded(
     assert round(_timeout_s(one, definition)) == deadline_s
     for extended in (False, True):
         if extended:
-            store.extend(conn, [(one.execution_id, one.fence)])
+            holding.extend(conn, [(one.execution_id, one.fence)])
         ticket = ticket_of(conn, one.execution_id)
         left_s = (ticket["deadline"] - ticket["started_at"]).total_seconds() - DEADLINE_GRACE_S
         assert round(left_s) == deadline_s

@@ -16,7 +16,7 @@ from apps.executions import store as executions
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.expire import expire_batch
 from apps.outcomes.replay import deadletter_replay
-from apps.tickets import remote, store
+from apps.tickets import holding, releasing, remote, store
 from kernel.errors import Conflict
 from kernel.transitions import (
     ATTEMPT_STATES,
@@ -125,19 +125,19 @@ def do_fire(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> 
 
 
 def do_release(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
-    return bool(store.release(conn, [execution], release=RELEASE + 1, now=NOW))
+    return bool(releasing.release(conn, [execution], release=RELEASE + 1, now=NOW))
 
 
 def do_release_again(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
-    return bool(store.release_again(conn, pools=["python"], now=NOW + MINUTE, bound_s=10, limit=10))
+    return bool(releasing.release_again(conn, pools=["python"], now=NOW + MINUTE, bound_s=10, limit=10))
 
 
 def do_put_back(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
-    return bool(store.put_back(conn, [execution], release=RELEASE, now=NOW))
+    return bool(holding.put_back(conn, [execution], release=RELEASE, now=NOW))
 
 
 def do_start(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
-    return bool(store.start(conn, [execution], release=RELEASE, worker=WORKER, limit=1))
+    return bool(holding.start(conn, [execution], release=RELEASE, worker=WORKER, limit=1))
 
 
 def do_lease(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
@@ -292,16 +292,16 @@ def test_the_guards_number_decides(conn: Conn, registry: Registry, acme: Tenant,
         execution = in_state(conn, acme, "queued")
         before = ticket_of(conn, execution)
         for other in (RELEASE - 1, RELEASE + 1):
-            assert store.start(conn, [execution], release=other, worker=WORKER, limit=1) == []
-            assert store.put_back(conn, [execution], release=other, now=NOW) == 0
+            assert holding.start(conn, [execution], release=other, worker=WORKER, limit=1) == []
+            assert holding.put_back(conn, [execution], release=other, now=NOW) == 0
     else:
         [one] = started_now(conn, [make_ticket(acme)], WORKER)
         execution, before = one.execution_id, ticket_of(conn, one.execution_id)
         for other in (one.fence - 1, one.fence + 1):
             for outcome in ("succeeded", "failed", "returned", "cancelled"):
                 assert dict(settle_as(conn, registry, [one._replace(fence=other)], outcome).counts) == {"stale": 1}
-            store.extend(conn, [(execution, other)])
-            store.disown(conn, [(execution, other)])
+            holding.extend(conn, [(execution, other)])
+            holding.disown(conn, [(execution, other)])
             store.end(conn, [(execution, other)])
             store.try_again(conn, [(execution, other, NOW, 1, "retry")])
     assert ticket_of(conn, execution) == before

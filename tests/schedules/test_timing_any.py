@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, reject, settings
+from hypothesis import HealthCheck, Phase, given, note, reject, settings
 from hypothesis import strategies as st
 
 from apps.schedules.timing import (
@@ -24,6 +24,7 @@ from apps.schedules.timing import (
 from apps.schedules.timing_preview import left_out, preview, preview_previous
 from apps.schedules.timing_zones import EPOCH, zone_names
 from kernel.errors import InvalidInput
+from tests.schedules.cases import text, utc
 from tests.schedules.steps import counted
 from tests.schedules.test_timing_bounds import LINES_MAX, MONTH_OUT, RULES, WEEKDAYS, looked, made
 from tests.schedules.walk import jobs
@@ -160,4 +161,25 @@ def test_any_legal_schedule_is_cheap_and_its_views_agree(
     given_: tuple[dict[str, Any], dict[str, Any] | None], at: datetime, count: int
 ) -> None:
     """Work is bounded in lines only: a bound on time wavers with the machine, and hypothesis then looks for ever."""
+    note(f"{given_!r} at {at} {count} times")
     agree(legal(given_), at, count)
+
+
+def test_a_window_past_midnight_does_not_open_an_excluded_day() -> None:
+    """Days come first: Saturday's window goes on into Sunday, but nothing runs on a Sunday."""
+    spec = made(
+        {"trigger": {"cron": "30 2,22 * * *"}, "windows": [{"from": "21:00", "to": "11:00", "days": ["fri", "sat"]}]},
+        {"weekdays": ["sun"]},
+    )
+    after, until = utc("2026-01-09T00:00:00Z"), utc("2026-01-12T00:00:00Z")
+    shown = [text(each.at)[5:16] for each in preview(spec, after=after, until=until, count=9)]
+    assert shown == ["01-09T22:30", "01-10T02:30", "01-10T22:30"]
+    gone = left_out(spec, after=after, until=until)
+    assert ("01-11T02:30", ["excluded"]) in [(text(each.at)[5:16], each.flags) for each in gone]
+
+
+def test_an_rdate_beside_a_rule_that_is_too_rare_is_refused_and_no_error() -> None:
+    """A search that ends in vain past an instant says that the rule does not run there."""
+    rule = {"rrule": "FREQ=SECONDLY;INTERVAL=86401;BYHOUR=1", "dtstart": "2025-01-01T02:30:00"}
+    with pytest.raises(TimingInvalid, match="what is that rare is refused"):
+        made({"trigger": {**rule, "rdate": ["2026-02-01T02:30:00Z"]}}, None)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from apps.secrets.signing import signing_rotate
-from apps.tickets import store
+from apps.tickets import releasing
 from kernel.clock import utc_now
 from tenants.models import Tenant
 from tests.conftest import wait_until
@@ -46,8 +46,8 @@ def take(runtime: Runtime, conn: Conn, acme: Tenant) -> Take:
 
     def make(job: UUID) -> UUID:
         execution = make_ticket(acme, job)
-        number = store.next_release(conn)
-        store.release(conn, [execution], release=number, now=NOW)
+        number = releasing.next_release(conn)
+        releasing.release(conn, [execution], release=number, now=NOW)
         at_once(partial(_take, runtime, execution, number))
         return execution
 

@@ -35,6 +35,7 @@ class Calling:
     may_repeat: bool = True  # doing it twice is harmless
     sent: bool = False  # a connection was there, so the target may have acted
     passage: Passage | None = None  # through the destination's circuit breaker
+    proving: bool = False  # asks for a token elsewhere: how that ends says nothing of the destination
 
 
 calling: contextvars.ContextVar[Calling] = contextvars.ContextVar("calling")

@@ -121,8 +121,9 @@ class HttpExecutor:
         except TimeoutError:
             result = ended("timed_out", self._clock(), started_at, error=timed_out_error(entry.work))
         finally:
-            if self._breakers is not None and (passage := calling.get(NOBODY).passage) is not None:
-                self._breakers.left(passage, result)
+            current = calling.get(NOBODY)
+            if self._breakers is not None and current.passage is not None:
+                self._breakers.left(current.passage, None if current.proving else result)
         return result
 
     def _finish(self, entry: Held, task: asyncio.Task[Result]) -> None:

@@ -13,10 +13,10 @@ from kernel.httpauthrules import auths_of
 from kernel.httprules import TargetRefused, header_faults
 from kernel.masking import Echoes, is_credential_name
 from kernel.webhooksign import ED25519_PREFIX, HMAC_PREFIX
-from workers.executors.address import Calling, calling
+from workers.executors.address import NOBODY, Calling, calling
 from workers.executors.base import Work
 from workers.executors.http_redirects import Request
-from workers.executors.http_request import sign
+from workers.executors.http_request import COMPLETION, sign
 from workers.executors.http_sessions import ClientCertificate
 from workers.executors.http_tokens import Tokens
 
@@ -69,13 +69,16 @@ async def authorized(
     if proof.oauth2 is None:
         return request, False
     former = request.headers.get(AUTHORIZATION, "").removeprefix("Bearer ") if refused else ""
+    current = calling.get(NOBODY)
     before = calling.set(Calling(work.tenant_id))  # the target itself has not been called yet
+    current.proving = True  # and it stays so when time runs out in here
     try:
         text, is_new = await tokens.get(
             proof.oauth2, tenant_id=work.tenant_id, network=work.network, session=session, instead_of=former
         )
     finally:
         calling.reset(before)
+    current.proving = False
     headers = request.headers.copy()
     headers[AUTHORIZATION] = f"Bearer {text}"
     return replace(request, headers=headers), not is_new
@@ -116,7 +119,9 @@ def _header_text(text: str) -> str:
 def _credentials(request: Request) -> Iterator[str]:
     """Credentials in headers and query, whole and in the parts that an answer may repeat alone."""
     for name, value in request.headers.items():
-        if is_credential_name(str(name)) and not name.lower().startswith(OWN_HEADERS):
+        if name == COMPLETION:  # who has it can end the run
+            yield value
+        elif is_credential_name(str(name)) and not name.lower().startswith(OWN_HEADERS):
             yield value
             pieces = value.replace(";", " ").replace(",", " ").split()
             pieces += [piece.partition("=")[2] for piece in pieces if "=" in piece.rstrip("=")]

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from apps.dispatch.reconcile import end_lost
 from apps.dispatch.repairs import parked, run_all
 from apps.schedules.definitions import Definitions
-from apps.tickets import store
+from apps.tickets import holding
 from apps.tickets.store import NOTHING
 from tenants import door
 from tenants.commands import EXIT_FOUND
@@ -58,7 +58,7 @@ class Command(Base):
 
 
 def _look(conn: "psycopg.Connection[Any]") -> int:
-    return len(store.lost(conn, limit=LOOK_AT_MOST, grace_s=settings.WORKER_TTL_S))
+    return len(holding.lost(conn, limit=LOOK_AT_MOST, grace_s=settings.WORKER_TTL_S))
 
 
 def _end(conn: "psycopg.Connection[Any]", registry: Registry) -> int:

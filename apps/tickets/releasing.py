@@ -1,0 +1,167 @@
+"""From waiting to queued: what is ready, what is taken already, and the marking under a new release number.
+
+As in `store`: one statement a transition, in the connection's current transaction.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from apps.tickets.store import AGING, CATCH_UP_YIELDS, notify_pull
+from apps.tickets.values import Candidate, Flow
+from kernel.pools import PULL
+
+Conn = psycopg.Connection[Any]
+
+
+# Rows are found and locked in a materialised step: a sub-select may be run again for every outer row, and then the
+# limit does not hold.
+PROMOTE = """
+WITH found AS MATERIALIZED (
+    SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL AND available_at <= %(now)s
+    ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
+       + CASE WHEN trigger = 'catch_up' THEN %(yields)s ELSE interval '0' END
+FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool, t.tenant_id, t.queue
+"""
+
+FLOWS = """
+WITH RECURSIVE flow AS (
+    (SELECT tenant_id, gate, gate_limit FROM tickets_ticket
+     WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL ORDER BY tenant_id, gate LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.gate, n.gate_limit FROM flow f CROSS JOIN LATERAL (
+        SELECT tenant_id, gate, gate_limit FROM tickets_ticket
+        WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL AND (tenant_id, gate) > (f.tenant_id, f.gate)
+        ORDER BY tenant_id, gate LIMIT 1) n
+) SELECT tenant_id, gate, gate_limit FROM flow
+"""
+
+# Runs of serial schedules that have one queued or running are left out: at the head of a flow they would hide the rest.
+
+CANDIDATES = """
+SELECT c.* FROM unnest(%(tenants)s::int[], %(gates)s::uuid[], %(limits)s::int[]) AS f(tenant_id, gate, most)
+CROSS JOIN LATERAL (
+    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END
+    FROM tickets_ticket t
+    WHERE pool = %(pool)s AND tenant_id = f.tenant_id AND gate = f.gate AND state = 'ready' AND rank IS NOT NULL
+      AND (start_by IS NULL OR start_by >= %(now)s)
+      AND NOT (guarded AND EXISTS (
+          SELECT 1 FROM tickets_ticket b
+          WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
+    ORDER BY rank LIMIT f.most FOR UPDATE SKIP LOCKED) c
+"""
+
+TAKEN = """
+SELECT tenant_id, queue, gate, count(*), 0
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'queued' GROUP BY 1, 2, 3
+UNION ALL
+SELECT tenant_id, queue, gate, count(*), count(*)
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' AND NOT remote GROUP BY 1, 2, 3
+UNION ALL
+SELECT tenant_id, '', gate, count(*), 0
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' AND remote GROUP BY 1, 3
+"""
+
+RELEASE = """
+UPDATE tickets_ticket SET state = 'queued', release = %(release)s, releases = releases + 1, queued_at = %(now)s,
+       first_queued_at = coalesce(first_queued_at, %(now)s)
+WHERE execution_id = ANY(%(ids)s) AND state = 'ready' AND (start_by IS NULL OR start_by >= %(now)s)
+RETURNING execution_id
+"""
+
+# Queued for too long: its message is lost or its worker is gone. Waits longer each time, at most five minutes.
+RELEASE_AGAIN = """
+WITH found AS MATERIALIZED (
+    SELECT execution_id FROM tickets_ticket WHERE state = 'queued' AND queued_at < %(before)s AND pool = ANY(%(pools)s)
+    ORDER BY queued_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+UPDATE tickets_ticket t SET state = 'ready', rank = NULL,
+       available_at = %(now)s + least(300, %(step)s * (2 ^ least(releases - 1, 8) - 1)) * interval '1 second'
+FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued' RETURNING t.execution_id
+"""
+
+
+def promote(conn: Conn, *, now: datetime, limit: int) -> int:
+    """Ranks tickets whose time has come; returns how many."""
+    parameters = {"now": now, "aging": AGING, "yields": CATCH_UP_YIELDS, "limit": limit}
+    rows = conn.execute(PROMOTE, parameters).fetchall()
+    notify_pull(conn, ((tenant_id, queue) for pool, tenant_id, queue in rows if pool == PULL))
+    return len(rows)
+
+
+def any_ready(conn: Conn, pool: str) -> bool:
+    """Whether there is anything to release."""
+    row = conn.execute(
+        "SELECT EXISTS (SELECT 1 FROM tickets_ticket WHERE pool = %s AND state = 'ready' AND rank IS NOT NULL)", [pool]
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def flows(conn: Conn, pool: str) -> list[Flow]:
+    """Who has something ready, by jumping from flow to flow in the index."""
+    return [Flow._make(row) for row in conn.execute(FLOWS, {"pool": pool})]
+
+
+def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int, int]]:
+    """(tenant, queue, gate, count, running of these) of what is queued or running; outside is no queue, ""."""
+    return conn.execute(TAKEN, {"pool": pool}).fetchall()
+
+
+def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]:
+    """Locks up to so many of the best ready tickets of each flow; those that waited for too long are left out."""
+    rows = conn.execute(
+        CANDIDATES,
+        {
+            "pool": pool, "tenants": [flow.tenant_id for flow, _ in wanted], "gates": [flow.gate for flow, _ in wanted],
+            "limits": [most for _, most in wanted], "now": now,
+        },
+    )  # fmt: skip
+    return [Candidate._make(row) for row in rows]
+
+
+def held_by_tenants(conn: Conn, tenant_ids: Sequence[int]) -> dict[int, int]:
+    """How much of these tenants is queued or running, over all pools; until the transaction ends nobody adds to it.
+
+    Whoever admits work of a tenant with a limit takes this lock first, in id order.
+    """
+    ids = sorted(tenant_ids)
+    conn.execute("SELECT 1 FROM tenants_tenant WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", [ids])
+    rows = conn.execute(
+        "SELECT tenant_id, count(*) FROM tickets_ticket"
+        " WHERE state IN ('queued', 'running') AND tenant_id = ANY(%s) GROUP BY 1",
+        [ids],
+    )
+    return {**dict.fromkeys(ids, 0), **{row[0]: row[1] for row in rows}}
+
+
+def move_to_queue(conn: Conn, ids: Sequence[UUID], queue: str) -> None:
+    """Their tenant's queue is another one now than when these were made."""
+    conn.execute("UPDATE tickets_ticket SET queue = %s WHERE execution_id = ANY(%s)", [queue, list(ids)])
+
+
+def next_release(conn: Conn) -> int:
+    """A release number that was never used."""
+    row = conn.execute("SELECT nextval('ticket_release')").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def release(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) -> list[UUID]:
+    """ready -> queued under this release number, unless it is too late for it; returns the ids that went."""
+    rows = conn.execute(RELEASE, {"ids": list(ids), "release": release, "now": now})
+    return [row[0] for row in rows]
+
+
+def release_again(conn: Conn, *, pools: Sequence[str], now: datetime, bound_s: float, limit: int) -> list[UUID]:
+    """queued -> ready for what no worker has started within `bound_s` seconds."""
+    rows = conn.execute(
+        RELEASE_AGAIN,
+        {
+            "pools": list(pools), "now": now, "before": now - timedelta(seconds=bound_s), "step": bound_s,
+            "limit": limit,
+        },
+    )  # fmt: skip
+    return [row[0] for row in rows]
