@@ -32,6 +32,7 @@ _CREDENTIAL = re.compile(
     re.IGNORECASE,
 )
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]+")  # looks the same everywhere
+_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://\S{1,4096}\s*")
 _PARAMETER = re.compile(r"(?<=[?&;])([^=&;#]+)=([^&;#]*)")
 _USER_PART = re.compile(r"(?<=://)[^/?#@]*@")
 
@@ -144,7 +145,7 @@ def _parts_of_url(url: str) -> set[str]:
 
     An answer seldom repeats scheme and host: "Cannot POST /services/T0/B0/abcdefgh".
     """
-    _, _, rest = url.partition("://")
+    rest = url.strip().partition("://")[2]
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     behind = rest[len(authority) :]
     path, _, query = behind.partition("?")
@@ -166,7 +167,7 @@ def _forms(value: str) -> set[str]:
         quote_plus(value, errors="replace"),
     }
     lines = {line for line in map(str.strip, value.splitlines()) if len(line) >= LINE_MIN_CHARS}
-    parts = _parts_of_url(value) if "://" in value else set()
+    parts = _parts_of_url(value) if _URL.fullmatch(value) else set()
     forms = {value, value.strip(), html.escape(value), *in_json, *in_urls, *lines, *parts}
     return {form for form in forms if len(form) >= ECHO_MIN_CHARS}
 
