@@ -52,7 +52,7 @@ def read_calendar(data: object) -> CalendarForm:
     ]
     rules = [_rule(each, f"/rrules/{number}", faults) for number, each in enumerate(_list(fields, "rrules", MAX_RULES))]
     given = fields.data.get
-    weekdays = read_days(given("weekdays"), "/weekdays", faults) if given("weekdays") else ()
+    weekdays = read_days(given("weekdays"), "/weekdays", faults) if given("weekdays") not in (None, []) else ()
     weekend = (
         (5, 6)
         if given("weekend") is None
@@ -144,8 +144,8 @@ def _range(value: Any, pointer: str, faults: Faults) -> tuple[int, int] | None:
     low, high = (_date(value[name], f"{pointer}/{name}", faults) for name in ("from", "to"))
     if low is None or high is None:
         return None
-    if high < low or high - low > 366 * 2:
-        faults.add(pointer, "range", "must not end before it begins, and last two years at most.")
+    if high < low or high - low >= MAX_DAYS:  # ranges that meet are shown as one, and come back as that
+        faults.add(pointer, "range", f"must not end before it begins, and have at most {MAX_DAYS:,} days.")
         return None
     return low, high
 

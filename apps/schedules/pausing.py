@@ -17,7 +17,7 @@ from psycopg import sql
 from apps.due import entries
 from apps.schedules.passed import pass_over
 from apps.schedules.policy import first_due
-from apps.schedules.timing import TimingInvalid, count_between, spec_from_json
+from apps.schedules.timing import TimingInvalid, count_between, spec_from_json, spec_to_json
 from apps.schedules.timing_runs import counted
 
 Conn = psycopg.Connection[Any]
@@ -38,7 +38,7 @@ _NEXT_VERSION = """
 WITH made AS (
     INSERT INTO {schema}.schedules_scheduleversion
         (schedule_id, version, definition, spec, payload, own_payload, created_at)
-    SELECT schedule_id, version + 1, definition, spec, payload, own_payload, %(resume_at)s
+    SELECT schedule_id, version + 1, definition, %(spec)s, payload, own_payload, %(resume_at)s
     FROM {schema}.schedules_scheduleversion WHERE schedule_id = %(id)s AND version = %(version)s
     RETURNING schedule_id, version)
 UPDATE {schema}.schedules_schedule s SET version = made.version FROM made WHERE s.id = made.schedule_id
@@ -136,23 +136,31 @@ def pause_by_system(
     pass_over(conn, schema, found, now=now, reason="schedule_paused", by=SYSTEM)
     entries.remove(conn, [schedule_id])
     if resume_at is not None and found:
-        conn.execute(sql.SQL(_NEXT_VERSION).format(schema=sql.Identifier(schema)), {**given, "version": row[0]})
-        _wait(conn, found[0], row[0] + 1, resume_at, now)
+        again = found[0]._replace(version=row[0] + 1, spec=_from_then(found[0], resume_at, now), runs_done=None)
+        made = {**given, "version": row[0], "spec": again.spec}
+        conn.execute(sql.SQL(_NEXT_VERSION).format(schema=sql.Identifier(schema)), made)
+        _wait(conn, again, resume_at, now)
     conn.execute(_AUDIT, [tenant_id, str(schedule_id), reason])
     return True
 
 
-def _wait(conn: Conn, entry: entries.Entry, version: int, resume_at: datetime, now: datetime) -> None:
+def _from_then(entry: entries.Entry, resume_at: datetime, now: datetime) -> str:
+    """Its spec. Of max_runs what is owed has its row and counts; what the pause passes over does not."""
+    try:
+        spec, _ = counted(spec_from_json(entry.spec), nominal_at=entry.nominal_at, done=entry.runs_done)
+    except TimingInvalid:  # it was put aside for that, and comes back when its owner mends it
+        return entry.spec
+    if spec.max_runs is None:
+        return entry.spec
+    owed = count_between(spec, after=entry.nominal_at - _MICROSECOND, until=now)
+    return spec_to_json(spec.counted(before=resume_at + _MICROSECOND, used=spec.runs_used + owed))
+
+
+def _wait(conn: Conn, entry: entries.Entry, resume_at: datetime, now: datetime) -> None:
     """Its entry waits for the first instant after the pause."""
     try:
-        spec, done = counted(spec_from_json(entry.spec), nominal_at=entry.nominal_at, done=entry.runs_done)
-        if spec.max_runs is not None:  # what is owed has its row and counts; what the pause passes over does not
-            owed = count_between(spec, after=entry.nominal_at - _MICROSECOND, until=now)
-            done += owed
-            spec = spec.counted(before=resume_at + _MICROSECOND, used=spec.runs_used + owed)
-        first = first_due(spec, key=str(entry.key), after=resume_at)
-    except TimingInvalid:  # it was put aside for that, and comes back when its owner mends it
+        first = first_due(spec_from_json(entry.spec), key=str(entry.key), after=resume_at)
+    except TimingInvalid:
         return
     if first is not None:
-        again = entry._replace(version=version, nominal_at=first[0], due_at=first[1], runs_done=done)
-        entries.put(conn, again, now=now)
+        entries.put(conn, entry._replace(nominal_at=first[0], due_at=first[1]), now=now)

@@ -68,11 +68,10 @@ def remake_all(tenant: Tenant, job: JobNow, *, now: datetime, stopped_at: dateti
     numbers = {schedule.pk: schedule.version for schedule in schedules}
     found = ScheduleVersion.objects.filter(schedule_id__in=numbers)
     copies = [
-        version_copy(
-            version, now=begins[version.schedule_id], spec=rebased_text(version, stopped_at=stopped_at, now=now)
-        )
+        version_copy(version, now=begin, spec=rebased_text(version, stopped_at=stopped_at, now=begin))
         for version in found.order_by("schedule_id")
         if version.version == numbers[version.schedule_id]
+        for begin in [begins[version.schedule_id]]
     ]
     made = {}
     for copy in copies:

@@ -82,14 +82,18 @@ def schedule_resume(
             job = share_job(tenant, schedule.job_id)
             stopped_at = schedule.paused_at
             debt = catch_up and stopped_at is not None
-            text = definition.spec if debt else rebased_text(definition, stopped_at=stopped_at, now=now)
+            goes_on = stopped_at if debt and stopped_at else now
+            text = rebased_text(definition, stopped_at=stopped_at, now=goes_on)
             definition = version_copy(definition, now=now, spec=text)
             definition.save(force_insert=True)
             schedule.version, schedule.paused_reason = definition.version, ""
             schedule.failures_from, schedule.paused_at, schedule.resume_at = definition.version, None, None
-            schedule.status = entry_make(tenant, job, definition, stopped_at if debt and stopped_at else now)
+            schedule.status = entry_make(tenant, job, definition, goes_on)
             if debt and stopped_at and job.paused:
                 catch_up_behind_gate(tenant, job, definition, stopped_at=stopped_at, now=now, actor=actor)
+                # The job stopped earlier, and its resume asks what was used up until then.
+                definition.spec = rebased_text(definition, stopped_at=now, now=now)
+                definition.save(update_fields=["spec"])
             save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version", "failures_from")
             note(
                 actor, "schedule.resume", schedule, now, tenant, after={"catch_up": True} if catch_up else None

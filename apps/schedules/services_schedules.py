@@ -19,7 +19,7 @@ from apps.schedules.limits import check_count, plan_locked
 from apps.schedules.locked import entry_drop, entry_make, entry_pass, lock_schedule, note, save
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
-from apps.schedules.remaking import entry_at, entry_for
+from apps.schedules.remaking import entry_at, entry_for, rebased_text
 from apps.schedules.running import JobNow, share_job
 from apps.schedules.schedule_input import Known, ScheduleForm, health_of, read_schedule, timing_of, waiting_of
 from apps.schedules.services_calendars import exclusion_shared
@@ -168,6 +168,8 @@ def _redefine(
     schedule.failures_from = schedule.version
     waits = schedule.resume_at if schedule.status == Status.PAUSED else None
     new = _version(schedule, form, waits or now)
+    if waits is not None:  # what the pause still passes over is none of its max_runs
+        new.spec = rebased_text(new, stopped_at=schedule.paused_at, now=waits)
     new.save(force_insert=True)
     if schedule.status == Status.PAUSED:
         if waits is not None:

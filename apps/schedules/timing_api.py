@@ -83,7 +83,7 @@ def _counts_from(trigger: Any, start_at: datetime | None, now: datetime) -> date
 def _exclusion(name: Any, exclusion_of: ExclusionOf | None, faults: Faults) -> Exclusion | None:
     if name is None:
         return None
-    if not isinstance(name, str) or not 1 <= len(name) <= 200:
+    if not isinstance(name, str) or not 1 <= len(name) <= 200 or "\x00" in name:
         faults.add("/calendar", "type", "must be the id or the name of a calendar.")
         return None
     found = exclusion_of(name) if exclusion_of is not None else None

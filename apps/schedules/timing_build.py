@@ -13,7 +13,7 @@ from apps.schedules.timing_sets import RecurrenceSet
 from apps.schedules.timing_steps import StepCalendar
 from apps.schedules.timing_triggers import EVERY_UNITS, Calendar, Cron, Every, Recurrence, Trigger, instant_of
 from apps.schedules.timing_walls import WallCalendar, floor_s, instant, local_s, place
-from apps.schedules.timing_zones import DAY_S, load_zone, zone_offsets
+from apps.schedules.timing_zones import load_zone, zone_offsets
 
 CALENDARS_CACHED = 8192
 _MICROSECOND = timedelta(microseconds=1)
@@ -100,8 +100,7 @@ def limited(
     """Days first, then the windows on the days that are left."""
     if exclusion is not None:
         if on_excluded == "skip":
-            within_days = all(window.from_s < window.until_s < DAY_S for window in windows)
-            if windows and outside == "skip" and within_days:
+            if windows and outside == "skip":
                 return Clipped(base, open_times(windows, exclusion, zone, dst_gap))
             base = Clipped(base, open_times((), exclusion, zone, dst_gap))
         else:

@@ -33,7 +33,7 @@ WHOLE_DAY = (Window(0, DAY_S),)
 class OpenTimes:
     """The stretches of time that are open. Instants are in whole microseconds since the epoch inside."""
 
-    __slots__ = ("_exclusion", "_gap", "_offsets", "_plain", "_remembered", "_weekdays", "_windows")
+    __slots__ = ("_exclusion", "_gap", "_offsets", "_plain", "_remembered", "_today", "_weekdays", "_windows")
 
     def __init__(
         self, windows: tuple[Window, ...], exclusion: Exclusion | None, zone: str, dst_gap: str = "run_after"
@@ -42,7 +42,9 @@ class OpenTimes:
         self._gap = dst_gap == "run_after"
         self._weekdays = tuple(sorted({day for window in windows for day in window.days}))
         self._remembered: dict[int, list[tuple[int, int]]] = {}
-        self._plain = [self._plain_day(weekday) for weekday in range(7)]
+        # The same before a day that is excluded: windows past midnight close with their own day.
+        self._today = tuple(Window(*_by_midnight(each), each.days) for each in windows)
+        self._plain = [[_plain_day(some, weekday) for weekday in range(7)] for some in (windows, self._today)]
 
     def is_open(self, at: datetime) -> bool:
         us = _us(at)
@@ -115,16 +117,17 @@ class OpenTimes:
         return found
 
     def _compute(self, day: int) -> list[tuple[int, int]]:
-        """What opens on this day; a window past midnight belongs to the day on which it begins."""
+        """What opens on this day. A window past midnight belongs to the day on which it begins, if both are open."""
         if self._exclusion.excludes(day):
             return []
+        before_excluded = self._exclusion.excludes(day + 1)
         offsets = self._offsets
         index = offsets.index(min(max((day - 2) * DAY_S, MIN_S), MAX_S))
         if index == offsets.index(min(max((day + 4) * DAY_S, MIN_S), MAX_S)):
             start_us = (day * DAY_S - offsets.offsets[index]) * _US
-            return [(start_us + start, start_us + end) for start, end in self._plain[weekday_of(day)]]
+            return [(start_us + start, start_us + end) for start, end in self._plain[before_excluded][weekday_of(day)]]
         spans: list[tuple[int, int]] = []
-        for window in self._windows:
+        for window in self._today if before_excluded else self._windows:
             if weekday_of(day) not in window.days:
                 continue
             until_s = window.until_s + (DAY_S if window.until_s < window.from_s else 0)
@@ -141,14 +144,19 @@ class OpenTimes:
                 spans += [(at * _US, at * _US + 1) for at in place(self._offsets, end_wall, True, "first")]
         return _merged(spans)
 
-    def _plain_day(self, weekday: int) -> list[tuple[int, int]]:
-        """What opens on such a day when no change of the clock is near, in microseconds since its local midnight."""
-        spans = []
-        for window in self._windows:
-            if weekday in window.days:
-                until_s = window.until_s + (DAY_S if window.until_s < window.from_s else 0)
-                spans.append((window.from_s * _US, until_s * _US + (window.until_s != DAY_S)))
-        return _merged(spans)
+
+def _by_midnight(window: Window) -> tuple[int, int]:
+    return window.from_s, DAY_S if window.until_s < window.from_s else window.until_s
+
+
+def _plain_day(windows: tuple[Window, ...], weekday: int) -> list[tuple[int, int]]:
+    """What opens on such a day when no change of the clock is near, in microseconds since its local midnight."""
+    spans = []
+    for window in windows:
+        if weekday in window.days:
+            until_s = window.until_s + (DAY_S if window.until_s < window.from_s else 0)
+            spans.append((window.from_s * _US, until_s * _US + (window.until_s != DAY_S)))
+    return _merged(spans)
 
 
 def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -44,8 +44,26 @@ def test_faults_and_names(api: Api) -> None:
         "calendars", {"name": "x", "dates": ["soon"], "rrules": ["FREQ=SECONDLY"], "ical": "nothing", "color": 1}
     )
     assert set(bad.faults) == {"/dates/0", "/rrules/0", "/ical", "/color"}
+    wrong: Any
+    for wrong in (0, False, "", {}):
+        assert set(api.post("calendars", {"name": "y", "weekdays": wrong}).faults) == {"/weekdays"}
     assert api.post("calendars", {"name": "x"}).status == 201
     assert api.post("calendars", {"name": "X"}).code == "name_taken"
+
+
+def test_ranges_that_meet_come_back_as_one(api: Api) -> None:
+    years = [{"from": f"{year}-01-01", "to": f"{year + 1}-12-31"} for year in (2027, 2029)]
+    made = api.post("calendars", {"name": "closed", "ranges": years})
+    assert made.body["ranges"] == [{"from": "2027-01-01", "to": "2030-12-31"}]
+    changed = api.patch(f"calendars/{made.body['id']}", {"name": "shut"}, If_Match=made.etag)
+    assert (changed.status, changed.body["ranges"]) == (200, made.body["ranges"])
+    far = {"name": "for ever", "ranges": [{"from": "1970-01-01", "to": "2498-12-31"}]}
+    assert api.post("calendars", far).faults == {"/ranges/0": "range"}
+
+
+def test_a_calendar_whose_name_no_text_can_hold_is_refused(api: Api) -> None:
+    asked = api.post("schedules/preview", {"trigger": DAILY, "calendar": "\x00"})
+    assert (asked.status, set(asked.faults)) == (400, {"/calendar"})
 
 
 def test_a_change_of_a_calendar_reaches_the_due_entries(api: Api, make: Makers, conn: Any) -> None:

@@ -9,7 +9,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from apps.dispatch.repairs import run_all
 from apps.dispatch.submit import schedule_trigger
+from apps.schedules.pausing import pause_by_system
 from apps.schedules.services import (
     calendar_create,
     calendar_update,
@@ -274,6 +276,40 @@ def test_max_runs_survives_edits_and_pauses(conn: Conn, registry: Registry, acme
     assert sum(one["count"] for one in executions_of(conn, acme, schedule)) == 5
 
 
+@pytest.mark.parametrize("how", ["edited", "resumed early", "edited and made up for", "its job resumed", "probed"])
+def test_max_runs_counts_what_a_pause_passes_over_only_when_it_is_made_up_for(
+    conn: Conn, registry: Registry, acme: Tenant, how: str
+) -> None:
+    job = make_job(acme)
+    schedule = make_schedule(acme, job, max_runs=6, misfire="fire_all")
+    who: dict[str, Any] = {"tenant": acme, "actor": actor(acme)}
+    one: dict[str, Any] = {**who, "schedule_id": schedule}
+    fire_all(conn, registry, now=NOW + MINUTE)
+    fire_all(conn, registry, now=NOW + 2 * MINUTE)
+    endless, stopped, until = how == "edited and made up for", NOW + 2.5 * MINUTE, NOW + 10.5 * MINUTE
+    if how == "probed":
+        pause_by_system(
+            conn, acme.schema_name, tenant_id=acme.pk, schedule_id=schedule, reason="died", now=stopped, resume_at=until
+        )
+    else:
+        schedule_pause(now=stopped, resume_at=None if endless else until, **one)
+    if how.startswith("edited"):
+        schedule_update(now=stopped + 2 * MINUTE, patch={"trigger": {"cron": "*/1 * * * *"}, "jitter_s": 1}, **one)
+    if how == "its job resumed":
+        job_pause(job_id=job, now=stopped + MINUTE, **who)
+        job_resume(job_id=job, now=stopped + 3 * MINUTE, **who)
+    caught_up = how in ("resumed early", "edited and made up for")
+    if caught_up:
+        schedule_resume(now=stopped + 3 * MINUTE, catch_up=True, **one)
+    for minute in range(6, 20):
+        fire_all(conn, registry, now=NOW + minute * MINUTE + timedelta(seconds=2))
+        if how == "probed" and minute == 12:
+            schedule_update(now=NOW + minute * MINUTE + timedelta(seconds=9), patch={"jitter_s": 1}, **one)
+        assert not list(run_all(conn, registry, list(registry.by_id.values()), dry_run=minute < 19))
+    minutes = [(each["nominal_at"] - NOW) // MINUTE for each in executions_of(conn, acme, schedule)]
+    assert sorted(minutes) == ([1, 2, 3, 4, 5, 6] if caught_up else [1, 2, 11, 12, 13, 14])
+
+
 @pytest.mark.parametrize(
     ("policy", "runs", "skipped"),
     [("skip", 0, 4), ("fire_once", 1, 3), ("fire_latest_n", 2, 2), ("fire_all", 2, 2)],
@@ -302,6 +338,20 @@ def test_catch_up_waits_for_a_paused_job(
     assert len(executions_of(conn, acme, schedule)) == len(found)
     settle_as(conn, registry, started_now(conn, [one["id"] for one in made], WORKER))
     assert entry_of(conn, schedule).nominal_at == NOW + DAY + timedelta(hours=5)
+
+
+def test_what_waits_for_a_paused_job_counts_for_max_runs(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    job = make_job(acme)
+    schedule = make_schedule(acme, job, max_runs=5, misfire="fire_all")
+    given: dict[str, Any] = {"tenant": acme, "actor": actor(acme)}
+    schedule_pause(schedule_id=schedule, now=NOW, **given)
+    job_pause(job_id=job, now=NOW + MINUTE, **given)
+    schedule_resume(schedule_id=schedule, now=NOW + 3.5 * MINUTE, catch_up=True, **given)
+    assert len(executions_of(conn, acme, schedule)) == 3
+    job_resume(job_id=job, now=NOW + 10 * MINUTE, **given)
+    for minute in range(11, 16):
+        fire_all(conn, registry, now=NOW + minute * MINUTE)
+    assert len(executions_of(conn, acme, schedule)) == 5
 
 
 def test_one_instant_that_a_pause_passed_runs_when_its_job_goes_on(

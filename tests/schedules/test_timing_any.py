@@ -178,8 +178,8 @@ def test_a_window_past_midnight_does_not_open_an_excluded_day() -> None:
     assert ("01-11T02:30", ["excluded"]) in [(text(each.at)[5:16], each.flags) for each in gone]
 
 
-def test_an_rdate_far_from_the_next_step_of_a_rare_rule_is_accepted() -> None:
+def test_an_rdate_beside_a_rule_that_is_too_rare_is_refused_and_no_error() -> None:
     """A search that ends in vain past an instant says that the rule does not run there."""
-    rule = "FREQ=SECONDLY;INTERVAL=86399;BYHOUR=3;BYMONTHDAY=31;BYDAY=MO;BYMONTH=1"
-    spec = made({"trigger": {"rrule": rule, "dtstart": "1999-05-31T02:30:00", "rdate": ["2026-02-01T02:30:00Z"]}}, None)
-    assert next_after(spec, utc("2026-01-31T00:00:00Z")) == utc("2026-02-01T02:30:00Z")
+    rule = {"rrule": "FREQ=SECONDLY;INTERVAL=86401;BYHOUR=1", "dtstart": "2025-01-01T02:30:00"}
+    with pytest.raises(TimingInvalid, match="what is that rare is refused"):
+        made({"trigger": {**rule, "rdate": ["2026-02-01T02:30:00Z"]}}, None)

@@ -165,6 +165,28 @@ def test_windows_and_calendar_together_open_on_business_days_only() -> None:
     assert {flag for one in shown for flag in one.flags} == {"moved_to_opening"}
 
 
+@pytest.mark.parametrize("outside", ["skip", "next_opening"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_a_window_past_midnight_does_not_reach_into_an_excluded_day(zone: str, outside: str) -> None:
+    # Friday and Monday are excluded; in Berlin the clock changes in the night to the second one.
+    closed = Exclusion(dates=tuple(day_of(date(2026, 3, day)) for day in (6, 29)))
+    spec = made({"cron": "30 1,23 * * *"}, closed, timezone=zone, windows=NIGHT[:1], outside=outside, jitter_s=7200)
+    for start, days in (("2026-03-05", (5, 7, 8)), ("2026-03-28", (28, 30, 31))):
+        after = utc(f"{start}T12:00:00Z")
+        shown = preview(spec, after=after, count=4)
+        assert [one.nominal_local[8:16] for one in shown] == [
+            f"{days[0]:02}T23:30", f"{days[1]:02}T{'22:00' if outside == 'next_opening' else '23:30'}",
+            *([f"{days[1]:02}T23:30"] if outside == "next_opening" else []), f"{days[2]:02}T01:30",
+            *([f"{days[2]:02}T23:30"] if outside == "skip" else []),
+        ]  # fmt: skip
+        assert shown[0].at.astimezone(load_zone(zone)).day == days[0], "nor does its jitter"
+        ends = shown[-1].nominal_at
+        left = {one.nominal_at for one in left_out(spec, after=after, until=ends)}
+        assert left and not left & {one.nominal_at for one in shown}
+        agree(spec, list(occurrences(spec, after=after, until=ends + timedelta(days=9), limit=99)), after,
+              ends + timedelta(days=9))  # fmt: skip
+
+
 def test_preview_says_what_was_moved_and_what_is_left_out() -> None:
     moved = made({"cron": "0 9 6 * *"}, HOLIDAYS, on_excluded="next_business_day")
     [one] = preview(moved, after=NOW, count=1)
