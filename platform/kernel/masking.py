@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 from kernel.errors import FieldError
 from kernel.jsonrules import pointer_to
@@ -21,6 +21,7 @@ MASK = "***"
 NAMED_TEXTS = ("headers", "environment", "env")
 ECHO_MIN_CHARS = 4  # a shorter value is in every text by chance
 LINE_MIN_CHARS = 8  # of one line of a value that has several
+PART_MIN_CHARS = 8  # of one part of a URL
 CUT_TRIES = 64
 CUT_MIN_CHARS = 4  # of a value's beginning, where a text was cut
 _MASK = MASK.encode()
@@ -31,6 +32,7 @@ _CREDENTIAL = re.compile(
     re.IGNORECASE,
 )
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]+")  # looks the same everywhere
+_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://\S{1,4096}\s*")
 _PARAMETER = re.compile(r"(?<=[?&;])([^=&;#]+)=([^&;#]*)")
 _USER_PART = re.compile(r"(?<=://)[^/?#@]*@")
 
@@ -138,8 +140,23 @@ def _cut_at(data: bytes, form: bytes) -> int:
     return at  # too many places to try in everybody's time: better too much is masked than too little
 
 
+def _parts_of_url(url: str) -> set[str]:
+    """What of a URL may come back alone: all behind the host, the path and the query, their longer parts, a password.
+
+    An answer seldom repeats scheme and host: "Cannot POST /services/T0/B0/abcdefgh".
+    """
+    rest = url.strip().partition("://")[2]
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    behind = rest[len(authority) :]
+    path, _, query = behind.partition("?")
+    pieces = [*path.split("/"), *(piece.partition("=")[2] for piece in query.split("&"))]
+    pieces.append(authority.rpartition("@")[0].partition(":")[2])
+    whole = {behind, path, query}
+    return {form for one in (*whole, *pieces) for form in (one, unquote(one)) if len(one) >= PART_MIN_CHARS}
+
+
 def _forms(value: str) -> set[str]:
-    """How a value may look in an answer: as it is, in JSON, in a URL, in HTML, line by line."""
+    """How a value may look in an answer: as it is, in JSON, in a URL, in HTML, line by line; a URL also in parts."""
     if _PLAIN.fullmatch(value):
         return {value}
     in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
@@ -150,7 +167,8 @@ def _forms(value: str) -> set[str]:
         quote_plus(value, errors="replace"),
     }
     lines = {line for line in map(str.strip, value.splitlines()) if len(line) >= LINE_MIN_CHARS}
-    forms = {value, value.strip(), html.escape(value), *in_json, *in_urls, *lines}
+    parts = _parts_of_url(value) if _URL.fullmatch(value) else set()
+    forms = {value, value.strip(), html.escape(value), *in_json, *in_urls, *lines, *parts}
     return {form for form in forms if len(form) >= ECHO_MIN_CHARS}
 
 

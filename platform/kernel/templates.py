@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 MAX_EXPRESSIONS = 100
 MAX_EXPRESSION_CHARS = 500
+MAX_FILTERS = 8  # of one expression
 MAX_OUTPUT_CHARS = 1_048_576
 MISSING: Any = object()
 # Names that exist whatever the run is; below payload and labels anything may be.
@@ -134,6 +135,9 @@ def value_of(expression: Expression, values: Mapping[str, Any]) -> Value:
             value = argument if value is MISSING or value is None else value
         elif value is not MISSING:
             value = _filtered(expression, name, value)
+            # Escaping what is escaped doubles it each time, long before anything is put in.
+            if isinstance(value, str) and len(value) > MAX_OUTPUT_CHARS:
+                raise BadTemplate(f"A filter makes more than {MAX_OUTPUT_CHARS:,} characters.", expression.position)
     if value is MISSING:
         raise BadTemplate(f"There is no {expression.source!r}.", expression.position)
     return rfc3339(value) if isinstance(value, datetime) else value
@@ -307,8 +311,10 @@ def _read_expression(text: str, start: int) -> tuple[Expression, int]:
         reader.at = start + 2
         path, literal = _read_path(reader), None
     source = text[start + 2 : reader.at].strip()
-    filters = []
+    filters: list[tuple[str, Any]] = []
     while reader.sign("|"):
+        if len(filters) == MAX_FILTERS:
+            raise BadTemplate(f"A template may have {MAX_FILTERS} filters.", reader.at - 1)
         filters.append(_read_filter(reader))
     if not reader.sign("}}"):
         raise reader.fail("Here '|' and a filter, or '}}' should follow.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,12 +16,15 @@ from uuid import UUID
 
 import pytest
 
+from kernel.clock import utc_now
 from kernel.containerrules import ContainerRules
 from tests.conftest import wait_until
-from tests.executors.container_rig import INSTALLATION, ContainerRig, shell
+from tests.executors.container_rig import INSTALLATION, RULES, ContainerRig, shell
 from tests.executors.works import Results, key_of
 from workers.executors.base import Result, Work
 from workers.executors.container import ContainerExecutor
+from workers.executors.container_box import box_of
+from workers.executors.container_bundle import config_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,6 +113,14 @@ def test_it_is_alone(containers: ContainerRig, results: Results) -> None:
     assert lines[0] == "lo"
     assert int(lines[1]) <= 4
     assert lines[2:] == ["container", "65534", "0", "NoNewPrivs:1Seccomp:2"]
+
+
+def test_no_socket_leads_to_the_hypervisor() -> None:
+    """AF_VSOCK asks no network namespace. No program of the image can try it, so the rule itself is looked at."""
+    box = box_of(shell("true"), RULES, installation=INSTALLATION, now=utc_now())
+    config = config_of(box, rootfs=Path("/r"), io=Path("/i"), scratch=Path("/s"), cgroup="/c", limit_swap=True)
+    rules = [rule for rule in config["linux"]["seccomp"]["syscalls"] if rule["names"] == ["socket"]]
+    assert [(rule["action"], rule["args"][0]["value"]) for rule in rules] == [("SCMP_ACT_ERRNO", socket.AF_VSOCK)]
 
 
 def test_only_scratch_can_be_written(containers: ContainerRig, results: Results, rootfs: Path) -> None:

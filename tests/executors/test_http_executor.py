@@ -363,6 +363,7 @@ def test_a_closed_port_and_a_server_without_tls(call: Call, receiver: Receiver) 
         result = call({"url": url})
         assert (result.outcome, result.retryable) == ("failed", True)
         assert result.error and result.error["class"] == class_
+        assert "127.0.0.1" not in str(result.error)
 
 
 def test_certificates_are_verified(running: Running, results: Results, tmp_path: Path) -> None:

@@ -156,6 +156,26 @@ def test_a_long_value_that_was_cut_costs_little_and_hides_too_much_rather_than_t
     assert Echoes([value]).masked(b"y" * 1_000 + value.encode()[:20_000], cut=True) == b"y" * 1_000 + MASK.encode()
 
 
+@pytest.mark.parametrize(
+    "echo",
+    [
+        "Cannot POST /services/T0/B0/abc-def-ghi", "/services/T0/B0/abc-def-ghi/", "no hook abc-def-ghi",
+        "https://hooks.example.com:443/services/T0/B0/abc-def-ghi?k=x%2Fyz012345", "?k=x%2Fyz012345",
+        '{"k": "x/yz012345"}', "password pass-4242",
+    ],
+)  # fmt: skip
+def test_the_parts_of_a_url_are_masked_also_without_its_beginning(echo: str) -> None:
+    url = "https://user:pass-4242@hooks.example.com/services/T0/B0/abc-def-ghi?k=x%2Fyz012345"
+    shown = Echoes([url]).masked(echo.encode()).decode()
+    assert MASK in shown
+    assert not any(part in shown for part in ("abc-def-ghi", "yz012345", "pass-4242"))
+
+
+def test_what_all_answers_hold_is_no_part_of_a_url() -> None:
+    page = b"GET / HTTP/1.1 from hooks.example.com, services"
+    assert Echoes(["https://hooks.example.com/?a=1"]).masked(page) == page
+
+
 def test_short_values_are_left_alone_and_nothing_costs_nothing() -> None:
     assert Echoes(["abc"]).masked(b"abcabc") == b"abcabc"
     assert Echoes([]).masked_json({"a": [1]}) == {"a": [1]}

@@ -297,6 +297,7 @@ def test_what_a_header_has_become_is_checked_again() -> None:
         "{{ payload" + "[" * 100_000,
         '{{ "' + "\\" * 200_000,
         "{{ payload" + " | lower" * 50_000 + " }}",
+        "{{ payload" + "|json" * 9 + " }}",
         "{{ run_key }}" * 50_000,
         "{{ '" + "a" * 200_000 + "' }}",
         "{{ payload.x | default(" + "9" * 200_000,
@@ -316,6 +317,13 @@ def test_what_is_put_in_is_bounded(body: Any) -> None:
         body_of(body, "text/plain", VALUES, {}, Budget())
     assert f"{MAX_OUTPUT_CHARS:,}" in bad.value.detail
     assert time.process_time() - began < 0.5
+
+
+def test_escaping_what_is_escaped_is_bounded() -> None:
+    values = {"payload": "\\" * 300_000}
+    with pytest.raises(BadTemplate) as bad:
+        text("{{ payload" + "|json" * 8 + " }}", values)
+    assert f"{MAX_OUTPUT_CHARS:,}" in bad.value.detail
 
 
 @given(st.text(alphabet="{}| .\"[]()payload_default0\\'", max_size=60))

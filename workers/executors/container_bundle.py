@@ -20,6 +20,7 @@ DENIED_CALLS = (
     "swapoff", "swapon", "syslog", "umount2", "unshare", "userfaultfd", "vhangup",
 )  # fmt: skip
 CLONE_NEWUSER = 0x10000000
+AF_VSOCK, EAFNOSUPPORT = 40, 97  # leads to the hypervisor, and belongs to no network namespace
 MASKED = (
     "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
     "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
@@ -103,11 +104,13 @@ def _bound(destination: str, source: Path, *options: str) -> dict[str, Any]:
 
 def _seccomp() -> dict[str, Any]:
     new_user = {"index": 0, "value": CLONE_NEWUSER, "valueTwo": CLONE_NEWUSER, "op": "SCMP_CMP_MASKED_EQ"}
+    to_hypervisor = {"index": 0, "value": AF_VSOCK, "op": "SCMP_CMP_EQ"}
     return {
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [
             {"names": list(DENIED_CALLS), "action": "SCMP_ACT_ERRNO", "errnoRet": 1},
             {"names": ["clone"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1, "args": [new_user]},
+            {"names": ["socket"], "action": "SCMP_ACT_ERRNO", "errnoRet": EAFNOSUPPORT, "args": [to_hypervisor]},
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38},  # its flags can't be seen: use clone
         ],
     }

@@ -1,6 +1,7 @@
 """One HTTP attempt, from the checked target to its result. The caller sets the deadline and may cancel."""
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -222,7 +223,8 @@ def _describe(exception: Exception) -> tuple[str, str, bool]:
         case aiohttp.ConnectionTimeoutError():
             return "connect_timeout", "No connection to the target came about in time.", True
         case aiohttp.ClientConnectorError(os_error=cause):
-            return "connect_failed", f"The target could not be reached: {cause.strerror or 'no connection'}.", True
+            why = os.strerror(cause.errno) if cause.errno else "no connection"  # its own text names the address
+            return "connect_failed", f"The target could not be reached: {why}.", True
         case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError() | ConnectionError():
             return "connection_lost", "The target closed the connection without an answer.", True
         case aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
