@@ -179,6 +179,8 @@ def test_amqp_messages_have_what_a_consumer_needs(
         ({"finish_on": "hope"}, ("/finish_on", "choice")),
         ({"max_length": 0}, ("/max_length", "range")),
         ({"headers": {"shardbeat-run-key": "x"}}, ("/headers", "invalid")),
+        ({"headers": {"id": "x"}}, ("/headers/id", "reserved")),
+        ({"headers": {"body": "x"}}, ("/headers/body", "reserved")),
         ({"exchange": "x"}, ("/exchange", "unknown_field")),
         ({"url": "amqps://example.com/v", "stream": None}, ("/stream", "unknown_field")),
     ],
