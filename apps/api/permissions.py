@@ -64,6 +64,7 @@ NARROW = {
     "completion": frozenset({"execution.complete"}),
 }
 KEY_ROLES = ("worker", *ROLES)  # what a key may have
+OBJECT_ID_CHARS = 64  # of the audit trail
 
 
 def may(actor: Actor, action: str) -> bool:
@@ -86,8 +87,14 @@ class RolePermission(BasePermission):
             return True
         object_type, _, _ = action.partition(".")
         record(
-            actor=actor, action=action, object_type=object_type, object_id=next(iter(view.kwargs.values()), ""),
+            actor=actor, action=action, object_type=object_type, object_id=_object_of(view.kwargs),
             now=endpoint.now, tenant_id=actor.tenant_id, allowed=False, reason=f"role {actor.role}",
         )  # fmt: skip
         least = LEAST_ROLE[action]
         raise Forbidden(f"This needs the role {least}; the key has {actor.role}.", code="role_too_low", needs=least)
+
+
+def _object_of(kwargs: dict[str, Any]) -> str:
+    """What the trail says that it was about: never a token, and no more than it can hold."""
+    name, value = next(iter(kwargs.items()), ("", ""))
+    return "" if name == "token" else str(value).replace("\0", "")[:OBJECT_ID_CHARS]

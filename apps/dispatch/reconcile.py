@@ -18,6 +18,7 @@ from apps.dispatch.clockwatch import ClockWatch
 from apps.dispatch.expiry import Expiry
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.repairs import Rotation
+from apps.outcomes.remote import TIMED_OUT
 from apps.outcomes.settle import Settlement, settle
 from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions
@@ -122,8 +123,10 @@ def _settlement(one: LostTicket, definition: Definition | None, now: datetime) -
 
 def _why(one: LostTicket) -> tuple[str, str, str]:
     """Outcome, class and message of the attempt that is over."""
+    if one.remote and one.started.cancel_requested:
+        return "lost", "cancelled", "The run was cancelled; its holder did not end it in time."
     if one.timed_out:
-        return "timed_out", "timeout", "The result did not come within the job's time-out."
+        return "timed_out", TIMED_OUT["class"], TIMED_OUT["message"]
     if one.remote:
         return "lost", "lease_expired", "Its holder let the lease run out without a result or a heartbeat."
     if one.overdue:

@@ -28,6 +28,7 @@ from tenants.registry import Registry, Tenancy
 Conn = psycopg.Connection[Any]
 How = Literal["succeeded", "failed", "returned"]
 State = Literal["done", "over", "unsettled"]
+TIMED_OUT = {"class": "timeout", "message": "The result did not come within the job's time-out."}
 
 # How the attempts ended, and whether that is what is said now.
 _ENDED = """
@@ -79,7 +80,11 @@ class Desk:
             wanted = {(held.started.job_id, held.started.job_version) for held, _ in found}
             known = self.definitions.jobs(conn, tenancy.schema, wanted)
             settle(conn, Only(tenancy), [_settlement(held, one, known, now) for held, one in found])
-            queues = {(tenancy.id, held.queue) for held, one in found if held.waited_for or one.how != "succeeded"}
+            queues = {
+                (tenancy.id, held.queue)
+                for held, one in found
+                if held.waited_for or held.timed_out or one.how != "succeeded"
+            }
             tickets.notify_pull(conn, queues)
         return _answers(conn, tenancy, said)
 
@@ -96,12 +101,16 @@ class Only(Registry):
 
 def _settlement(held: remote.HeldOutside, one: Said, known: dict[Any, Any], now: datetime) -> Settlement:
     started = held.started
+    definition = known.get((started.job_id, started.job_version))
+    if held.timed_out:  # whatever is said: it counts as if the reconciler had been here before
+        late = Report("timed_out", started.started_at, now, error=TIMED_OUT)
+        return Settlement(started, held.worker_id, late, definition)
     result = None if one.result is None else orjson.dumps(one.result).decode()
     report = Report(
         one.how, started.started_at, now, result=result, error=one.error, retryable=one.retryable,
         retry_after_s=one.retry_after_s,
     )  # fmt: skip
-    return Settlement(started, held.worker_id, report, known.get((started.job_id, started.job_version)))
+    return Settlement(started, held.worker_id, report, definition)
 
 
 def _answers(conn: Conn, tenancy: Tenancy, said: Sequence[Said]) -> list[Answer]:

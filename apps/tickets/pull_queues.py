@@ -105,6 +105,8 @@ def lock_tenant(conn: Conn, *, tenant_id: int, queue: str) -> Admission | None:
 
 def known(conn: Conn, *, tenant_id: int, name: str) -> bool:
     """Whether the tenant has this queue."""
+    if "\0" in name:  # PostgreSQL has no such text
+        return False
     query = "SELECT 1 FROM tickets_pullqueue WHERE tenant_id = %s AND name = %s"
     return conn.execute(query, [tenant_id, name]).fetchone() is not None
 
@@ -128,6 +130,8 @@ def seen(conn: Conn, *, tenant_id: int, queue: str, name: str) -> None:
 
 def read(conn: Conn, *, tenant_id: int, name: str | None = None) -> list[QueueRow]:
     """The tenant's queues with what is in them, by name; or this one."""
+    if name is not None and "\0" in name:
+        return []
     return [QueueRow._make(row) for row in conn.execute(_READ, {"tenant": tenant_id, "name": name})]
 
 

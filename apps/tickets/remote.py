@@ -99,12 +99,13 @@ SET lease_s = CASE WHEN remote THEN coalesce(%(lease_s)s, lease_s) ELSE lease_s 
     progress = coalesce(%(progress)s::jsonb, progress)
 WHERE execution_id = %(id)s AND fence = %(fence)s AND tenant_id = %(tenant)s AND state = 'running'
   AND (NOT remote OR {_OVER_AT} > clock_timestamp())
-RETURNING cancel_requested, deadline, {_OVER_AT}
+RETURNING cancel_requested, least(deadline, {_OVER_AT}), {_OVER_AT}
 """
 
 _HELD = f"""
 SELECT {", ".join("t." + name for name in Started._fields)}, t.queue,
-       t.gate_limit IS NOT NULL OR t.guarded, t.worker_id
+       t.gate_limit IS NOT NULL OR t.guarded, t.worker_id,
+       t.remote AND {_OVER_AT} <= clock_timestamp()
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
 JOIN tickets_ticket t ON t.execution_id = m.execution_id AND t.fence = m.fence
 WHERE t.state = 'running' AND t.tenant_id = %s
@@ -133,6 +134,7 @@ class HeldOutside(NamedTuple):
     queue: str
     waited_for: bool
     worker_id: UUID | None  # while one of our workers has not yet handed it over
+    timed_out: bool  # nobody has noticed it yet
 
 
 def promote(conn: Conn, *, tenant_id: int, queue: str, limit: int) -> None:
@@ -190,5 +192,5 @@ def heartbeat(
 def held(conn: Conn, pairs: Sequence[Pair], *, tenant_id: int) -> dict[Pair, HeldOutside]:
     """Of these attempts of a tenant those that still run."""
     rows = conn.execute(_HELD, [[one[0] for one in pairs], [one[1] for one in pairs], tenant_id])
-    found = [HeldOutside(Started._make(row[:-3]), *row[-3:]) for row in rows]
+    found = [HeldOutside(Started._make(row[:-4]), *row[-4:]) for row in rows]
     return {(one.started.execution_id, one.started.fence): one for one in found}

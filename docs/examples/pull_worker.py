@@ -4,7 +4,7 @@
 
 `work(run, lease)` gets the run as the API gives it (`run["payload"]`, `run["run_key"]`, ...). What it returns is the
 result. What it raises is a failure that may be tried again; `GiveUp` is one for good. Long work looks at
-`lease.stopping` now and then, which is set when the run was cancelled or the lease is lost, and may call
+`lease.stopping` now and then, which is set when the run was cancelled or the lease is lost or given back, and may call
 `lease.progress({...})`. SIGTERM lets the running work end for GRACE_S and gives the rest back.
 """
 
@@ -166,15 +166,14 @@ def main() -> None:
         thread.start()
     while not stopped.wait(1):
         pass
-    for lease in list(held):
-        lease.stopping.set()
     deadline = threading.Event()
     for _ in range(GRACE_S * 10):
         if not held:
             break
         deadline.wait(0.1)
-    for lease in list(held):  # their work goes on without us: whoever leases them next must bear that
+    for lease in list(held):  # work that does not look goes on for a moment: whoever leases it next must bear that
         lease.end("release", {})
+        lease.stopping.set()
 
 
 if __name__ == "__main__":

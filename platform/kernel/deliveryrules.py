@@ -25,6 +25,7 @@ FIELDS = {
     "amqp": ("exchange", "routing_key", "queue"),
     "redis": ("stream", "max_length"),
 }
+STREAM_FIELDS = ("id", "body")
 COMMON = ("delivery", "url", "finish_on", "headers")
 FINISH_ON = ("confirm", "callback")
 MAX_URL_CHARS = 2_048
@@ -105,6 +106,10 @@ def validate_delivery(target: Mapping[str, Any], network: Iterable[str], *, base
             "invalid",
             f"must be an object of at most {MAX_HEADERS} texts; names don't begin with shardbeat-.",
         )
+    elif transport == "redis":
+        for name in [name for name in STREAM_FIELDS if headers and name in headers]:
+            detail = f"Entries of a stream have {name} from us."
+            add(_pointer("/headers", name), "reserved", detail)
     return faults
 
 

@@ -22,6 +22,7 @@ NAMED_TEXTS = ("headers", "environment", "env")
 ECHO_MIN_CHARS = 4  # a shorter value is in every text by chance
 LINE_MIN_CHARS = 8  # of one line of a value that has several
 PART_MIN_CHARS = 8  # of one part of a URL
+REMEMBERED_MAX_CHARS = 200
 CUT_TRIES = 64
 CUT_MIN_CHARS = 4  # of a value's beginning, where a text was cut
 _MASK = MASK.encode()
@@ -37,10 +38,9 @@ _PARAMETER = re.compile(r"(?<=[?&;])([^=&;#]+)=([^&;#]*)")
 _USER_PART = re.compile(r"(?<=://)[^/?#@]*@")
 
 
-@lru_cache(maxsize=4_096)
 def is_credential_name(name: str) -> bool:
     """Whether a header, variable or query parameter of this name is likely to hold a credential."""
-    return _CREDENTIAL.search(name) is not None
+    return _remembered(name) if len(name) <= REMEMBERED_MAX_CHARS else _is_credential_name(name)
 
 
 def masked_target(target: Any) -> Any:
@@ -170,6 +170,13 @@ def _forms(value: str) -> set[str]:
     parts = _parts_of_url(value) if _URL.fullmatch(value) else set()
     forms = {value, value.strip(), html.escape(value), *in_json, *in_urls, *lines, *parts}
     return {form for form in forms if len(form) >= ECHO_MIN_CHARS}
+
+
+def _is_credential_name(name: str) -> bool:
+    return _CREDENTIAL.search(name) is not None
+
+
+_remembered = lru_cache(maxsize=4_096)(_is_credential_name)  # short names: nobody's long ones fill the memory
 
 
 def _masked(value: Any) -> Any:

@@ -26,6 +26,7 @@ MAX_EXPRESSIONS = 100
 MAX_EXPRESSION_CHARS = 500
 MAX_FILTERS = 8  # of one expression
 MAX_OUTPUT_CHARS = 1_048_576
+REMEMBERED_MAX_CHARS = 2_048
 MISSING: Any = object()
 # Names that exist whatever the run is; below payload and labels anything may be.
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -111,20 +112,9 @@ def has_template(text: str) -> bool:
     return "{{" in text
 
 
-@lru_cache(maxsize=2_048)
 def read_template(text: str) -> Template:
-    """Raises BadTemplate with the position of the fault."""
-    texts: list[str] = []
-    expressions: list[Expression] = []
-    at = 0
-    while (start := text.find("{{", at)) >= 0:
-        if len(expressions) == MAX_EXPRESSIONS:
-            raise BadTemplate(f"A target may have {MAX_EXPRESSIONS} templates.", start)
-        texts.append(text[at:start])
-        expression, at = _read_expression(text, start)
-        expressions.append(expression)
-    texts.append(text[at:])
-    return Template(tuple(texts), tuple(expressions))
+    """Raises BadTemplate with the position of the fault. Short ones are remembered: many large ones fill the memory."""
+    return _remembered(text) if len(text) <= REMEMBERED_MAX_CHARS else _read_template(text)
 
 
 def value_of(expression: Expression, values: Mapping[str, Any]) -> Value:
@@ -262,6 +252,23 @@ def _instant(value: Value) -> datetime | None:
     except ValueError:
         return None
     return at if at is not None and at.tzinfo else None
+
+
+def _read_template(text: str) -> Template:
+    texts: list[str] = []
+    expressions: list[Expression] = []
+    at = 0
+    while (start := text.find("{{", at)) >= 0:
+        if len(expressions) == MAX_EXPRESSIONS:
+            raise BadTemplate(f"A target may have {MAX_EXPRESSIONS} templates.", start)
+        texts.append(text[at:start])
+        expression, at = _read_expression(text, start)
+        expressions.append(expression)
+    texts.append(text[at:])
+    return Template(tuple(texts), tuple(expressions))
+
+
+_remembered = lru_cache(maxsize=2_048)(_read_template)
 
 
 class _Reader:

@@ -120,6 +120,12 @@ def test_a_job_moves_to_another_queue_with_its_next_run(api: Api, pull: Any, wor
     assert lease_one(worker, "other")["execution"] == new["id"]
 
 
+def test_a_name_that_no_queue_can_have_is_not_found(api: Api) -> None:
+    for name in ("a%00b", "a" * 300, "%2e%2e"):
+        answers = [api.get(f"queues/{name}"), *(api.post(f"queues/{name}/{do}", {}) for do in ("lease", "pause"))]
+        assert {one.status for one in answers} == {404}
+
+
 # --- leasing ---
 
 
@@ -398,6 +404,27 @@ def test_a_late_heartbeat_saves_a_lease_that_nobody_missed(pull: Any, worker: Ap
     assert end(worker, item, "heartbeat").code == "lease_over", "the time-out is final"
 
 
+@pytest.mark.parametrize(
+    ("how", "body"),
+    [("complete", {"result": 1}), ("fail", {"error": {"message": "x"}, "retryable": False}), ("release", None)],
+)
+def test_the_time_out_is_final_also_while_no_dispatcher_lives(
+    pull: Any, worker: Api, conn: Conn, acme: Any, how: str, body: Any
+) -> None:
+    run = pull()
+    item = lease_one(worker)
+    expire(conn, run["id"], timed_out=True)
+    for _ in range(2):
+        late = end(worker, item, how, body)
+        assert (late.code, late.body["attempt_state"], late.body["execution_state"]) == (
+            "lease_over", "timed_out", "ready",
+        )  # fmt: skip
+    [attempt] = attempts_of(conn, acme, UUID(run["id"]))
+    assert (attempt["state"], attempt["error"]["class"]) == ("timed_out", "timeout")
+    end(worker, lease_one(worker, wait_s=10), "complete")
+    assert_exactly_one_outcome(conn, acme, run["run_key"], state="succeeded")
+
+
 def test_no_worker_row_is_needed_to_live(pull: Any, worker: Api, conn: Conn, reconcile: Any) -> None:
     """C02: however long it takes, one copy; a remote holder has no process of ours."""
     pull(job={"timeout_s": 1000})
@@ -432,6 +459,8 @@ def test_cancel_while_leased_is_told_and_then_enforced(
     assert stopped.body["execution_state"] == "cancelled"
     expire(conn, other["id"])
     reconcile()
+    [attempt] = attempts_of(conn, acme, UUID(other["id"]))
+    assert (attempt["state"], attempt["error"]["class"]) == ("cancelled", "cancelled")
     for one in (run, other):
         assert_exactly_one_outcome(conn, acme, one["run_key"], state="cancelled")
 

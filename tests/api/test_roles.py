@@ -82,6 +82,15 @@ def test_what_is_refused_does_not_depend_on_whether_it_exists(acme_people: Peopl
     }
 
 
+@pytest.mark.parametrize("path", ["queues/leases/{}/complete", "queues/{}/pause", "queues/{}/lease"])
+def test_a_refusal_is_noted_without_a_token_and_within_bounds(acme_people: People, path: str, conn: Conn) -> None:
+    for text in ("sbl_" + "x" * 80, "a%00b"):
+        assert Api(acme_people.viewer).post(path.format(text), {}).code == "role_too_low"
+    noted = conn.execute("SELECT object_id FROM audit_auditevent WHERE NOT allowed ORDER BY id").fetchall()
+    expected = ["", ""] if "leases" in path else [("sbl_" + "x" * 80)[:64], "ab"]
+    assert [one for (one,) in noted[-2:]] == expected
+
+
 def test_an_unknown_role_may_nothing(acme_people: People) -> None:
     from apps.api.permissions import LEAST_ROLE, may
     from apps.audit.services import Actor

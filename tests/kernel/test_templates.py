@@ -13,6 +13,7 @@ from kernel.httprules import TargetRefused, check_url, validate_target
 from kernel.httptemplates import body_of, filled_target, fixed_url, template_faults, url_of
 from kernel.templates import (
     MAX_OUTPUT_CHARS,
+    REMEMBERED_MAX_CHARS,
     BadTemplate,
     Budget,
     read_template,
@@ -317,6 +318,12 @@ def test_what_is_put_in_is_bounded(body: Any) -> None:
         body_of(body, "text/plain", VALUES, {}, Budget())
     assert f"{MAX_OUTPUT_CHARS:,}" in bad.value.detail
     assert time.process_time() - began < 0.5
+
+
+def test_only_short_templates_are_remembered() -> None:
+    for length, remembered in ((REMEMBERED_MAX_CHARS, True), (REMEMBERED_MAX_CHARS + 1, False)):
+        template = "{{ run_key }}".ljust(length, "x")
+        assert (read_template(template) is read_template(template)) == remembered
 
 
 def test_escaping_what_is_escaped_is_bounded() -> None:

@@ -104,7 +104,7 @@ class RedisLine:
         )  # fmt: skip
 
     def put(self, target: Mapping[str, Any], message: Message) -> dict[str, Any]:
-        fields: dict[Any, Any] = {"id": message.id, "body": message.body, **message.headers}
+        fields: dict[Any, Any] = {**message.headers, "id": message.id, "body": message.body}
         most = target.get("max_length")
         try:
             entry = self._client.xadd(target["stream"], fields, maxlen=most, approximate=most is not None)
