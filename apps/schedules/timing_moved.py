@@ -19,7 +19,9 @@ from apps.schedules.timing_walls import floor_s, instant, local_s, place, runs_a
 from apps.schedules.timing_zones import EPOCH, MAX_S, zone_offsets
 
 TRIES_MAX = 1_000  # in vain, before a search says from where to go on
-MOVED_TRIES_MAX = 300  # the same where each try is a search for runs that are moved from day to day
+SEARCHING_TRIES_MAX = (
+    300  # the same where each try is a search itself: for runs that are moved, or by steps and filters
+)
 TRIES_BACK = 5  # more of them on the way back, so that what was found is found from the other side as well
 RUNS_A_DAY_MAX = 100  # of a schedule whose runs are moved from day to day
 MOVED_DAYS_MAX = 400  # a run is moved no farther than that
@@ -35,7 +37,7 @@ class Clipped:
 
     def __init__(self, base: Any, open_times: OpenTimes) -> None:
         self.base, self.open = base, open_times
-        self.tries_max = MOVED_TRIES_MAX if isinstance(base, ToBusinessDay) else TRIES_MAX
+        self.tries_max = SEARCHING_TRIES_MAX if getattr(base, "searches", False) else TRIES_MAX
         self.tries = 0  # all that were made so far: what looks at many instants keeps an eye on it
 
     def next_after(self, after: datetime) -> datetime | None:
@@ -123,6 +125,8 @@ class ToBusinessDay:
 
     The wall time stays, and the clock-change rules are those of the day on which it runs.
     """
+
+    searches = True
 
     def __init__(
         self, base: Any, exclusion: Exclusion, step: int, zone: str, dst_gap: str = "run_after", dst_fold: str = "first"

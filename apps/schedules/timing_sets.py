@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from apps.schedules.timing_steps import StepCalendar
 from apps.schedules.timing_walls import FAR_S, floor_s, instant, local_s, place, runs_at, spans_of, walls_of
 from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, zone_offsets
 
@@ -31,6 +32,11 @@ class RecurrenceSet:
             if counted is not None:  # else the calendar ends before the count does
                 self._last = counted if last is None else min(counted, last)
         self._added = sorted(at for at in set(added) if at not in self._left_out and not self._of_rule(at))
+
+    @property
+    def searches(self) -> bool:
+        """Whether each question is a search over days and hours, not arithmetic."""
+        return isinstance(self._base, StepCalendar)
 
     def next_after(self, after: datetime) -> datetime | None:
         index = bisect_right(self._added, after)

@@ -197,6 +197,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "never on a Thursday": (
         {"trigger": {"rrule": "FREQ=YEARLY;BYMONTH=5;BYDAY=1MO"}, "timezone": "America/Santiago", "max_runs": 1,
          "windows": [{"from": "10:00", "to": "11:00", "days": ["thu"]}]}, None),
+    "steps that never meet a window": (
+        {"trigger": {"rrule": "FREQ=MINUTELY;INTERVAL=300;BYMONTH=10,4;BYDAY=SU,TU;BYHOUR=0",
+                     "dtstart": "1999-05-31T02:30:00"}, "timezone": "Africa/Abidjan",
+         "windows": [{"from": "00:11", "to": "00:04", "days": ["mon"]}]}, None),
     "no week": ({"trigger": {"rrule": "FREQ=YEARLY;BYWEEKNO=53;BYMONTH=6"}}, None),
     "no date": ({"trigger": {"rrule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"}}, None),
     "no hour": ({"trigger": {"rrule": "FREQ=HOURLY;INTERVAL=24;BYMONTH=2;BYHOUR=3"}}, None),
