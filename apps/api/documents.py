@@ -274,8 +274,8 @@ class ScheduleAnswer(Serializer):
 ScheduleReplacement = replacement("ScheduleReplacement", ScheduleInput, schedule_input.READ_ONLY)
 
 
-class PreviewInput(TimingInput):
-    """A schedule that is not saved, and how much of its future to show."""
+class PreviewRange(Serializer):
+    """How much of a schedule's future to show."""
 
     after = wall_time("Later than this; now.")
     until = wall_time("Up to this, inclusive.")
@@ -283,7 +283,14 @@ class PreviewInput(TimingInput):
     previous = optional(serializers.IntegerField, min_value=0, max_value=100, help_text="So many earlier ones too. 0")
 
 
-class PreviewAsk(PreviewInput):
+class PreviewInput(ScheduleInput, PreviewRange):
+    """A schedule that is not saved, and how much of its future to show."""
+
+    name = optional(serializers.CharField, max_length=200)
+    job = optional(serializers.UUIDField)
+
+
+class PreviewAsk(TimingInput, PreviewRange):
     """How much of a schedule's future to show; with members of a schedule also what it would be like with them."""
 
     trigger = serializers.DictField(required=False)

@@ -14,7 +14,7 @@ from apps.api.documents import PreviewAnswer, PreviewAsk, PreviewInput
 from apps.api.endpoint import Endpoint
 from apps.api.openapi import operation
 from apps.schedules.input_fields import Fields
-from apps.schedules.schedule_input import FIELDS, READ_ONLY, TIMING_DEFAULTS, Known, read_timing, timing_of
+from apps.schedules.schedule_input import FIELDS, READ_ONLY, TIMING_DEFAULTS, Known, read_rest, read_timing, timing_of
 from apps.schedules.services import DefinedSchedule, schedule_as_given
 from apps.schedules.services_calendars import exclusion_read
 from apps.schedules.timing import Spec, describe, notes, seed_notes, spec_from_json
@@ -54,6 +54,10 @@ class PreviewUnsaved(Endpoint):
             timing, fields.data, key="", now=self.now, min_interval_s=self.tenant.plan.min_interval_s, faults=faults,
             exclusion_of=exclusion_read,
         )  # fmt: skip
+        for name, read in (("name", fields.name), ("job", lambda: fields.id("job"))):
+            if fields.data.get(name) is not None:  # a preview needs neither
+                read()
+        read_rest(fields, max_payload_bytes=self.tenant.plan.max_payload_bytes)
         ask = _ask(fields, self.now, spec.zone if spec is not None else "UTC")
         faults.raise_if_any()
         assert spec is not None
@@ -74,9 +78,9 @@ class PreviewSaved(Endpoint):
         fields = Fields(self.body, faults)
         fields.only((*TIMING_DEFAULTS, *ASK_FIELDS))
         spec = spec_from_json(found.definition.spec)
-        ask = _ask(fields, self.now, spec.zone)
         change = {name: fields.data[name] for name in TIMING_DEFAULTS if name in fields.data}
         changed = self._changed(found, spec, change, faults) if change else None
+        ask = _ask(fields, self.now, (changed or spec).zone)
         faults.raise_if_any()
         key = str(schedule_id)
         if changed is None:

@@ -186,12 +186,10 @@ class ScheduleResume(ScheduleEndpoint):
         faults = Faults()
         fields = Fields(self.body, faults)
         fields.only(("catch_up",))
-        catch_up = fields.data.get("catch_up")
-        if catch_up not in (None, True, False):
-            faults.add("/catch_up", "type", "must be true or false.")
+        catch_up = fields.flag("catch_up")
         faults.raise_if_any()
         found = services.schedule_resume(
-            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, catch_up=bool(catch_up)
+            tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, catch_up=catch_up
         )
         return self.answer(found)
 

@@ -17,6 +17,7 @@ MAX_DATES, MAX_RANGES, MAX_RULES, MAX_TEXT_CHARS = 1_000, 200, 50, 16_384
 FIRST_YEAR, YEARS_REMEMBERED = 1900, 128
 EVERY_DAY = (0, 1, 2, 3, 4, 5, 6)
 _RULES_CACHED = 4_096
+EXCLUDED, BUSINESS = 2, 3  # places in what `_around` gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +31,21 @@ class Exclusion:
     weekend: tuple[int, ...] = (5, 6)
     _years: Any = field(default=None, init=False, repr=False, compare=False)
     _answers: Any = field(default=None, init=False, repr=False, compare=False)
+    _latest: tuple[int, int, int, int] = field(default=(0, 0, 0, 0), init=False, repr=False, compare=False)
 
     def excludes(self, day: int) -> bool:
         """Whether nothing runs on this day."""
-        year = _year_of(day)
-        return year is not None and bool(self._of(year)[0] >> (day - first_of(year)) & 1)
+        known = self._around(day)
+        return bool(known[EXCLUDED] >> (day - known[0]) & 1)
 
     def is_business_day(self, day: int) -> bool:
         """Whether something may be moved onto this day."""
-        return weekday_of(day) not in self.weekend and not self.excludes(day)
+        known = self._around(day)
+        return bool(known[BUSINESS] >> (day - known[0]) & 1) if known[0] != known[1] else self._is_workday(day)
 
     def business_day(self, day: int, step: int) -> int | None:
         """The closest business day after (`step` 1) or before (-1) this one."""
-        return self._search(
-            "business", day + step, step, lambda year: _whole(year) & ~(self._of(year)[0] | self._of(year)[1])
-        )
+        return self._nearest(BUSINESS, day + step, step)
 
     def included(self, day: int, step: int, weekdays: tuple[int, ...] = EVERY_DAY) -> int | None:
         """The first day of these weekdays that is not excluded, from this one on (`step` 1) or up to it (-1)."""
@@ -52,7 +53,34 @@ class Exclusion:
 
     def excluded(self, day: int, step: int) -> int | None:
         """The first day that is excluded, from this one on (`step` 1) or up to it (-1)."""
-        return self._search("excluded", day, step, lambda year: self._of(year)[0])
+        return self._nearest(EXCLUDED, day, step)
+
+    def _is_workday(self, day: int) -> bool:
+        return weekday_of(day) not in self.weekend
+
+    def _around(self, day: int) -> tuple[int, int, int, int]:
+        """The year of a day: its first day, the one after its last, and its excluded and its business days as bits.
+
+        The newest one is remembered. It is empty for days before and after all calendars.
+        """
+        latest = self._latest
+        if latest[0] <= day < latest[1]:
+            return latest
+        year = _year_of(day)
+        if year is None:
+            return day, day, 0, 0
+        latest = first_of(year), first_of(year + 1), *self._of(year)
+        object.__setattr__(self, "_latest", latest)
+        return latest
+
+    def _nearest(self, what: int, day: int, step: int) -> int | None:
+        """In this day's year, or else farther away."""
+        known = self._around(day)
+        place = day - known[0]
+        bits = known[what] >> place if step > 0 else known[what] & ((2 << place) - 1)
+        if bits:
+            return day + (bits & -bits).bit_length() - 1 if step > 0 else known[0] + bits.bit_length() - 1
+        return self._search(what, day, step, lambda year: self._of(year)[what - EXCLUDED])
 
     def _search(self, what: object, day: int, step: int, bits_of: Callable[[int], int]) -> int | None:
         """Year by year up to the last one that is known: nothing is found only where there is nothing.
@@ -83,16 +111,18 @@ class Exclusion:
         return first_of(year) + ((bits & -bits).bit_length() if step > 0 else bits.bit_length()) - 1
 
     def _of(self, year: int) -> tuple[int, int]:
-        """The excluded days of a year and its weekends, as bits; bit 0 is 1 January."""
+        """The excluded days of a year and its business days, as bits; bit 0 is 1 January."""
         years = self._years
+        if years is not None and year in years:
+            known: tuple[int, int] = years[year]
+            return known
         if years is None:
             years = {}
             object.__setattr__(self, "_years", years)
-        found: tuple[int, int] | None = years.get(year)
-        if found is None:
-            if len(years) >= YEARS_REMEMBERED:
-                years.clear()
-            found = years[year] = self._excluded(year), _weekdays(year, self.weekend)
+        elif len(years) >= YEARS_REMEMBERED:
+            years.clear()
+        excluded = self._excluded(year)
+        found = years[year] = excluded, _whole(year) & ~(excluded | _weekdays(year, self.weekend))
         return found
 
     def _excluded(self, year: int) -> int:

@@ -71,6 +71,13 @@ class Fields:
             return default
         return value
 
+    def flag(self, name: str) -> bool:
+        """True or false, and nothing that only equals one of them; false when it is missing."""
+        value = self.data.get(name)
+        if value is not None and not isinstance(value, bool):
+            self.faults.add(f"/{name}", "type", "must be true or false.")
+        return value is True
+
     def choice(self, name: str, choices: Iterable[str], default: str | None = None) -> str:
         """One of the choices; required when there is no default."""
         value = self.data.get(name)

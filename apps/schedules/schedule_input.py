@@ -65,6 +65,17 @@ class ScheduleForm:
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """What of a schedule neither names it nor decides when."""
+
+    labels: dict[str, str]
+    external_id: str | None
+    payload: Any
+    health: dict[str, Any]
+    waiting: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """What a schedule says now. Its timing is not judged again while it stays as it was given.
 
@@ -85,15 +96,12 @@ def read_schedule(
     fields = Fields(data, faults)
     fields.only(FIELDS, read_only=READ_ONLY)
     name, job_id = fields.name(), fields.id("job")
-    labels, external_id = fields.labels(), fields.text("external_id", most=MAX_EXTERNAL_ID_CHARS)
-    payload = fields.json("payload", max_bytes=max_payload_bytes)
+    rest = read_rest(fields, max_payload_bytes=max_payload_bytes)
     timing = timing_of(fields.data)
     spec = read_timing(
         timing, fields.data, key=key, now=now, min_interval_s=min_interval_s, faults=faults, known=known,
         exclusion_of=exclusion_of,
     )  # fmt: skip
-    health = _health(fields)
-    waiting = {"max_queue_age_s": fields.whole("max_queue_age_s", 1, MAX_QUEUE_AGE_S, None)}
     faults.raise_if_any()
     assert spec is not None and job_id is not None
     if timing["timezone"] is None and spec.zone != "UTC":
@@ -102,7 +110,9 @@ def read_schedule(
     if timing["calendar"] is not None and exclusion_of is not None:
         calendar = exclusion_of(timing["calendar"])
         timing |= {"calendar": calendar[0] if calendar is not None else timing["calendar"]}  # names change, ids stay
-    return ScheduleForm(name, job_id, labels, external_id, payload, timing, spec, health, waiting)
+    return ScheduleForm(
+        name, job_id, rest.labels, rest.external_id, rest.payload, timing, spec, rest.health, rest.waiting
+    )
 
 
 def timing_of(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,6 +128,16 @@ def health_of(data: Mapping[str, Any]) -> dict[str, Any]:
 def waiting_of(data: Mapping[str, Any]) -> dict[str, Any]:
     """The members that say how long its runs may wait, with defaults."""
     return {name: data.get(name) for name in WAITING_DEFAULTS}
+
+
+def read_rest(fields: Fields, *, max_payload_bytes: int) -> Rest:
+    """What neither names a schedule nor decides when; faults are noted. A preview reads it like saving does, so that
+    what it shows can be saved."""
+    return Rest(
+        fields.labels(), fields.text("external_id", most=MAX_EXTERNAL_ID_CHARS),
+        fields.json("payload", max_bytes=max_payload_bytes), _health(fields),
+        {"max_queue_age_s": fields.whole("max_queue_age_s", 1, MAX_QUEUE_AGE_S, None)},
+    )  # fmt: skip
 
 
 def read_timing(

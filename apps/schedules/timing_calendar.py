@@ -121,14 +121,15 @@ class CronCalendar:
         At most WALLS_MAX; what runs on real time has no wall time that the clock skips.
         """
         year, month, number = _date(day)
-        found: dict[int, bool] = {}
-        for each in (*self._fixed, *self._real):
-            times = each.times() if each.days(year, month) >> number & 1 else 0
-            while times and len(found) < WALLS_MAX:
-                low = times & -times
-                found.setdefault(day * DAY_S + low.bit_length() - 1, each in self._fixed or self._offsets.steady)
-                times ^= low
-        return sorted(wall for wall in found.items() if wall[1] or self._exists(wall[0]))
+        fixed, real = (
+            tuple(each for each in some if each.days(year, month) >> number & 1) for some in (self._fixed, self._real)
+        )
+        start, offsets = day * DAY_S, self._offsets
+        found = [(start + clock, fixed_ or offsets.steady) for clock, fixed_ in _clocks(fixed, real)]
+        index = offsets.index(max(start - DAY_S - CORRECTION_S, MIN_S))
+        if offsets.end(index) > start + 2 * DAY_S + CORRECTION_S:  # no change of the clock is near
+            return found
+        return [wall for wall in found if wall[1] or self._exists(wall[0])]
 
     def flags(self, at: datetime) -> list[str]:
         """What the clock does at this instant: moved out of a gap, or which pass of a repeated wall time."""
@@ -250,6 +251,18 @@ def _times(expressions: Expressions) -> tuple[int, int]:
     for each in expressions:
         united |= each.times()
     return united, united.bit_count()
+
+
+@lru_cache(maxsize=_CACHED_DAYS)
+def _clocks(fixed: Expressions, real: Expressions) -> tuple[tuple[int, bool], ...]:
+    """The seconds of a day on which these match, WALLS_MAX at most, and whether fixed-time jobs do."""
+    of_fixed, united = _times(fixed)[0], _times(fixed + real)[0]
+    found: list[tuple[int, bool]] = []
+    while united and len(found) < WALLS_MAX:
+        low = united & -united
+        found.append((low.bit_length() - 1, bool(of_fixed & low)))
+        united ^= low
+    return tuple(found)
 
 
 def fold_flags(offsets: Offsets, at_s: int) -> list[str]:

@@ -14,14 +14,18 @@ from apps.schedules.recurrence import DAY_S
 from apps.schedules.timing_calendar import fold_flags
 from apps.schedules.timing_errors import NotFoundYet
 from apps.schedules.timing_open import WHOLE_DAY, OpenTimes
-from apps.schedules.timing_walls import floor_s, instant, local_s, place, runs_at, walls_of
+from apps.schedules.timing_triggers import FIRST, LAST
+from apps.schedules.timing_walls import floor_s, instant, local_s, place, runs_at, steady_offset, walls_of
 from apps.schedules.timing_zones import EPOCH, MAX_S, zone_offsets
 
 TRIES_MAX = 1_000  # in vain, before a search says from where to go on
+MOVED_TRIES_MAX = 300  # the same where each try is a search for runs that are moved from day to day
+TRIES_BACK = 5  # more of them on the way back, so that what was found is found from the other side as well
 RUNS_A_DAY_MAX = 100  # of a schedule whose runs are moved from day to day
 MOVED_DAYS_MAX = 400  # a run is moved no farther than that
 MOVED_MAX = 1_000  # runs that are looked at for one day, from the closest day on
 DAYS_REMEMBERED = 64
+COUNTED_DAYS = 100  # what is not longer is counted by its open stretches
 _BEGINNING = EPOCH - timedelta(days=25_567)  # 1900
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -31,11 +35,12 @@ class Clipped:
 
     def __init__(self, base: Any, open_times: OpenTimes) -> None:
         self.base, self.open = base, open_times
+        self.tries_max = MOVED_TRIES_MAX if isinstance(base, ToBusinessDay) else TRIES_MAX
         self.tries = 0  # all that were made so far: what looks at many instants keeps an eye on it
 
     def next_after(self, after: datetime) -> datetime | None:
         at = after
-        for _ in range(TRIES_MAX):
+        for _ in range(self.tries_max):
             found = self.base.next_after(at)
             opening = None if found is None else self.open.opening(found)
             if opening is None or opening == found:
@@ -46,7 +51,7 @@ class Clipped:
 
     def previous_before(self, before: datetime) -> datetime | None:
         at = before
-        for _ in range(TRIES_MAX):
+        for _ in range(self.tries_max + TRIES_BACK):
             found = self.base.previous_before(at)
             closing = None if found is None else self.open.last_open(found)
             if closing is None or closing == found:
@@ -56,6 +61,9 @@ class Clipped:
         raise NotFoundYet(at)
 
     def count(self, after: datetime, until: datetime) -> int:
+        walked = walked_count(self, after, until)
+        if walked is not None:
+            return walked
         return sum(self.base.count(low - _MICROSECOND, high) for low, high in self.open.stretches(after, until))
 
     def flags(self, at: datetime) -> list[str]:
@@ -86,6 +94,9 @@ class ToOpening:
         return None if at is None else self.open.opening(at)
 
     def count(self, after: datetime, until: datetime) -> int:
+        walked = walked_count(self, after, until)
+        if walked is not None:
+            return walked
         total = 0
         for low, high in self.open.stretches(after, until):
             total += self.base.count(low - _MICROSECOND, high)
@@ -121,6 +132,7 @@ class ToBusinessDay:
         self._offsets = zone_offsets(zone)
         self._own = Clipped(base, OpenTimes(WHOLE_DAY, exclusion, zone, dst_gap))
         self._remembered: dict[int, dict[datetime, bool]] = {}
+        self._own_known: dict[int, tuple[datetime, datetime | None, datetime | None]] = {}
 
     def next_after(self, after: datetime) -> datetime | None:
         return self._closest(after, +1)
@@ -146,11 +158,7 @@ class ToBusinessDay:
 
     def _closest(self, at: datetime, way: int) -> datetime | None:
         """The closest instant after this one (`way` 1) or before it: of the trigger's own ones, and of the moved."""
-        own, given_up = None, None
-        try:
-            own = self._own.next_after(at) if way > 0 else self._own.previous_before(at)
-        except NotFoundYet as error:
-            given_up = error.searched_to
+        own, given_up = self._closest_own(at, way)
         bound = own or given_up
         stop = None if bound is None else self._day(bound)
         try:
@@ -169,6 +177,22 @@ class ToBusinessDay:
         if given_up is not None:
             raise NotFoundYet(given_up)
         return own
+
+    def _closest_own(self, at: datetime, way: int) -> tuple[datetime | None, datetime | None]:
+        """The closest of the trigger's own instants, or how far was searched for it. The newest answer is remembered,
+        as it holds for all instants between: what is moved is asked for far more often."""
+        if way in self._own_known:
+            since, own, given_up = self._own_known[way]
+            edge = own or given_up
+            if since <= at < (edge or LAST) if way > 0 else since >= at > (edge or FIRST):
+                return own, given_up
+        own, given_up = None, None
+        try:
+            own = self._own.next_after(at) if way > 0 else self._own.previous_before(at)
+        except NotFoundYet as error:
+            given_up = error.searched_to
+        self._own_known[way] = at, own, given_up
+        return own, given_up
 
     def _is_own(self, at: datetime) -> bool:
         return runs_at(self.base, at) and not self._exclusion.excludes(self._day(at))
@@ -243,6 +267,9 @@ class ToBusinessDay:
             elif self._exclusion.is_business_day(source):
                 break
             source -= self._step
+        offset = steady_offset(self._offsets, day * DAY_S, (day + 1) * DAY_S)
+        if offset is not None:
+            return {instant(day * DAY_S + clock - offset): False for clock in clocks}
         found: dict[datetime, bool] = {}
         for clock, fixed in clocks.items():
             wall = day * DAY_S + clock
@@ -260,6 +287,27 @@ class ToBusinessDay:
 
     def _day(self, at: datetime) -> int:
         return local_s(self._offsets, floor_s(at)) // DAY_S
+
+
+def walked_count(calendar: Any, after: datetime, until: datetime) -> int | None:
+    """How many instants lie in (after, until], one by one. None where there are many: then it is cheaper to count what
+    each open stretch has, of which there is about one a day."""
+    days = (until - after).days
+    if days < COUNTED_DAYS:
+        return None
+    found, at, tries = 0, after, calendar.tries
+    while found + calendar.tries - tries <= days // 4:
+        try:
+            following = calendar.next_after(at)
+        except NotFoundYet as error:
+            at = error.searched_to
+            if at >= until:
+                return found
+            continue
+        if following is None or following > until:
+            return found
+        found, at = found + 1, following
+    return None
 
 
 def flags_of(base: Any, at: datetime) -> list[str]:

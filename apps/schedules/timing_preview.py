@@ -12,7 +12,7 @@ from apps.schedules.timing_errors import TimingInvalid
 from apps.schedules.timing_moved import MOVED_DAYS_MAX, flags_of
 from apps.schedules.timing_spec import WALKED_MAX, Spec
 from apps.schedules.timing_triggers import At, Interval, instant_text
-from apps.schedules.timing_walls import floor_s, local_s
+from apps.schedules.timing_walls import floor_s, instant, local_s, place, runs_at
 from apps.schedules.timing_zones import load_zone, zone_offsets
 
 LEFT_OUT_MAX = 100
@@ -90,11 +90,15 @@ def left_out(spec: Spec, *, after: datetime, until: datetime, limit: int = LEFT_
     if spec.exclusion is not None or spec.dst_gap == "skip":
         bare = replace(on_days, exclusion=None, dst_gap="run_after")
         for at in occurrences(bare, after=after, until=until, limit=SCANNED_MAX):
-            if reason := _why_no_day(spec, bare, at):
+            if len(found) == limit:
+                break
+            if reason := _why_no_day(spec, bare, on_days, at):
                 found.append(Occurrence(_local(spec, at), at, [reason], at))
     if spec.windows and spec.outside == "skip":
-        runs = next_after(whole, after)
+        runs, most = next_after(whole, after), len(found) + limit
         for at in occurrences(on_days, after=after, until=until, limit=SCANNED_MAX):
+            if len(found) == most:
+                break
             while runs is not None and runs < at:
                 runs = next_after(whole, runs)
             if runs != at:
@@ -113,12 +117,19 @@ def _check_reach(spec: Spec, at: datetime) -> None:
         raise TimingInvalid.one("/after", "range", detail)
 
 
-def _why_no_day(spec: Spec, bare: Spec, at: datetime) -> str:
-    exclusion = spec.exclusion
-    if exclusion is not None and exclusion.excludes(day := local_s(zone_offsets(spec.zone), floor_s(at)) // DAY_S):
+def _why_no_day(spec: Spec, bare: Spec, on_days: Spec, at: datetime) -> str:
+    exclusion, offsets = spec.exclusion, zone_offsets(spec.zone)
+    day, clock = divmod(local_s(offsets, floor_s(at)), DAY_S)
+    if exclusion is not None and exclusion.excludes(day):
         step = {"next_business_day": 1, "previous_business_day": -1}.get(spec.on_excluded)
         target = None if step is None else exclusion.business_day(day, step)
-        return "excluded" if target is None or abs(target - day) > MOVED_DAYS_MAX else ""
+        if target is None or abs(target - day) > MOVED_DAYS_MAX:
+            return "excluded"
+        if place(offsets, target * DAY_S + clock, False, "first"):
+            return ""
+        # The clock skips its time on the day that it is moved to.
+        landing = place(offsets, target * DAY_S + clock, spec.dst_gap == "run_after", "first")
+        return "" if landing and runs_at(on_days.calendar(), instant(landing[0])) else "dst_gap_skipped"
     return "dst_gap_skipped" if spec.dst_gap == "skip" and "dst_gap_moved" in flags_of(bare.calendar(), at) else ""
 
 

@@ -162,9 +162,17 @@ def walls_of(calendar: Any, day: int, offsets: Offsets) -> list[tuple[int, bool]
     return found
 
 
+def steady_offset(offsets: Offsets, low: int, high: int) -> int | None:
+    """The offset at these wall times (naive seconds); None where a change of the clock is near."""
+    index = offsets.index(min(max(low - FAR_S, MIN_S), MAX_S))
+    return offsets.offsets[index] if offsets.end(index) > high + FAR_S else None
+
+
 def place(offsets: Offsets, wall: int, gap: bool, fold: str) -> list[int]:
     """The instants of a wall time (naive seconds): none, one or, with `fold` "both", two."""
     index = offsets.index(min(max(wall - FAR_S, MIN_S), MAX_S))
+    if offsets.end(index) > wall + FAR_S:
+        return [wall - offsets.offsets[index]]
     hits: list[int] = []
     landing: int | None = None
     while index < len(offsets.starts) and offsets.starts[index] <= wall + FAR_S:

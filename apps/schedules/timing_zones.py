@@ -5,10 +5,13 @@ The system's zone data is never read: it differs between machines, and a schedul
 the next occurrence needs the next clock change, which `ZoneInfo` does not tell.
 """
 
+import re
 import struct
 import threading
 from bisect import bisect_right
-from datetime import UTC, datetime, timedelta
+from calendar import monthrange
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -26,6 +29,7 @@ FIRST_S = MIN_S - 2 * DAY_S  # start of the first segment, before everything tha
 _NOT_A_PLACE = frozenset({"Factory"})
 _EXTEND_YEARS = 10
 _SAMPLE_S = 28 * DAY_S  # recurring rules change twice a year, months apart
+_RULE = re.compile(r"M(\d{1,2})\.(\d)\.(\d)(?:/([+-]?)(\d{1,3})(?::(\d\d))?(?::(\d\d))?)?")
 _HEADER = struct.Struct(">4sc15x6l")
 
 # What people write instead of an IANA name. An abbreviation that several places share hints at the most likely one.
@@ -78,10 +82,11 @@ class Offsets:
     The lists only grow, and only at their end, so that readers need no lock.
     """
 
-    __slots__ = ("_edge", "_lock", "_sampled_to", "_zone", "offsets", "starts", "steady")
+    __slots__ = ("_edge", "_lock", "_rules", "_sampled_to", "_zone", "offsets", "starts", "steady")
 
     def __init__(self, zone: ZoneInfo, data: bytes) -> None:
-        changes, recurring = _read_tzif(data)
+        changes, footer = _read_tzif(data)
+        recurring, self._rules = "," in footer, _rules_of(footer)
         self._zone = zone
         self._lock = threading.Lock()
         self.starts, self.offsets = [FIRST_S], [self._offset_at(max(MIN_S, (changes[0] if changes else 0) - 1))]
@@ -125,15 +130,32 @@ class Offsets:
         """Adds the changes of the recurring rule until one lies after this instant."""
         with self._lock:
             while at_s >= self._edge <= MAX_S:
-                low = self._sampled_to
-                stop = min(low + _EXTEND_YEARS * 366 * DAY_S, MAX_S)
-                while low < stop:
-                    high = min(low + _SAMPLE_S, stop)
-                    if self._offset_at(high) != self.offsets[-1]:
-                        self._append(self._bisect(low, high))
-                    low = high
+                stop = min(self._sampled_to + _EXTEND_YEARS * 366 * DAY_S, MAX_S)
+                if not self._by_rules(stop):
+                    self._by_sampling(stop)
                 self._sampled_to = stop
                 self._edge = self.starts[-1] if stop < MAX_S else MAX_S + DAY_S
+
+    def _by_rules(self, stop: int) -> bool:
+        """Adds the changes up to `stop` that the footer's rules name. False where `ZoneInfo` knows none there."""
+        first, last = ((EPOCH + timedelta(seconds=at)).year for at in (self._sampled_to, stop))
+        for year in range(first - 1, last + 2):
+            for rule in self._rules:
+                change = rule.wall_s(year) - self.offsets[-1]
+                if not self._sampled_to < change <= stop:
+                    continue
+                if self._offset_at(change - 1) != self.offsets[-1] or self._offset_at(change) == self.offsets[-1]:
+                    return False
+                self._append(change)
+        return bool(self._rules)
+
+    def _by_sampling(self, stop: int) -> None:
+        low = max(self._sampled_to, self.starts[-1])
+        while low < stop:
+            high = min(low + _SAMPLE_S, stop)
+            if self._offset_at(high) != self.offsets[-1]:
+                self._append(self._bisect(low, high))
+            low = high
 
     def _bisect(self, low: int, high: int) -> int:
         before = self._offset_at(low)
@@ -165,12 +187,42 @@ def _closest(name: str) -> list[str]:
     return same_place[:2] or [by_lower[lower] for lower in get_close_matches(wanted, by_lower, n=2, cutoff=0.75)]
 
 
-def _read_tzif(data: bytes) -> tuple[list[int], bool]:
-    """The 64-bit transition times of a TZif file (RFC 8536), and whether its rule goes on changing for ever."""
+@dataclass(frozen=True, slots=True)
+class YearlyRule:
+    """One change a year: this weekday (Sunday is 0) of a month, the `week`-th one or (5) the last, at this second."""
+
+    month: int
+    week: int
+    weekday: int
+    second: int
+
+    def wall_s(self, year: int) -> int:
+        """When it is, on the wall clock before it, in naive seconds."""
+        first_weekday, length = monthrange(year, self.month)
+        day = (self.weekday - 1 - first_weekday) % 7 + 7 * (self.week - 1)
+        day -= 7 if day >= length else 0
+        return (date(year, self.month, 1).toordinal() - EPOCH.toordinal() + day) * DAY_S + self.second
+
+
+def _rules_of(footer: str) -> list[YearlyRule]:
+    """The rules of a footer such as `CET-1CEST,M3.5.0,M10.5.0/3`, by month. None where it is written otherwise."""
+    found = []
+    for text in footer.split(",")[1:]:
+        match = _RULE.fullmatch(text)
+        if match is None:
+            return []
+        hour, minute, second = (int(match[part] or 0) for part in (5, 6, 7))
+        at = (hour if match[5] else 2) * 3600 + minute * 60 + second
+        found.append(YearlyRule(int(match[1]), int(match[2]), int(match[3]), -at if match[4] == "-" else at))
+    return sorted(found, key=lambda rule: rule.month)
+
+
+def _read_tzif(data: bytes) -> tuple[list[int], str]:
+    """The 64-bit transition times of a TZif file (RFC 8536), and its footer: the rule for what comes after them."""
     _, _, is_ut, is_std, leaps, times, types, chars = _HEADER.unpack_from(data)
     at = _HEADER.size + times * 5 + types * 6 + chars + leaps * 8 + is_std + is_ut
     _, _, is_ut, is_std, leaps, times, types, chars = _HEADER.unpack_from(data, at)
     at += _HEADER.size
     changes = list(struct.unpack_from(f">{times}q", data, at))
     footer = data[at + times * 9 + types * 6 + chars + leaps * 12 + is_std + is_ut :]
-    return [change for change in changes if change >= MIN_S], b"," in footer
+    return [change for change in changes if change >= MIN_S], footer.decode("ascii").strip()

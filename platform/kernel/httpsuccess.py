@@ -23,6 +23,7 @@ TESTS = ("equals", "in", "exists", "contains", "less", "greater")
 GROUPS = ("all", "any", "not")
 MISSING: Any = object()
 
+_INDEX = re.compile(r"0|[1-9][0-9]{0,5}")  # RFC 6901: no leading zeros
 _RANGE = re.compile(r"([2-5])xx|([2-5][0-9]{2})-([2-5][0-9]{2})|([2-5][0-9]{2})")
 
 
@@ -99,7 +100,7 @@ def value_at(answer: Any, pointer: str) -> Any:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(answer, dict):
             answer = answer.get(name, MISSING)
-        elif isinstance(answer, list) and name.isascii() and name.isdigit() and len(name) <= 6:
+        elif isinstance(answer, list) and _INDEX.fullmatch(name):
             answer = answer[int(name)] if int(name) < len(answer) else MISSING
         else:
             return MISSING

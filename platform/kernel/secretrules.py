@@ -104,6 +104,8 @@ def reference_faults(value: Any, pointer: str) -> list[FieldError]:
         if not isinstance(text, str) or len(text) > MAX_AFFIX_CHARS:
             detail = f"must be a text of at most {MAX_AFFIX_CHARS:,} characters."
             faults.append(FieldError(f"{pointer}/{name}", "type", detail))
+        elif "{{" in text:
+            faults.append(FieldError(f"{pointer}/{name}", "invalid", "No template is filled in beside a secret."))
     if value.keys() - _MEMBERS:
         faults.append(FieldError(pointer, "unknown_field", "A reference has secret, and maybe prefix and suffix."))
     return faults

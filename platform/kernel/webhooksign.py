@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 HMAC_PREFIX, ED25519_PREFIX, ED25519_PUBLIC_PREFIX = "whsec_", "whsk_", "whpk_"
-HMAC_KEY_BYTES = range(16, 129)  # the standard asks for 24 to 64
+HMAC_KEY_BYTES = range(24, 65)  # as the standard says
 NEW_HMAC_KEY_BYTES = 32
 SEED_BYTES, SEED_AND_PUBLIC_BYTES = 32, 64
 

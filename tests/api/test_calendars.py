@@ -148,7 +148,8 @@ def test_pausing_until_a_time_and_resuming_with_the_debt(api: Api, make: Makers)
         "paused", "2040-01-01T00:00:00Z", "2040-01-01T00:01:00Z",
     )  # fmt: skip
     assert [one["id"] for one in api.get("schedules?status=paused").body["items"]] == [schedule["id"]]
-    assert api.post(f"{path}/resume", {"catch_up": "yes"}).faults == {"/catch_up": "type"}
+    for wrong in ("yes", 0, 1, 1.0, [True], {"yes": True}):  # 0 equals false, and is no answer to yes or no
+        assert api.post(f"{path}/resume", {"catch_up": wrong}).faults == {"/catch_up": "type"}
     resumed = api.post(f"{path}/resume", {"catch_up": True}).body
     assert (resumed["status"], resumed["resume_at"], resumed["paused_at"]) == ("active", None, None)
     assert api.post(f"{path}/trigger", {"overlap": "sometimes"}).faults == {"/overlap": "choice"}

@@ -269,6 +269,11 @@ def test_a_preview_reads_times_without_an_offset_in_the_schedules_zone(api: Api,
     saved = make.schedule(trigger={"cron": "0 9 * * *"}, timezone="Asia/Kathmandu")
     shown = api.post(f"schedules/{saved['id']}/preview", {"after": "2026-03-01T09:00:00", "count": 1}).body
     assert shown["occurrences"][0]["nominal_local"] == "2026-03-02T09:00:00+05:45"
+    # A change of the zone: times without an offset are of the zone that it would have.
+    change = {"timezone": "America/New_York", "after": "2026-03-01T09:00:00", "until": "2026-03-02T09:00:00"}
+    shown = api.post(f"schedules/{saved['id']}/preview", change).body
+    assert [one["nominal_local"] for one in shown["occurrences"]] == ["2026-03-02T09:00:00-05:00"]
+    assert [one["nominal_local"] for one in shown["current"]["occurrences"]] == ["2026-03-02T09:00:00+05:45"]
 
 
 def test_a_paused_schedule_can_be_edited_and_stays_paused(api: Api, make: Makers, conn: Conn) -> None:
@@ -433,6 +438,21 @@ def test_preview_before_saving(api: Api, conn: Conn) -> None:
     refused = api.post("schedules/preview", {"trigger": {"cron": "x"}, "count": 0, "after": "x", "no": 1})
     assert refused.faults.keys() == {"/trigger/cron", "/count", "/after", "/no"}
     assert conn.execute("SELECT count(*) FROM t_acme.schedules_schedule").fetchone() == (0,)
+
+
+def test_preview_refuses_what_saving_refuses(api: Api, make: Makers) -> None:
+    wrong = {
+        "pause_after_failures": 0, "probe_after_s": "soon", "max_queue_age_s": -1, "labels": 3, "external_id": "",
+        "name": 7, "job": "x", "payload": "x" * 300_000,
+    }  # fmt: skip
+    shown = api.post("schedules/preview", {"trigger": {"every_s": 60}, **wrong})
+    saved = api.post("schedules", {"trigger": {"every_s": 60}, **wrong})
+    assert shown.status == saved.status and shown.faults == saved.faults
+    assert shown.faults.keys() == {f"/{name}" for name in wrong}
+    alone = {"trigger": {"every_s": 60}, "probe_after_s": 60}
+    assert api.post("schedules/preview", alone).faults == {"/probe_after_s": "contradiction"}
+    fine = {"trigger": {"every_s": 60}, "pause_after_failures": 3, "probe_after_s": 60, "max_queue_age_s": 5}
+    assert api.post("schedules/preview", fine).status == 200
 
 
 @pytest.mark.parametrize("action", ["", "pause", "resume", "trigger", "preview"])

@@ -96,6 +96,17 @@ def test_a_broker_that_says_nothing_times_out(
         assert results.of(one).outcome == "timed_out"
 
 
+def test_the_runs_own_time_out_comes_before_the_clients(executor: DeliveryExecutor, results: Results) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        one = work(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", timeout_s=0.3)
+        executor.submit([one], results)
+        ended = results.of(one, within_s=delivery_brokers.ANSWER_TIMEOUT_S / 2)
+        assert (ended.outcome, ended.retryable) == ("timed_out", True)
+        assert ended.error
+        assert ended.error["message"] == "The broker did not answer within 0.3 s."
+        executor.stop(0.05)
+
+
 @pytest.mark.parametrize(
     ("target", "changes", "class_"),
     [

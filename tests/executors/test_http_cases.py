@@ -234,6 +234,12 @@ def test_a_condition_on_the_answer(call: Call, receiver: Receiver, body: str, ou
         assert result.result and result.result["body"][:10] == body[:10]
 
 
+def test_a_condition_compares_all_digits(call: Call, receiver: Receiver) -> None:
+    target = {"url": receiver.url("/json/" + quote('{"id": 12345678901234567890124}'))}
+    for wanted, outcome in ((12345678901234567890123, "failed"), (12345678901234567890124, "succeeded")):
+        assert call({**target, "success_if": {"pointer": "/id", "equals": wanted}}).outcome == outcome
+
+
 def test_the_status_comes_before_the_condition(call: Call, receiver: Receiver) -> None:
     target = {"url": receiver.url("/status/410"), "success_if": {"pointer": "", "exists": True}}
     result = call(target)

@@ -25,7 +25,8 @@ from tests.fixtures_flow import make_job, make_ticket
 from tests.processes import Processes
 
 Conn = psycopg.Connection[Any]
-SLOTS = 1_000
+IN_FLIGHT = 1_000
+SLOTS = 1_112  # a tenth is for others than the queue that floods
 SLOW, SLOW_S = 3_000, 5.0
 SHORT, SHORT_EVERY_S = 100, 0.1
 MEMORY_MAX_MB = 300
@@ -106,7 +107,7 @@ def test_a_thousand_slow_calls_leave_room_for_short_ones(
     wait_until(lambda: count(conn, live), "a worker")
     conn.execute("UPDATE tenants_tenant SET dispatch_paused = false WHERE id = %s", [acme.pk])
     in_flight = "SELECT count(*) FROM tickets_ticket WHERE state = 'running'"
-    wait_until(lambda: count(conn, in_flight) >= SLOTS * 0.9, "a flood")
+    wait_until(lambda: count(conn, in_flight) >= IN_FLIGHT, "a flood")
     watch, made = Watch(worker.pid), 0
     next_at = monotonic_s()
     while made < SHORT:
@@ -127,7 +128,7 @@ def test_a_thousand_slow_calls_leave_room_for_short_ones(
         f"\n{most} runs in flight of {SLOTS} slots: {watch.memory_mb:.0f} MB, {watch.cores:.2f} cores;"
         f" start lateness of the other tenant's short runs p99 {lateness_s:.2f} s"
     )
-    assert SLOTS * 0.9 <= most <= SLOTS, "slots bound what is taken"
+    assert IN_FLIGHT <= most <= SLOTS, "slots bound what is taken"
     assert watch.memory_mb < MEMORY_MAX_MB
     assert watch.cores < CORES_MAX
     assert lateness_s < LATENESS_MAX_S

@@ -78,9 +78,11 @@ class Taking:
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, list[UUID], int]] = []
+        self.queues: list[str] = []
 
-    def take(self, pool: str, ids: list[UUID], release: int) -> None:
+    def take(self, pool: str, ids: list[UUID], release: int, *, queue: str) -> None:
         self.taken.append((pool, ids, release))
+        self.queues.append(queue)
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ def taking(monkeypatch: pytest.MonkeyPatch) -> Taking:
 def test_the_batch_task_hands_over_what_the_message_names(taking: Taking) -> None:
     ids = [uuid.uuid4(), uuid.uuid4()]
     tasks.batch("http.own.acme", 9, [one.hex for one in ids])
-    assert taking.taken == [("http", ids, 9)]
+    assert (taking.taken, taking.queues) == ([("http", ids, 9)], ["http.own.acme"])
 
 
 @pytest.mark.parametrize(

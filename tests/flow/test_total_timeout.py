@@ -149,7 +149,7 @@ def test_the_deadline_of_an_attempt_is_bounded(
             {"gone": gone_s * SECOND},
         )
         [one] = started_now(conn, [one.execution_id], WORKER)
-    definition: Any = type("Defined", (), {"timeout_s": timeout_s})()
+    definition: Any = type("Defined", (), {"kind": "http", "timeout_s": timeout_s})()
     assert round(_timeout_s(one, definition)) == deadline_s
     for extended in (False, True):
         if extended:

@@ -57,7 +57,7 @@ def test_bad_statuses(statuses: Any) -> None:
         ({"pointer": "/items/1/id", "equals": 2}, True),
         ({"pointer": "/items/2/id", "equals": 2}, False),
         ({"pointer": "/items/-", "exists": True}, False),
-        ({"pointer": "/items/01", "equals": {"id": 2}}, True),
+        ({"pointer": "/items/01", "equals": {"id": 2}}, False),
         ({"pointer": "/a~1b/c~0d", "equals": 1}, True),
         ({"pointer": "/", "equals": "empty name"}, True),
         ({"pointer": "", "exists": True}, True),
@@ -139,3 +139,8 @@ def test_any_condition_is_refused_or_decides_about_any_answer(condition: Any, an
     for one in tests:
         if not condition_faults(one):
             assert is_fulfilled(one, answer) in (True, False)
+
+
+@pytest.mark.parametrize(("pointer", "found"), [("/a/1", True), ("/a/01", False), ("/a/-", False), ("/a/1e0", False)])
+def test_an_index_is_written_as_rfc_6901_says(pointer: str, found: bool) -> None:
+    assert is_fulfilled({"pointer": pointer, "exists": True}, {"a": [1, 2]}) is found

@@ -66,6 +66,7 @@ def test_a_name_is_short_and_plain(text: str) -> None:
         ({"secret": "A\n"}, "/headers/X/secret", "invalid_name"),
         ({"secret": "A", "prefix": 5}, "/headers/X/prefix", "type"),
         ({"secret": "A", "prefix": "x" * 4_097}, "/headers/X/prefix", "type"),
+        ({"secret": "A", "prefix": "{{ payload.a }}"}, "/headers/X/prefix", "invalid"),
         ({"secret": "A", "more": 1}, "/headers/X", "unknown_field"),
         ({"more": 1}, "/headers/X", "type"),
         (5, "/headers/X", "type"),

@@ -1,10 +1,11 @@
 """The flags of a preview against a walk over the minutes that says by itself what is special about each of them."""
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,10 @@ def test_what_is_moved_to_an_opening(case: tuple[Job, str, datetime, dict[str, A
     zone, start, end = load_zone(name), at - timedelta(days=1), at + timedelta(days=1)
     runs, moved = clock_flags(job, zone, start - timedelta(days=2), end, "first")
     assume(not moved)
+    days = [at.date() + timedelta(days=number) for number in range(-4, 3)]
+    ends = [datetime.combine(day, time.fromisoformat(window["to"])) for day in days]
+    # A window whose end the clock skips opens for one more instant: tests/schedules/test_windows.py
+    assume(all(instants_of(each, zone, gap="skip", fold="first") for each in ends))
     spec = spec_of(job, name, windows=[window], outside="next_opening")
     wanted: Flags = {}
     waiting = False
@@ -181,3 +186,27 @@ def test_what_is_jittered(job: Job, moment: tuple[str, datetime], jitter_s: int,
         assert ("jittered" in one.flags) == (one.at > one.nominal_at)
     again = preview(spec, after=at, count=20, key=key)
     assert again == found
+
+
+BERLIN = {"timezone": "Europe/Berlin", "on_excluded": "next_business_day"}
+
+
+@pytest.mark.parametrize(
+    ("cron", "gap", "runs", "gone"),
+    [
+        # 28 March 2027 has no 02:30. What was moved there runs right after the gap, or not at all; and that is said.
+        ("30 2 27 3 *", "run_after", ["2027-03-28T03:00:00+02:00"], []),
+        ("30 2 27 3 *", "skip", [], ["2027-03-27T02:30:00+01:00"]),
+        ("30 4 27 3 *", "skip", ["2027-03-28T04:30:00+02:00"], []),
+        # Another run at the instant at which it would have landed does not hide it.
+        (["30 2 27 3 *", "0 3 28 3 *"], "skip", ["2027-03-28T03:00:00+02:00"], ["2027-03-27T02:30:00+01:00"]),
+        # A star in minute or hour is real time: it is never caught up.
+        ("*/30 2 27 3 *", "run_after", [], ["2027-03-27T02:00:00+01:00", "2027-03-27T02:30:00+01:00"]),
+    ],
+)
+def test_what_is_moved_into_a_gap(cron: str | list[str], gap: str, runs: list[str], gone: list[str]) -> None:
+    spec = made({"trigger": {"cron": cron}, "dst_gap": gap, **BERLIN}, {"dates": ["2027-03-27"], "weekend": []})
+    after, until = datetime(2027, 3, 26, tzinfo=UTC), datetime(2027, 3, 30, tzinfo=UTC)
+    assert [each.nominal_local for each in preview(spec, after=after, until=until, count=9)] == runs
+    missing = left_out(spec, after=after, until=until)
+    assert [(each.nominal_local, each.flags) for each in missing] == [(each, ["dst_gap_skipped"]) for each in gone]

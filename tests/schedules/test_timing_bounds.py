@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from apps.schedules import timing_moved
 from apps.schedules.calendar_input import exclusion_of, read_calendar
 from apps.schedules.timing import (
     Spec,
     TimingInvalid,
+    count_between,
     spec_from_api,
 )
 from apps.schedules.timing_errors import NotFoundYet
@@ -106,6 +108,23 @@ LEGAL: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "a million runs at openings": (
         {"trigger": {"cron": "0 9 * * *"}, "windows": SLOTS, "outside": "next_opening", "max_runs": 1_000_000},
         {"rrules": RULES}),
+    "moved from Saturdays to times that are closed": (
+        {"trigger": {"cron": ["0 9 L * *", "34-39/3 */3 */4 * 6"]}, "timezone": "America/Bahia", "dst_gap": "skip",
+         "dst_fold": "both", "on_excluded": "previous_business_day",
+         "windows": [{"from": "22:13", "to": "02:10", "days": ["fri", "sat", "thu", "mon"]},
+                     {"from": "23:13", "to": "06:40", "days": ["tue"]}]},
+        {"dates": ["2028-12-16"], "weekdays": ["fri", "sat"],
+         "rrules": [f"FREQ=YEARLY;BYMONTH={each}" for each in (
+             "1;BYDAY=3WE", "5;BYDAY=3TU", "1;BYDAY=1TU", "3;BYDAY=2WE", "7;BYDAY=2TH")]}),
+    "every 289 months at an opening": (
+        {"trigger": {"rrule": "FREQ=MONTHLY;INTERVAL=289;BYHOUR=7;BYMONTHDAY=-1,31", "dtstart": "1999-05-31T02:30:00",
+                     "rdate": ["2030-01-01T06:30:00Z"]}, "timezone": "Europe/Gibraltar", "outside": "next_opening",
+         "windows": [{"from": "00:01", "to": "03:59", "days": ["wed"]},
+                     {"from": "02:56", "to": "05:17", "days": ["tue", "wed", "thu", "fri", "sat"]}]}, None),
+    "every 33 years in windows": (
+        {"trigger": {"rrule": "FREQ=YEARLY;INTERVAL=33;BYHOUR=7", "dtstart": "1999-05-31T02:30:00"},
+         "timezone": "Asia/Urumqi", "outside": "next_opening",
+         "windows": [{"from": "00:01", "to": "03:59", "days": ["wed"]}]}, None),
     "a million runs": ({"trigger": {"cron": "30 2 29 2 1"}, "max_runs": 1_000_000}, None),
 }  # fmt: skip
 
@@ -114,7 +133,12 @@ LEGAL: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 def test_what_is_legal_answers_at_once(name: str) -> None:
     data, days = LEGAL[name]
     spec = made(data, days)
-    for at in (NOW, datetime(1999, 1, 1, tzinfo=UTC), datetime(2099, 6, 1, tzinfo=UTC)):
+    for at in (
+        NOW,
+        datetime(1970, 1, 1, 0, 39, 36, tzinfo=UTC),
+        datetime(1999, 1, 1, tzinfo=UTC),
+        datetime(2099, 6, 1, tzinfo=UTC),
+    ):
         cheap(lambda at=at: looked(spec.calendar().next_after, at))
         cheap(lambda at=at: looked(spec.calendar().previous_before, at))
     for look in (
@@ -123,6 +147,35 @@ def test_what_is_legal_answers_at_once(name: str) -> None:
         lambda: left_out(spec, after=NOW, until=NOW + timedelta(days=365)),
     ):
         cheap(look, 20 * LINES_MAX, 10 * CPU_MAX_S)
+
+
+VIEWS = ("moved from Saturdays to times that are closed", "every 289 months at an opening", "every 33 years in windows")
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("year", [1970, 2026, 2099])
+def test_what_runs_rarely_is_shown_and_counted_at_once(name: str, year: int) -> None:
+    """A dozen runs over centuries, before and after, and their number: no day between them is looked at."""
+    data, days = LEGAL[name]
+    spec, at = made(data, days), datetime(year, 12, 31, tzinfo=UTC)
+
+    def views() -> int:
+        found = preview(spec, after=at, count=12)
+        last = found[-1].nominal_at if found else at
+        preview_previous(spec, before=last, count=12)
+        assert count_between(spec, after=at, until=last) == len(found)
+        return len(found)
+
+    assert cheap(views, 4 * LINES_MAX, 2 * CPU_MAX_S) or year == 2099
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_runs_are_counted_one_by_one_as_by_open_stretches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = made(*LEGAL[name])
+    ranges = [(NOW + timedelta(days=100 * number), NOW + timedelta(days=500 * number)) for number in range(1, 8)]
+    one_by_one = [count_between(spec, after=low, until=high) for low, high in ranges]
+    monkeypatch.setattr(timing_moved, "COUNTED_DAYS", 1_000_000)
+    assert one_by_one == [count_between(spec, after=low, until=high) for low, high in ranges]
 
 
 HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
@@ -141,6 +194,9 @@ HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "moved to closed times": (
         {"trigger": {"cron": "0 23 * * *"}, "on_excluded": "previous_business_day", "windows": SLOTS},
         {"weekdays": WEEKDAYS[:4], "rrules": RULES[:20]}),
+    "never on a Thursday": (
+        {"trigger": {"rrule": "FREQ=YEARLY;BYMONTH=5;BYDAY=1MO"}, "timezone": "America/Santiago", "max_runs": 1,
+         "windows": [{"from": "10:00", "to": "11:00", "days": ["thu"]}]}, None),
     "no week": ({"trigger": {"rrule": "FREQ=YEARLY;BYWEEKNO=53;BYMONTH=6"}}, None),
     "no date": ({"trigger": {"rrule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"}}, None),
     "no hour": ({"trigger": {"rrule": "FREQ=HOURLY;INTERVAL=24;BYMONTH=2;BYHOUR=3"}}, None),

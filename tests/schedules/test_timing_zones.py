@@ -2,12 +2,14 @@
 
 import random
 from datetime import timedelta
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from apps.schedules.timing import TimingInvalid, load_zone, zone_names
-from apps.schedules.timing_zones import EPOCH, MAX_S, MIN_S, Offsets, zone_offsets
+from apps.schedules.timing_zones import EPOCH, MAX_S, MIN_S, Offsets, _read_tzif, zone_file, zone_offsets
+from tests.schedules.steps import counted
 
 YEAR_S = 31_556_952
 
@@ -48,6 +50,28 @@ def test_no_recurring_change_is_stepped_over() -> None:
         for day in range(55 * 365, 95 * 365):
             at_s = day * 86_400
             assert offsets.offsets[offsets.index(at_s)] == offset_of(zone, at_s), (name, at_s)
+
+
+def test_the_rules_of_a_zone_say_what_sampling_finds() -> None:
+    """One zone of each footer, to the end of the calendar."""
+    zones = {_read_tzif(zone_file(name))[1]: name for name in sorted(zone_names())}
+    recurring = {footer: name for footer, name in zones.items() if "," in footer}
+    assert len(recurring) > 20
+    for footer, name in recurring.items():
+        by_rules, sampled = (Offsets(load_zone(name), zone_file(name)) for _ in range(2))
+        assert by_rules._rules, footer
+        sampled._rules = []
+        for each in (by_rules, sampled):
+            each.index(2200 * YEAR_S // 10)
+        assert (by_rules.starts, by_rules.offsets) == (sampled.starts, sampled.offsets), name
+
+
+def test_a_zone_is_laid_out_to_the_end_at_once() -> None:
+    """Some thousand changes of a recurring rule: a schedule that is looked for up to 2499 does not wait for them."""
+    for name in ("America/Santiago", "Europe/Dublin", "Antarctica/Troll"):
+        made = Offsets(load_zone(name), zone_file(name))
+        _, lines = counted(partial(made.index, MAX_S))
+        assert lines < 50_000 and len(made.starts) > 800
 
 
 def test_a_zone_without_changes_is_one_segment() -> None:

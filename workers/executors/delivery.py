@@ -82,6 +82,9 @@ class DeliveryExecutor:
             if entry.ended or entry.end_as is not None:
                 return
             entry.started_at = started_at = self._clock()
+        alarm = threading.Timer(entry.work.timeout_s, self._time_out, (entry, started_at))
+        alarm.daemon = True
+        alarm.start()
         try:
             result = self._put(entry.work, started_at)
         except (SecretMissing, DeliveryRefused, NotJson) as error:
@@ -95,7 +98,15 @@ class DeliveryExecutor:
         except Exception as error:  # a client library's own; its words may hold the address
             told = bounded_error("internal", f"The delivery failed: {type(error).__name__}.")
             result = ended("failed", self._clock(), started_at, error=told)
+        finally:
+            alarm.cancel()
         self._ledger.end(entry, result)
+
+    def _time_out(self, entry: Held, started_at: datetime) -> None:
+        """The attempt's own time-out, however long the client library waits. The message may come all the same."""
+        message = f"The broker did not answer within {entry.work.timeout_s:g} s."
+        error = bounded_error("timeout", message)
+        self._ledger.end(entry, ended("timed_out", self._clock(), started_at, error=error))
 
     def _put(self, work: Work, started_at: datetime) -> Result:
         target = fill(work.target, work.secrets)

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
-import orjson
 
 from kernel.httpsuccess import is_fulfilled
 from kernel.masking import Echoes
-from workers.executors.bounds import clean_text, fit_text
+from workers.executors.bounds import clean_text, fit_text, from_json
 from workers.executors.http_body import BODY_MAX_BYTES, Body, read_body, result_of
 
 CONDITION_MAX_BYTES = 262_144  # of an answer that a condition is about; no more than BODY_MAX_BYTES of it is kept
@@ -42,8 +41,8 @@ def unmet_condition(condition: Mapping[str, Any], answer: Answer) -> tuple[str, 
     if answer.body.truncated:
         return "bad_json", f"The answer broke off or has more than {CONDITION_MAX_BYTES:,} bytes: it can't be judged."
     try:
-        value = orjson.loads(answer.body.data.removeprefix(_BOM))
-    except orjson.JSONDecodeError:
+        value = from_json(answer.body.data.removeprefix(_BOM))
+    except (ValueError, RecursionError):
         return "bad_json", "The answer is no JSON, so it can't be judged by success_if."
     if is_fulfilled(condition, value):
         return None

@@ -254,6 +254,28 @@ class ThreadExecutor:
         return ended(outcome, now, entry.started_at, error=bounded_error("cancelled", "The run was cancelled."))
 
 
+class _Swallowed(BaseException):
+    """Takes the place of an exception that was raised in a thread too late."""
+
+
+def _swallow_pending() -> None:
+    """Nothing that was raised in this thread from outside is left.
+
+    Taking an exception back (with None) would leave the interpreter's flag for it set for ever: every thread would look
+    for it at every step, and code that is traced would not go on at all (CPython 3.11). Only delivery resets it.
+    """
+    try:
+        _raise_in(threading.get_ident(), _Swallowed)
+        while True:
+            continue
+    except _Swallowed:
+        return
+
+
+def _raise_in(thread_id: int, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
+
+
 class _Run:
     """A work in its thread. Interrupts hit it only while its callable runs."""
 
@@ -275,11 +297,11 @@ class _Run:
                 raise Cancelled
 
     def close(self) -> None:
+        """No interrupt hits it from here on. In its own thread."""
         with self._lock:
-            if self._open:
-                self._open = False
-                if self.thread is not None and self.thread.ident is not None:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), None)
+            was_open, self._open = self._open, False
+        if was_open and (self._soft_told or self.interrupted_s is not None):
+            _swallow_pending()
 
     def interrupt(self, error: type[BaseException]) -> None:
         if self.interrupted_s is None:
@@ -314,7 +336,7 @@ class _Run:
         """Python raises it in that thread when it runs bytecode again; not while it waits in C code."""
         with self._lock:
             if self._open and self.thread is not None and self.thread.ident is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), ctypes.py_object(error))
+                _raise_in(self.thread.ident, error)
 
 
 def _class_of(result: Result) -> str:
