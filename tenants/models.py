@@ -1,6 +1,6 @@
 """Tenants and what belongs to them in the shared schema."""
 
-from django.core.validators import RegexValidator
+from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django_tenants.models import DomainMixin, TenantMixin
@@ -22,10 +22,17 @@ class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relatio
     max_live = models.PositiveIntegerField(null=True, blank=True, help_text="Executions that are not finished.")
     min_interval_s = models.PositiveIntegerField(default=1)
     max_payload_bytes = models.PositiveIntegerField(default=256 * 1024)
+    max_api_requests_per_min = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)],
+        help_text="Requests of one API key in a minute; empty: any number.",
+    )  # fmt: skip
     retention_days = models.PositiveIntegerField(default=30)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(weight__gte=1), name="plan_weight_is_positive")]
+        constraints = [
+            models.CheckConstraint(condition=Q(weight__gte=1), name="plan_weight_is_positive"),
+            models.CheckConstraint(condition=Q(max_api_requests_per_min__gte=1), name="plan_api_limit_is_positive"),
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -44,6 +44,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         early_config.add_cleanup(services.stop)
         os.environ.update(services.variables())
         os.environ.setdefault("SECRET_KEY", "for-tests-only")
+        os.environ.setdefault("FAILED_AUTH_PER_MIN", "0")  # all tests share an address; those of the limit set it
         os.environ.setdefault("SECRETS_KEYS", "tests:" + base64.b64encode(os.urandom(32)).decode())
         (ROOT / "var" / "static").mkdir(parents=True, exist_ok=True)  # whitenoise warns when it is missing
     return (yield)

@@ -12,11 +12,14 @@ from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
+from rest_framework.exceptions import AuthenticationFailed
 
 from apps.api import health
 from apps.api.authentication import actor_of, invalid_key
 from apps.api.bodies import BodyBroken, BodyTooLarge, LengthRequired, take_in
-from apps.api.problems import NO_DATABASE, plain_response, unavailable_response
+from apps.api.problems import NO_DATABASE, plain_response, refusal_response, unavailable_response
+from apps.api.rates import RateLimited, Standing
+from apps.api.throttle import count_failure, count_request, look_at
 from apps.audit.services import record
 from kernel.errors import Forbidden
 from kernel.runtokens import PREFIXES, RunToken
@@ -36,6 +39,7 @@ class TenantRequest(HttpRequest):
     api_key: ApiKey | None
     refusal: Exception | None
     completion: RunToken | None  # of whoever reports the end of one attempt
+    standing: Standing | None  # where the caller stands with its limit of requests
 
 
 Handler = Callable[[TenantRequest], HttpResponse]
@@ -69,11 +73,15 @@ class TenantMiddleware:
 
     def __call__(self, request: TenantRequest) -> HttpResponse:
         request.tenant = request.api_key = request.refusal = request.completion = None
+        request.standing = None
         if request.path in PROBES:  # before anything that may wait for the database
             return PROBES[request.path](request)
         try:
             take_in(request)
-            return self._serve(request)
+            return _with_standing(request, self._serve(request))
+        except RateLimited as error:
+            request.standing = error.standing
+            return _with_standing(request, refusal_response(request, error))
         except (BodyTooLarge, BodyBroken, LengthRequired) as error:
             return plain_response(request, status=error.status, code=error.code, detail=error.detail)
         except NO_DATABASE as error:
@@ -99,6 +107,8 @@ class TenantMiddleware:
             return plain_response(request, status=404, code="unknown_host", detail="This host is not known here.")
         if api and not public:
             tenant = _identify(request, tenant)
+            if tenant is None and isinstance(request.refusal, AuthenticationFailed | None):
+                count_failure(request)
         if tenant is None:
             return self._get_response(request)
         request.tenant = tenant
@@ -117,6 +127,13 @@ def _tenant_of_host(host: str) -> tuple[bool, Tenant | None]:
     return domain is not None, domain.tenant if domain else None
 
 
+def _with_standing(request: TenantRequest, response: HttpResponse) -> HttpResponse:
+    if request.standing is not None:
+        for name, value in request.standing.headers().items():
+            response[name] = value
+    return response
+
+
 def _identify(request: TenantRequest, of_host: Tenant | None) -> Tenant | None:
     """The tenant of the request's key, which is left on the request; or what is wrong, left there as `refusal`."""
     request.now = database_now()
@@ -128,10 +145,12 @@ def _identify(request: TenantRequest, of_host: Tenant | None) -> Tenant | None:
         return None
     if text.strip().startswith(PREFIXES["completion"]):
         return _of_completion(request, text.strip(), of_host)
+    look_at(request, text.strip())
     key = apikey_find(text.strip(), now=request.now)
     if key is None:
         request.refusal = invalid_key()
         return None
+    count_request(request, key, text.strip())
     request.refusal = _refusal(request, key, of_host)
     if request.refusal is not None:
         return None

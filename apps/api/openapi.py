@@ -123,12 +123,27 @@ def openapi_document() -> dict[str, Any]:
             schema["additionalProperties"] = False
     for path in found["paths"].values():
         for one in path.values():
+            one["responses"]["429"] = _too_many()
             one["responses"]["default"] = {
                 "description": "A problem.",
                 "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
             }
     found["servers"] = [{"url": "/"}]
     return found
+
+
+def _too_many() -> dict[str, Any]:
+    """What comes when there were too many requests, or a plan allows no more objects (then without the headers)."""
+    texts = {
+        "Retry-After": "Seconds.",
+        "RateLimit": 'Where the caller stands: "policy";r=what is left;t=seconds until there is more.',
+        "RateLimit-Policy": '"policy";q=requests;w=seconds',
+    }
+    return {
+        "description": "Too many requests (`rate_limited`), or a limit of the plan (`quota_exceeded`).",
+        "headers": {name: {"description": text, "schema": {"type": "string"}} for name, text in texts.items()},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
 
 
 def _problem_schemas() -> dict[str, Any]:

@@ -54,9 +54,11 @@ def document(
     }
 
 
-def plain_response(request: HttpRequest, *, status: int, code: str, detail: str) -> HttpResponse:
+def plain_response(
+    request: HttpRequest, *, status: int, code: str, detail: str, extra: Mapping[str, Any] | None = None
+) -> HttpResponse:
     """A problem document from outside of DRF."""
-    body = document(status=status, code=code, detail=detail, request_id=request_id_of(request))
+    body = document(status=status, code=code, detail=detail, request_id=request_id_of(request), extra=extra)
     return HttpResponse(encode(body), status=status, content_type=MEDIA_TYPE)
 
 
@@ -65,6 +67,17 @@ def unavailable_response(request: HttpRequest, error: Exception) -> HttpResponse
     log.warning("request %s: the database did not answer", request_id_of(request), exc_info=error)
     response = plain_response(request, status=503, code="unavailable", detail=UNAVAILABLE)
     response["Retry-After"] = str(RETRY_AFTER_S)
+    return response
+
+
+def refusal_response(request: HttpRequest, error: ShardbeatError) -> HttpResponse:
+    """A ShardbeatError outside of DRF, as `exception_handler` answers it."""
+    extra = dict(error.extra)
+    seconds = extra.pop("retry_after_s", None)
+    response = plain_response(request, status=error.status, code=error.code, detail=error.detail, extra=extra)
+    response["Cache-Control"] = "no-store"
+    if seconds is not None:
+        response["Retry-After"] = str(seconds)
     return response
 
 

@@ -23,6 +23,8 @@ ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,.localhost,127.0.0.1,[::1
 PUBLIC_HOSTS = tuple(env.listed("PUBLIC_HOSTS", "localhost,127.0.0.1,[::1],testserver"))
 TENANT_DOMAIN = env.text("TENANT_DOMAIN", "localhost")
 CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS")
+TRUSTED_PROXIES = env.whole("TRUSTED_PROXIES", 0)  # of ours before the web: so many last entries of X-Forwarded-For
+FAILED_AUTH_PER_MIN = env.whole("FAILED_AUTH_PER_MIN", 60)  # requests without a valid key, by address; 0: any number
 
 # Shared apps live in the public schema, tenant apps in every tenant's own.
 SHARED_APPS = [
