@@ -76,7 +76,7 @@ def prepare(*, tenants: int, own_queues: int) -> dict[int, tuple[str, UUID]]:
 
 def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetime, own_queues: int) -> None:
     """Adds `count` hourly schedules, spread over the tenants, all due at one instant."""
-    from apps.due.entries import COLUMNS
+    from apps.due.entries import COLUMNS, Entry
     from apps.schedules import timing
     from kernel.clock import utc_now
     from kernel.ids import shard_of, uuid7s
@@ -98,12 +98,13 @@ def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetim
         for tenant_id, part in parts.items():
             queue = registry.by_id[tenant_id].queue("python")
             for key in part:
-                copy.write_row(
-                    (
-                        key, shard_of(key, 64), "schedule", tenant_id, due_at, due_at, 1, spec, made[tenant_id][1], 1,
-                        "python", queue, 5, 60, None, False, None, None, None, "",
-                    )
+                entry = Entry(
+                    key=key, shard=shard_of(key, 64), kind="schedule", tenant_id=tenant_id, due_at=due_at,
+                    nominal_at=due_at, version=1, spec=spec, job_id=made[tenant_id][1], job_version=1, pool="python",
+                    queue=queue, priority=5, timeout_s=60, max_concurrency=None, own_payload=False,
+                    max_queue_age_s=None, own_max_queue_age_s=None, total_timeout_s=None,
                 )  # fmt: skip
+                copy.write_row((*entry, ""))
     for tenant_id, part in parts.items():
         table = f'"{registry.by_id[tenant_id].schema}".schedules_schedule'
         columns = (
