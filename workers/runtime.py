@@ -41,6 +41,7 @@ T = TypeVar("T")
 WAIT_FOR_SLOT_S = 2.0
 WAIT_FOR_SHARE_S = 0.2  # while there are slots, but for others
 NOT_PREPARED_WAIT_S = 5.0
+ENDS_OUTSIDE = frozenset({"http", "pull"})  # kinds whose other side may report the end later, with a token
 NAMED = frozenset({"job", "schedule", "labels"})  # what templates may ask for and tickets do not hold
 NO_NAMES = RunNames("", "", {})
 TIMEOUT_LEAST_S = 0.01
@@ -316,6 +317,7 @@ def _needs_names(definition: Definition | None) -> bool:
 def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy, names: RunNames) -> Work:
     timeout_s = _timeout_s(one, definition)
     over_at = one.started_at + timedelta(seconds=timeout_s + holding.DEADLINE_GRACE_S)
+    leaves = definition.kind in ENDS_OUTSIDE
     return Work(
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,
@@ -325,11 +327,15 @@ def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy, 
         traceparent=f"00-{one.execution_id.hex}-{one.fence:016x}-01", execution_kind=one.trigger,
         schedule_id=one.schedule_id, job_name=names.job_name, schedule_name=names.schedule_name, labels=names.labels,
         tenant_schema=tenancy.schema,
-        completion=runtoken_make(
-            "completion", tenant_id=one.tenant_id, execution_id=one.execution_id, attempt=one.attempt, fence=one.fence
-        ),
-        completion_url=_completion_url(one.execution_id),
+        completion=_completion(one) if leaves else None,
+        completion_url=_completion_url(one.execution_id) if leaves else None,
     )  # fmt: skip
+
+
+def _completion(one: Started) -> str | None:
+    return runtoken_make(
+        "completion", tenant_id=one.tenant_id, execution_id=one.execution_id, attempt=one.attempt, fence=one.fence
+    )
 
 
 def _completion_url(execution_id: UUID) -> str | None:
