@@ -129,19 +129,25 @@ class Ledger:
     def __post_init__(self) -> None:
         self._empty = threading.Condition(self._lock)
 
-    def take(self, works: Sequence[Work], done: Done) -> list[Held] | None:
-        """Entries for the works that were not held yet; None after `close`."""
+    def take(self, works: Sequence[Work], done: Done, clock: Callable[[], datetime]) -> list[Held]:
+        """Entries for the works that were not held yet. After `close` they are returned at once instead."""
         with self._lock:
-            if self._closed:
-                return None
-            fresh = []
+            closed = self._closed
+            fresh = [] if closed else self._hold(works, done)
+        if closed:
             for work in works:
-                key = (work.execution_id, work.fence)
-                if key not in self._held:
-                    self._held[key] = entry = Held(work, done)
-                    fresh.append(entry)
-            self._busy += len(fresh)
-            return fresh
+                done(work, returned(clock()))
+        return fresh
+
+    def _hold(self, works: Sequence[Work], done: Done) -> list[Held]:
+        fresh = []
+        for work in works:
+            key = (work.execution_id, work.fence)
+            if key not in self._held:
+                self._held[key] = entry = Held(work, done)
+                fresh.append(entry)
+        self._busy += len(fresh)
+        return fresh
 
     def end(self, entry: Held, result: Result) -> None:
         """Report the result, then forget the work. A second result for the same work is dropped."""
@@ -192,6 +198,11 @@ def no_progress(key: Key, value: Any) -> None:
 def returned(now: datetime, started_at: datetime | None = None, why: str = "the worker is stopping") -> Result:
     """A work that is handed back without using up an attempt."""
     return ended("returned", now, started_at, error={"class": "returned", "message": why})
+
+
+def cancelled(now: datetime, started_at: datetime | None = None) -> Result:
+    """A work that somebody cancelled."""
+    return ended("cancelled", now, started_at, error={"class": "cancelled", "message": "The run was cancelled."})
 
 
 def ended(

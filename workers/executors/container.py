@@ -6,22 +6,17 @@ runs, and who looks for containers that nobody holds (`container_sweep`).
 
 import asyncio
 import logging
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import datetime
-from functools import partial
-from uuid import UUID
 
 from kernel.clock import utc_now
 from kernel.containerrules import ContainerRules
-from workers.executors.base import Done, Held, Key, Ledger, Outcome, Result, Work, ended, returned
-from workers.executors.bounds import bounded_error
+from workers.executors.base import Held, Result, returned
 from workers.executors.container_run import Run
 from workers.executors.container_runtime import STOP_GRACE_S, Runtime, RuntimeFailed
 from workers.executors.container_sweep import Alive, Sweep
+from workers.executors.loops import LoopExecutor
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +26,7 @@ UNAVAILABLE_S = 5.0  # a runtime that could not be asked is offered no work for 
 STOP_S = 8.0  # for containers to be stopped and removed, after the grace period
 
 
-class ContainerExecutor:
+class ContainerExecutor(LoopExecutor):
     """Runs works of kind `container`. See `base.Executor` for the contract of its methods.
 
     `alive` says which (execution, fence) of these the database still knows, running or waiting for another attempt.
@@ -49,60 +44,22 @@ class ContainerExecutor:
         sweep_every_s: float = SWEEP_EVERY_S,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
+        loop = asyncio.new_event_loop()
+        super().__init__(loop, name="container executor", slots=slots, stop_s=STOP_S, clock=clock)
         self._serves = True
         self._runtime, self._rules, self._installation = runtime, rules, installation
-        self._stop_grace_s, self._clock = stop_grace_s, clock
-        self._ledger = Ledger(slots)
+        self._stop_grace_s = stop_grace_s
         self._sweep = Sweep(runtime, installation, alive, self._ledger.keys, every_s=sweep_every_s)
-        self._waiting: deque[Held] = deque()
-        self._running: dict[Held, asyncio.Task[Result]] = {}
         self._unavailable_until = 0.0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="container executor", daemon=True)
 
     @property
     def slots(self) -> int:
-        """None when there is no runtime: then no work is to come here."""
+        """No slots without a runtime: then no work is to come here."""
         return self._ledger.slots if self._serves else 0
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def submit(self, works: Sequence[Work], done: Done) -> None:
-        entries = self._ledger.take(works, done)
-        if entries is None:
-            for work in works:
-                done(work, returned(self._clock()))
-        elif entries:
-            with suppress(RuntimeError):  # the loop ended in between, and `stop` returns what is left
-                self._loop.call_soon_threadsafe(self._accept, entries)
-
-    def cancel(self, execution_id: UUID, fence: int) -> bool:
-        entry = self._ledger.find(execution_id, fence)
-        if entry is None:
-            return False
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._end_early, entry, "cancelled")
-        return True
-
-    def held(self) -> set[Key]:
-        return self._ledger.keys()
 
     def free(self) -> int:
         away = not self._serves or time.monotonic() < self._unavailable_until
         return 0 if away else self._ledger.free()
-
-    def stop(self, grace_s: float) -> None:
-        self._ledger.close()
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._return_waiting)
-            if not self._ledger.wait_empty(grace_s):
-                self._loop.call_soon_threadsafe(self._return_running)
-                self._ledger.wait_empty(STOP_S)
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(STOP_S)
-        for entry in self._ledger.entries():
-            self._ledger.end(entry, returned(self._clock(), entry.started_at))
 
     # Everything below runs in the loop's thread.
 
@@ -131,57 +88,20 @@ class ContainerExecutor:
             for entry in self._ledger.entries():  # none, unless this thread failed
                 self._ledger.end(entry, returned(self._clock(), entry.started_at))
 
-    def _accept(self, entries: list[Held]) -> None:
-        self._waiting.extend(entries)
-        self._run_waiting()
+    def _begin(self, entry: Held) -> asyncio.Task[Result]:
+        entry.started_at = self._clock()
+        entry.extra = run = Run(
+            self._runtime, entry.work, entry.started_at, rules=self._rules, installation=self._installation,
+            stop_grace_s=self._stop_grace_s, clock=self._clock,
+        )  # fmt: skip
+        return self._loop.create_task(run.result())
 
-    def _run_waiting(self) -> None:
-        while self._waiting and len(self._running) < self.slots:
-            entry = self._waiting.popleft()
-            entry.started_at = self._clock()
-            entry.extra = run = Run(
-                self._runtime, entry.work, entry.started_at, rules=self._rules, installation=self._installation,
-                stop_grace_s=self._stop_grace_s, clock=self._clock,
-            )  # fmt: skip
-            self._running[entry] = task = self._loop.create_task(run.result())
-            task.add_done_callback(partial(self._finish, entry))
+    def _ask_to_stop(self, entry: Held, task: asyncio.Task[Result]) -> None:
+        entry.extra.stop(entry.end_as)
 
-    def _finish(self, entry: Held, task: asyncio.Task[Result]) -> None:
-        del self._running[entry]
-        if task.cancelled():
-            self._end_as(entry, entry.end_as or "returned")
-        elif exception := task.exception():
-            if not isinstance(exception, RuntimeFailed):
-                log.error("a container run failed", exc_info=exception)
-            error = bounded_error("internal", f"The run failed: {type(exception).__name__}.")
-            self._ledger.end(entry, ended("failed", self._clock(), entry.started_at, error=error))
-        else:
-            result = task.result()
-            if entry.extra.unavailable:
-                self._unavailable_until = time.monotonic() + UNAVAILABLE_S
-            self._ledger.end(entry, result)
-        self._run_waiting()
-
-    def _end_early(self, entry: Held, outcome: Outcome) -> None:
-        entry.end_as = entry.end_as or outcome
-        if entry in self._running:
-            entry.extra.stop(entry.end_as)
-        elif entry in self._waiting:
-            self._waiting.remove(entry)
-            self._end_as(entry, outcome)
-
-    def _end_as(self, entry: Held, outcome: Outcome) -> None:
-        now = self._clock()
-        if outcome == "cancelled":
-            error = bounded_error("cancelled", "The run was cancelled.")
-            self._ledger.end(entry, ended("cancelled", now, entry.started_at, error=error))
-        else:
-            self._ledger.end(entry, returned(now, entry.started_at))
-
-    def _return_waiting(self) -> None:
-        while self._waiting:
-            self._end_as(self._waiting.popleft(), "returned")
-
-    def _return_running(self) -> None:
-        for entry in list(self._running):
-            self._end_early(entry, "returned")
+    def _saw(self, entry: Held, exception: BaseException | None) -> str:
+        if exception is None and entry.extra.unavailable:
+            self._unavailable_until = time.monotonic() + UNAVAILABLE_S
+        elif exception is not None and not isinstance(exception, RuntimeFailed):
+            log.error("a container run failed", exc_info=exception)
+        return "The run"

@@ -14,7 +14,7 @@ from uuid import UUID
 from kernel.clock import utc_now
 from kernel.deliveryrules import DeliveryRefused, parse_broker
 from kernel.secretrules import SecretMissing, fill
-from workers.executors.base import Done, Held, Key, Ledger, Outcome, Result, Work, ended, returned
+from workers.executors.base import Done, Held, Key, Ledger, Outcome, Result, Work, cancelled, ended, returned
 from workers.executors.bounds import NotJson, bounded_error, to_json
 from workers.executors.delivery_brokers import BrokerFailed, Lines, Message
 
@@ -36,11 +36,7 @@ class DeliveryExecutor:
         """Threads start with the first works."""
 
     def submit(self, works: Sequence[Work], done: Done) -> None:
-        entries = self._ledger.take(works, done)
-        if entries is None:
-            for work in works:
-                done(work, returned(self._clock()))
-            return
+        entries = self._ledger.take(works, done, self._clock)
         for entry in entries:
             try:
                 self._threads.submit(self._deliver, entry)
@@ -52,8 +48,7 @@ class DeliveryExecutor:
         entry = self._ledger.find(execution_id, fence)
         if entry is None:
             return False
-        error = bounded_error("cancelled", "The run was cancelled.")
-        self._ledger.end(entry, ended("cancelled", self._clock(), entry.started_at, error=error))
+        self._ledger.end(entry, cancelled(self._clock(), entry.started_at))
         return True
 
     def held(self) -> set[Key]:

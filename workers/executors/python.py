@@ -85,11 +85,8 @@ class PythonExecutor:
         self._thread.start()
 
     def submit(self, works: Sequence[Work], done: Done) -> None:
-        entries = self._ledger.take(works, done)
-        if entries is None:
-            for work in works:
-                done(work, returned(self._clock()))
-        elif entries:
+        entries = self._ledger.take(works, done, self._clock)
+        if entries:
             self._command(lambda: self._accept(entries))
 
     def cancel(self, execution_id: UUID, fence: int) -> bool:

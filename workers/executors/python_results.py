@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from workers.executors import frames
-from workers.executors.base import Held, Outcome, Result, ended, returned
+from workers.executors.base import Held, Outcome, Result, cancelled, ended, returned
 from workers.executors.bounds import ERROR_MAX_BYTES, bounded_error, from_json
 from workers.executors.childpool import Child
 from workers.executors.task_result import result_of
@@ -22,10 +22,12 @@ def result_without_frame(entry: Held, outcome: Outcome, now: datetime) -> Result
     """The result of a work that did not report one."""
     if outcome == "returned":
         return returned(now, entry.started_at)
+    if outcome not in ("lost", "timed_out"):
+        return cancelled(now, entry.started_at)
     class_, message = {
         "lost": ("lost", "The process that ran it ended without a result."),
         "timed_out": ("timeout", f"It ran for more than {entry.work.timeout_s:g} s and was stopped."),
-    }.get(outcome, ("cancelled", "The run was cancelled."))
+    }[outcome]
     return ended(outcome, now, entry.started_at, error=bounded_error(class_, message))
 
 

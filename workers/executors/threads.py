@@ -27,6 +27,7 @@ from workers.executors.base import (
     Progress,
     Result,
     Work,
+    cancelled,
     ended,
     no_progress,
     returned,
@@ -86,11 +87,7 @@ class ThreadExecutor:
         self._watcher.start()
 
     def submit(self, works: Sequence[Work], done: Done) -> None:
-        entries = self._ledger.take(works, done)
-        if entries is None:
-            for work in works:
-                done(work, returned(self._clock()))
-            return
+        entries = self._ledger.take(works, done, self._clock)
         with self._changed:
             self._waiting.extend(entries)
         self._run_waiting()
@@ -251,7 +248,7 @@ class ThreadExecutor:
                 message = f"It ran for more than {entry.work.timeout_s:g} s; its thread can't be stopped and goes on."
             error = bounded_error("timeout", message)
             return ended("timed_out", now, entry.started_at, error=error, retryable=not given_up)
-        return ended(outcome, now, entry.started_at, error=bounded_error("cancelled", "The run was cancelled."))
+        return cancelled(now, entry.started_at)
 
 
 class _Swallowed(BaseException):
