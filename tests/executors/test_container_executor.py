@@ -406,6 +406,7 @@ def test_two_attempts_in_one_worker_keep_apart(containers: ContainerRig, results
     first = containers.hold()
     executor.submit([first.work], results)
     first.wait_running()
+    wait_until(lambda: inits(containers))  # its command may speak before runc has told the process
     (init,) = inits(containers)
     second = shell("echo mine", execution_id=first.work.execution_id, fence=8, attempt=2)
     executor.submit([second], results)

@@ -271,8 +271,10 @@ def test_a_work_that_corrupts_its_childs_pipe_costs_at_most_what_that_child_held
     """After garbage nobody can say what the child has run: what it held is lost with it, and tried again."""
     executor = rig.executor(parallel=2)
     good = [rig.work("ok") for _ in range(6)]
-    executor.submit([rig.work("ok"), rig.work(how), *good], results)
+    corrupting = rig.work(how)
+    executor.submit([rig.work("ok"), corrupting, *good], results)
     assert {result.outcome for result in results.all_of(good)} <= {"succeeded", "lost"}
+    results.of(corrupting)  # until then its child may be given more, and that is lost with it too
     assert max(results.times.values()) == 1
     executor.submit([last := rig.work("ok")], results)
     assert results.of(last).outcome == "succeeded"
