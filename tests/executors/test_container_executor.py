@@ -310,7 +310,10 @@ def inits(containers: ContainerRig) -> list[int]:
     """Process ids of the containers that run now."""
     found = []
     for path in containers.boxes.glob("*/pid"):
-        pid = int(path.read_text() or 0)
+        try:
+            pid = int(path.read_text() or 0)
+        except FileNotFoundError:  # removed since it was listed
+            continue
         if pid and Path(f"/proc/{pid}").exists():
             found.append(pid)
     return found
