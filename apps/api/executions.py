@@ -27,13 +27,13 @@ from apps.api.openapi import (
     operation,
     parameter,
 )
-from apps.api.permissions import may
 from apps.api.reading import nothing_of
 from apps.dispatch.submit import execution_rerun, execution_submit
 from apps.executions.models import TRIGGERS
 from apps.outcomes.cancel import execution_cancel
 from kernel.errors import NotFound
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+from tenants.permissions import may
 
 TAG = "executions"
 
