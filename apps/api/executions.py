@@ -7,16 +7,6 @@ from rest_framework.response import Response
 
 from apps.api.documents_runs import AttemptAnswer, ExecutionAnswer, NoInput, SubmitInput
 from apps.api.endpoint import Endpoint, retry_safe
-from apps.api.executions_read import (
-    ExecutionFilter,
-    ExecutionRow,
-    attempt_shape,
-    attempts_of,
-    attempts_read,
-    execution_read,
-    execution_shape,
-    executions_read,
-)
 from apps.api.lists import PAGING, page
 from apps.api.openapi import (
     CREATED_PARAMETERS,
@@ -27,13 +17,23 @@ from apps.api.openapi import (
     operation,
     parameter,
 )
-from apps.api.permissions import may
 from apps.api.reading import nothing_of
+from apps.api.shapes_runs import attempt_shape, execution_shape
 from apps.dispatch.submit import execution_rerun, execution_submit
 from apps.executions.models import TRIGGERS
+from apps.executions.reading import (
+    ExecutionFilter,
+    ExecutionRow,
+    attempts_of,
+    attempts_read,
+    execution_read,
+    executions_read,
+)
 from apps.outcomes.cancel import execution_cancel
+from apps.schedules.defined import jobs_of
 from kernel.errors import NotFound
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+from tenants.permissions import may
 
 TAG = "executions"
 
@@ -71,10 +71,11 @@ class ExecutionList(Endpoint):
             "state", "job", "schedule", "trigger", "run_key", "replay_of", "label", "created_after", "created_before",
             *PAGING,
         )  # fmt: skip
+        job_id, schedule_id = query.id("job"), query.id("schedule")
         wanted = ExecutionFilter(
             states=query.choices("state", EXECUTION_STATES),
-            job_id=query.id("job"),
-            schedule_id=query.id("schedule"),
+            job_ids=_jobs(job_id, schedule_id),
+            schedule_id=schedule_id,
             triggers=query.choices("trigger", TRIGGERS),
             run_key=query.text("run_key"),
             replay_of=query.id("replay_of"),
@@ -182,3 +183,11 @@ class AttemptList(Endpoint):
         query.finish()
         rows = attempts_read(self.tenant, states=states, before=before, limit=size + 1)
         return Response(page(rows, query=query, size=size, key=lambda row: row.id, shape=attempt_shape))
+
+
+def _jobs(job_id: UUID | None, schedule_id: UUID | None) -> list[UUID] | None:
+    """The jobs whose executions are looked at; those of a schedule are found through its jobs."""
+    if schedule_id is None:
+        return None if job_id is None else [job_id]
+    jobs = jobs_of(schedule_id)
+    return jobs if job_id is None else [one for one in jobs if one == job_id]

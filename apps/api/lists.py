@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -21,7 +21,6 @@ MAX_TEXT_CHARS = 200
 MAX_ID_CHARS = 36
 MAX_LABEL_FILTERS = 10
 MARK_BYTES = 8  # of a cursor: which list, which filters
-ID_SLACK = timedelta(seconds=30)  # ids carry the clock of the process that made them, rows the database's
 PAGING = ("page_size", "cursor")
 _UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -53,6 +52,13 @@ class ListQuery:
             self.faults.add(f"?{name}", "type", f"must be a text of 1 to {most} characters.")
             return None
         return value
+
+    def flag(self, name: str) -> bool:
+        """true or false; false when it is missing."""
+        value = self._params.get(name)
+        if value not in (None, "true", "false"):
+            self.faults.add(f"?{name}", "type", "must be true or false.")
+        return value == "true"
 
     def id(self, name: str) -> UUID | None:
         value = self._params.get(name)
@@ -139,9 +145,3 @@ def page(
     shown = rows[:size]
     following = query.cursor_of(key(shown[-1])) if len(rows) > size else None
     return {"items": [shape(row) for row in shown], "next_cursor": following}
-
-
-def first_id_at(instant: datetime) -> UUID:
-    """The smallest id that may have been made at `instant`, and the largest for before it: a bound for the index."""
-    millis = max(0, int(instant.timestamp() * 1000))
-    return UUID(int=min(millis, (1 << 48) - 1) << 80)

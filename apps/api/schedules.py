@@ -1,9 +1,8 @@
 """/schedules"""
 
-from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -27,10 +26,10 @@ from apps.api.openapi import (
 from apps.api.reading import MAX_REASON_CHARS, filter_common, read_only_dropped
 from apps.api.shapes import schedule_shapes, schedules_defined
 from apps.dispatch.submit import schedule_trigger
-from apps.due.models import DueEntry
 from apps.schedules import services
 from apps.schedules.input_fields import Fields
 from apps.schedules.models import Schedule
+from apps.schedules.reading import of_status
 from apps.schedules.schedule_input import READ_ONLY
 from apps.schedules.services import DefinedSchedule
 from apps.schedules.timing import spec_from_json
@@ -70,7 +69,7 @@ class ScheduleList(ScheduleEndpoint):
         if job_id is not None:
             found = found.filter(job_id=job_id)
         if statuses:
-            found = found.filter(_of_status(statuses, self.now))
+            found = found.filter(of_status(statuses, self.now))
         size = query.page_size()
         query.finish()
         rows = schedules_defined(list(found.order_by("-pk")[: size + 1]))
@@ -215,20 +214,3 @@ class ScheduleTrigger(Endpoint):
             tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, overlap=overlap
         )
         return execution_answer(self, execution_id, status=202)
-
-
-def _of_status(statuses: list[str], now: datetime) -> Q:
-    """Stored status, but a pause may be over, and an active one without an entry has fired for the last time."""
-    wanted = Q(pk=None)
-    woken = Q(status=Schedule.Status.PAUSED, resume_at__lte=now)
-    active = Q(status=Schedule.Status.ACTIVE) | woken
-    has_entry = Exists(DueEntry.objects.filter(key=OuterRef("pk")))
-    for status in statuses:
-        if status == Schedule.Status.ACTIVE:
-            wanted |= active & (Q(has_entry) | Q(job__paused_at__isnull=False))
-        elif status == Schedule.Status.COMPLETED:
-            over = active & Q(job__paused_at=None) & ~Q(has_entry)
-            wanted |= Q(status=status) | over
-        else:
-            wanted |= Q(status=status) & ~woken
-    return wanted

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from apps.api.attempts import Attempts
-from apps.api.rates import RateLimited, Rates, rates
 from kernel.clientaddress import client_address
+from tenants.attempts import Attempts
 from tenants.models import ApiKey
+from tenants.rates import RateLimited, Rates, rates
 
 if TYPE_CHECKING:
     from apps.api.middleware import TenantRequest

@@ -10,12 +10,16 @@ from apps.audit.models import AuditEvent
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks: `name` is shown ("key:deploy (viewer)", "admin:ada", "command:root"), `role` decides."""
+    """Who asks: `name` is shown ("key:deploy (viewer)", "admin:ada", "command:root"), `role` decides.
+
+    `scopes` narrow the role (tenants.permissions); None does not.
+    """
 
     name: str
     role: str
     tenant_id: int | None = None
     request_id: str = ""
+    scopes: frozenset[str] | None = None
 
 
 def record(

@@ -98,11 +98,14 @@ def job_delete(
     in_tenant(tenant, work)
 
 
-def job_pause(*, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime, reason: str = "") -> DefinedJob:
-    """Stops the job: nothing of it starts until it is resumed, and no debt builds up. What runs goes on."""
+def job_pause(
+    *, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime, reason: str = "",
+    expect: Collection[int] | None = None,
+) -> DefinedJob:  # fmt: skip
+    """Stops the job: nothing of it starts until it is resumed, and no debt builds up. What runs goes on. Stale."""
 
     def work() -> DefinedJob:
-        job, found = _lock(tenant, job_id, None)
+        job, found = _lock(tenant, job_id, expect)
         if job.paused_at is None:
             job.paused_at, job.paused_reason = now, reason
             _save(job, now, "paused_at", "paused_reason")
@@ -116,11 +119,13 @@ def job_pause(*, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime, reas
     return in_tenant(tenant, work)
 
 
-def job_resume(*, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime) -> DefinedJob:
-    """Lets the job run again; its active schedules go on strictly from now."""
+def job_resume(
+    *, tenant: Tenant, actor: Actor, job_id: UUID, now: datetime, expect: Collection[int] | None = None
+) -> DefinedJob:
+    """Lets the job run again; its active schedules go on strictly from now. Stale."""
 
     def work() -> DefinedJob:
-        job, _ = _lock(tenant, job_id, None)
+        job, _ = _lock(tenant, job_id, expect)
         definition = definition_of(job)
         if job.paused_at is not None:
             stopped_at, job.paused_at, job.paused_reason = job.paused_at, None, ""

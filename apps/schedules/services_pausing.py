@@ -1,5 +1,6 @@
 """Pausing and resuming a schedule, by its people. Each service is one transaction with its audit row."""
 
+from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
@@ -30,15 +31,17 @@ def schedule_pause(
     now: datetime,
     reason: str = "",
     resume_at: datetime | None = None,
+    expect: Collection[int] | None = None,
 ) -> DefinedSchedule:
     """Stops a schedule until `resume_at`, or until somebody resumes it; no debt builds up. Conflict when completed.
 
     With `resume_at` it goes on by itself: its due entry waits for the first instant after that time. A schedule that
-    is paused already is paused as this says: until another time, for another reason, or without an end.
+    is paused already is paused as this says: until another time, for another reason, or without an end. Stale when
+    `expect` does not hold the schedule's revision.
     """
 
     def work() -> DefinedSchedule:
-        entry, schedule = lock_schedule(schedule_id, now=now)
+        entry, schedule = lock_schedule(schedule_id, expect, now=now)
         definition = version_of(schedule)
         if schedule.status == Status.COMPLETED or (entry is None and _is_over(schedule, definition, now)):
             raise Conflict("The schedule is completed: there is nothing to pause.", code="schedule_completed")
@@ -67,16 +70,17 @@ def schedule_pause(
 
 
 def schedule_resume(
-    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, catch_up: bool = False
-) -> DefinedSchedule:
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, catch_up: bool = False,
+    expect: Collection[int] | None = None,
+) -> DefinedSchedule:  # fmt: skip
     """Lets a paused schedule go on strictly from now, under a new version; completed when nothing is left of it.
 
     With `catch_up` what it missed while it was paused is due now, and its misfire policy decides about it; while its
-    job is paused, what is to run of it waits for the job.
+    job is paused, what is to run of it waits for the job. Stale as in `schedule_pause`.
     """
 
     def work() -> DefinedSchedule:
-        _, schedule = lock_schedule(schedule_id, now=now)
+        _, schedule = lock_schedule(schedule_id, expect, now=now)
         definition = version_of(schedule)
         if schedule.status == Status.PAUSED:
             job = share_job(tenant, schedule.job_id)

@@ -4,8 +4,10 @@ import hashlib
 import os
 import time
 import zlib
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
+
+ID_SLACK = timedelta(seconds=30)  # ids carry the clock of the process that made them, rows the database's
 
 _VERSION_7 = 0x7 << 76
 _VARIANT = 0x2 << 62
@@ -23,6 +25,12 @@ def uuid7s(count: int) -> list[UUID]:
     millis = (time.time_ns() // 1_000_000) << 80
     noise = os.urandom(10 * count)
     return sorted(UUID(int=_v7(millis, int.from_bytes(noise[i : i + 10], "big"))) for i in range(0, 10 * count, 10))
+
+
+def first_id_at(instant: datetime) -> UUID:
+    """The smallest id that may have been made at `instant`, and the largest for before it: a bound for the index."""
+    millis = max(0, int(instant.timestamp() * 1000))
+    return UUID(int=min(millis, (1 << 48) - 1) << 80)
 
 
 def attempt_id(execution_id: UUID, number: int) -> UUID:

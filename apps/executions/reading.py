@@ -13,10 +13,7 @@ from uuid import UUID
 import orjson
 from psycopg import sql
 
-from apps.api.lists import ID_SLACK, first_id_at
-from apps.api.renderers import stored
-from apps.schedules.defined import jobs_of
-from kernel.ids import attempt_id
+from kernel.ids import ID_SLACK, attempt_id, first_id_at
 from kernel.transitions import TICKET_STATES
 from tenants import door
 from tenants.models import Tenant
@@ -29,8 +26,8 @@ class ExecutionFilter:
     """What a list of executions is asked for; None and empty ask for nothing."""
 
     states: Sequence[str] = ()
-    job_id: UUID | None = None
-    schedule_id: UUID | None = None
+    job_ids: Sequence[UUID] | None = None  # empty: none fits
+    schedule_id: UUID | None = None  # history has an index by job: name the schedule's jobs, too
     triggers: Sequence[str] = ()
     run_key: str | None = None
     replay_of: UUID | None = None
@@ -160,60 +157,6 @@ def attempts_read(tenant: Tenant, *, states: Sequence[str], before: UUID | None,
     return sorted(_one_each(found), key=lambda one: one.id, reverse=True)[:limit]
 
 
-def execution_shape(row: ExecutionRow, *, as_of: datetime, payload: bool = False) -> dict[str, Any]:
-    """An execution as the API answers it."""
-    shape = {
-        "id": row.id,
-        "job": row.job_id,
-        "job_version": row.job_version,
-        "schedule": row.schedule_id,
-        "schedule_version": row.schedule_version,
-        "run_key": row.run_key,
-        "state": row.state,
-        "trigger": row.trigger,
-        "priority": row.priority,
-        "nominal_at": row.nominal_at,
-        "until_at": row.until_at,
-        "count": row.occurrences,
-        "actual_at": row.actual_at,
-        "available_at": row.available_at,
-        "start_by": row.start_by,
-        "wait_reason": row.wait_reason,
-        "created_at": row.created_at,
-        "queued_at": row.queued_at,
-        "started_at": row.started_at,
-        "finished_at": row.finished_at,
-        "attempt_count": row.attempt_count,
-        "cancel_requested": row.cancel_requested,
-        "progress": stored(row.progress),
-        "result": stored(row.result),
-        "error": stored(row.error),
-        "reason": row.reason or None,
-        "replay_of": row.replay_of,
-        "fired_by": row.fired_by,
-        "labels": stored(row.labels) if row.labels else {},
-        "as_of": as_of,
-    }
-    if payload:
-        shape["payload"] = stored(row.payload)
-    return shape
-
-
-def attempt_shape(row: AttemptRow) -> dict[str, Any]:
-    """An attempt as the API answers it."""
-    return {
-        "id": row.id,
-        "execution": row.execution_id,
-        "number": row.number,
-        "state": row.state,
-        "worker": row.worker_id,
-        "started_at": row.started_at,
-        "finished_at": row.finished_at,
-        "error": stored(row.error),
-        "retry_at": row.retry_at,
-    }
-
-
 def _conditions(tenant: Tenant, wanted: ExecutionFilter) -> tuple[list[str], list[Any]]:
     found: list[tuple[str, list[Any]]] = []
     live = [state for state in wanted.states if state in TICKET_STATES]
@@ -224,13 +167,12 @@ def _conditions(tenant: Tenant, wanted: ExecutionFilter) -> tuple[list[str], lis
         found.append(("t.tenant_id = %s AND t.state = ANY(%s)", [tenant.pk, live]))
     elif kept:
         found.append(("e.state = ANY(%s)", [kept]))
-    if wanted.job_id is not None:
-        found.append(("e.job_id = %s", [wanted.job_id]))
+    if wanted.job_ids is not None and len(wanted.job_ids) == 1:
+        found.append(("e.job_id = %s", list(wanted.job_ids)))
+    elif wanted.job_ids is not None:
+        found.append(("e.job_id = ANY(%s)", [list(wanted.job_ids)]))
     if wanted.schedule_id is not None:
-        # History has an index by job, none by schedule.
-        jobs = jobs_of(wanted.schedule_id)
         found.append(("e.schedule_id = %s", [wanted.schedule_id]))
-        found.append(("e.job_id = %s", jobs) if len(jobs) == 1 else ("e.job_id = ANY(%s)", [jobs]))
     if wanted.triggers:
         found.append(("e.trigger = ANY(%s)", [list(wanted.triggers)]))
     if wanted.run_key is not None:

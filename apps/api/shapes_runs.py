@@ -1,0 +1,61 @@
+"""Executions and attempts as the API answers them."""
+
+from datetime import datetime
+from typing import Any
+
+from apps.api.renderers import stored
+from apps.executions.reading import AttemptRow, ExecutionRow
+
+
+def execution_shape(row: ExecutionRow, *, as_of: datetime, payload: bool = False) -> dict[str, Any]:
+    """An execution as the API answers it."""
+    shape = {
+        "id": row.id,
+        "job": row.job_id,
+        "job_version": row.job_version,
+        "schedule": row.schedule_id,
+        "schedule_version": row.schedule_version,
+        "run_key": row.run_key,
+        "state": row.state,
+        "trigger": row.trigger,
+        "priority": row.priority,
+        "nominal_at": row.nominal_at,
+        "until_at": row.until_at,
+        "count": row.occurrences,
+        "actual_at": row.actual_at,
+        "available_at": row.available_at,
+        "start_by": row.start_by,
+        "wait_reason": row.wait_reason,
+        "created_at": row.created_at,
+        "queued_at": row.queued_at,
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+        "attempt_count": row.attempt_count,
+        "cancel_requested": row.cancel_requested,
+        "progress": stored(row.progress),
+        "result": stored(row.result),
+        "error": stored(row.error),
+        "reason": row.reason or None,
+        "replay_of": row.replay_of,
+        "fired_by": row.fired_by,
+        "labels": stored(row.labels) if row.labels else {},
+        "as_of": as_of,
+    }
+    if payload:
+        shape["payload"] = stored(row.payload)
+    return shape
+
+
+def attempt_shape(row: AttemptRow) -> dict[str, Any]:
+    """An attempt as the API answers it."""
+    return {
+        "id": row.id,
+        "execution": row.execution_id,
+        "number": row.number,
+        "state": row.state,
+        "worker": row.worker_id,
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+        "error": stored(row.error),
+        "retry_at": row.retry_at,
+    }
