@@ -80,7 +80,7 @@ def tenant_delete(*, tenant: Tenant, actor: Actor, now: datetime, grace: timedel
         detail = f"must be {GRACE_MIN.seconds} seconds to {GRACE_MAX.days} days."
         raise InvalidInput([FieldError("/grace", "range", detail)], f"The grace {detail}")
     with transaction.atomic():
-        found = Tenant.objects.select_for_update(of=("self",)).select_related("plan").get(pk=tenant.pk)
+        found: Tenant = Tenant.objects.select_for_update(of=("self",)).select_related("plan").get(pk=tenant.pk)
         if found.status == Tenant.Status.DELETING:
             return found
         before = found.status
@@ -97,7 +97,8 @@ def tenant_delete(*, tenant: Tenant, actor: Actor, now: datetime, grace: timedel
 def tenant_undelete(*, tenant: Tenant, actor: Actor, now: datetime, reason: str = "") -> Tenant:
     """Takes the mark away: the tenant is suspended. Conflict when it has none, or its grace is over."""
     with transaction.atomic():
-        found = Tenant.objects.select_for_update(of=("self",)).select_related("plan").filter(pk=tenant.pk).first()
+        locked = Tenant.objects.select_for_update(of=("self",)).select_related("plan")
+        found: Tenant | None = locked.filter(pk=tenant.pk).first()
         if found is None or found.delete_after is None:
             raise Conflict("The tenant is not marked for deletion.", code="not_deleting")
         if found.delete_after <= now:

@@ -72,4 +72,6 @@ def _do(request: HttpRequest, tenant: Tenant, given: dict[str, Any], *, undo: bo
         return
     grace = timedelta(days=given["grace_days"])
     done = tenant_delete(tenant=tenant, actor=actor, now=now, grace=grace, reason=given["reason"])
-    messages.success(request, f"{tenant.slug} has stopped; its data are removed after {done.delete_after:%Y-%m-%d %H:%M} UTC.")
+    messages.success(
+        request, f"{tenant.slug} has stopped; its data are removed after {done.delete_after:%Y-%m-%d %H:%M} UTC."
+    )

@@ -53,9 +53,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="tenant",
             name="delete_after",
-            field=models.DateTimeField(
-                blank=True, help_text="Then its data are removed; until then undo.", null=True
-            ),
+            field=models.DateTimeField(blank=True, help_text="Then its data are removed; until then undo.", null=True),
         ),
         migrations.AddField(
             model_name="tenant",

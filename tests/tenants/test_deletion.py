@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -18,6 +18,7 @@ from kernel.clock import utc_now
 from kernel.errors import Conflict, InvalidInput
 from tenants import deletion, door
 from tenants.deletion import Step, delete_step, orphans, stuck, tenant_delete, tenant_undelete
+from tenants.door import Line
 from tenants.keys import apikey_create
 from tenants.models import ApiKey, Domain, Tenant
 from tenants.registry import Registry
@@ -106,7 +107,7 @@ def test_a_large_tenant_goes_in_steps(doomed: Tenant, conn: Conn, monkeypatch: p
 
 
 def test_a_killed_process_costs_nothing_and_asking_again_resumes(doomed: Tenant, conn: Conn) -> None:
-    """Case D14: killed after each of the steps in turn; another goes on, and whoever asks again is told how far it is."""
+    """Case D14: killed after each step in turn; another goes on, and whoever asks again is told how far it is."""
     expected = case("tenancy.jsonl", "D14")["expected"]
     assert "resumes" in expected["second"]
     while True:
@@ -192,7 +193,7 @@ def test_one_that_can_not_be_deleted_says_why_and_holds_up_nobody(
 ) -> None:
     other = new_tenant()
     mark(other)
-    service = DeletionService(OneLine(conn))
+    service = DeletionService(cast(Line, OneLine(conn)))
     with second.transaction(force_rollback=True):  # somebody reads its history for longer than a lock is waited for
         second.execute(f"SELECT count(*) FROM {doomed.schema_name}.executions_execution")
         counts = service.run_once().counts
