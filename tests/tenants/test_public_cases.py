@@ -135,7 +135,7 @@ def test_one_person_has_a_role_of_its_own_in_each_tenant_d10(acme: Tenant, globe
     for tenant in (acme, globex, acme):
         member = member_of(requests[tenant], tenant)
         assert member is not None
-        actor = actor_of_member(member)
+        actor = actor_of_member(member, requests[tenant])
         assert (actor.role, actor.tenant_id) == (roles[tenant], tenant.pk)
         assert may(actor, "apikey.create") == (tenant == acme)
     assert member_of(asked_by(user, acme), globex) is None
