@@ -48,7 +48,7 @@ DROP FUNCTION tenants_schema_drop(bigint);
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0004_api_limit")]
+    dependencies = [("tenants", "0005_quotas")]
     operations = [
         migrations.AddField(
             model_name="tenant",
