@@ -19,6 +19,7 @@ from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
 from apps.portal.shown import span
 from apps.portal.timeline import events, loaded, parts, why_late
 from apps.schedules.defined import jobs_of
+from apps.schedules.models import Job
 from kernel.errors import NotFound
 from kernel.transitions import EXECUTION_STATES, FINAL_STATES
 
@@ -121,9 +122,11 @@ def access_execution(page: Page, execution_id: UUID) -> ExecutionRow:
     return found
 
 
-def lines(rows: list[ExecutionRow], *, now: datetime) -> list[Line]:
-    """Rows with names and how long they took."""
-    names = names_of(jobs=(row.job_id for row in rows), schedules=(row.schedule_id for row in rows))
+def lines(rows: list[ExecutionRow], *, now: datetime, job: Job | None = None) -> list[Line]:
+    """Rows with names and how long they took; `job` where all are of that one."""
+    names = names_of(jobs=() if job else (row.job_id for row in rows), schedules=(row.schedule_id for row in rows))
+    if job is not None:
+        names.jobs[job.pk] = job.name
     return [_line(row, names, now) for row in rows]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kernel.errors import FieldError
+from kernel.errors import FieldError, ShardbeatError
 
 MAX_INPUT_CHARS = 1_000_000  # of one field; services have closer limits of their own
 
@@ -74,6 +74,14 @@ class Form:
                 self.fields[name].errors.append(sentence(error.detail, about=_rest(error.pointer)))
             else:
                 self.errors.append(sentence(error.detail, about=error.pointer.strip("/")))
+
+    def refuse(self, error: ShardbeatError) -> None:
+        """A refusal of the whole, to the field of a name or id that is taken where it is about one."""
+        name, _, word = str(error.extra.get("code", error.code)).rpartition("_")
+        if word == "taken" and name in self.fields:
+            self.blame([FieldError(f"/{name}", error.code, error.detail)])
+        else:
+            self.errors.append(error.detail)
 
     @property
     def faulty(self) -> bool:

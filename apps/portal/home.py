@@ -23,9 +23,10 @@ class Home(Page):
         facts, ahead = look(self.tenant, now=self.now)
         failed = executions_read(self.tenant, ExecutionFilter(states=["dead", "expired"]), before=None, limit=SHOWN)
         running = executions_read(self.tenant, ExecutionFilter(states=["running"]), before=None, limit=SHOWN)
+        shown = lines([*failed, *running], now=self.now)
         return self.page(
             "portal/home.html", title="Overview", facts=facts, standing=sentence_of(facts), ahead=ahead,
-            failed=lines(failed, now=self.now), running=lines(running, now=self.now),
+            failed=shown[: len(failed)], running=shown[len(failed) :],
             hour=sum(facts.last_hour.values()), done=facts.last_hour.get("succeeded", 0),
             dead=facts.last_hour.get("dead", 0),
         )  # fmt: skip

@@ -36,7 +36,7 @@ def job_form() -> Form:
         Field("name", "Name", required=True),
         Field("mode", "What it calls", "radio", "http", options=MODES),
         Field("url", "URL", help="Where to. The call carries the payload as JSON, and is signed."),
-        Field("method", "Method", "select", "POST", options=[Option(one, one) for one in METHODS]),
+        Field("method", "Method", "select", options=[Option("", "POST, as usual"), *(Option(one, one) for one in METHODS)]),
         Field("headers", "Headers", "area", rows=2, help=HEADERS_HELP),
         Field("kind", "Kind", "select", "http", options=choices(KINDS)),
         Field("target", "Target", "code", rows=7, help=TARGET_HELP),
@@ -69,7 +69,7 @@ def fill(form: Form, shape: Mapping[str, Any]) -> None:
     form["mode"].value = "http" if simple else "json"
     form["target"].value = json.dumps(target, indent=2, ensure_ascii=False)
     if simple:
-        form["url"].value, form["method"].value = target["url"], target.get("method") or "POST"
+        form["url"].value, form["method"].value = target["url"], target.get("method") or ""
         form["headers"].value = "\n".join(f"{name}: {value}" for name, value in headers.items())
     retry = {**DEFAULTS, **shape["retry"]}
     for name in (*RETRY_NUMBERS, "backoff"):
@@ -108,7 +108,9 @@ def places_of(form: Form) -> dict[str, str]:
 
 
 def _http(form: Form, faults: Faults) -> dict[str, Any]:
-    target: dict[str, Any] = {"url": form.text("url"), "method": form.text("method") or "POST"}
+    target: dict[str, Any] = {"url": form.text("url")}
+    if form.text("method"):
+        target["method"] = form.text("method")
     headers: dict[str, str] = {}
     for line in form.text("headers").splitlines() if form.text("mode") == "http" else ():
         name, colon, value = line.partition(":")

@@ -16,7 +16,7 @@ from apps.schedules import services
 from apps.schedules.defined import DefinedJob
 from apps.schedules.reading import job_shape
 from apps.schedules.retry import DEFAULTS
-from kernel.errors import Conflict, FieldError, InvalidInput, QuotaExceeded, Stale
+from kernel.errors import Conflict, InvalidInput, QuotaExceeded, Stale
 
 STALE = "Somebody changed this job since you opened it. What you wrote is still here; saving now takes its place."
 
@@ -97,7 +97,5 @@ def blame(form: Form, error: InvalidInput | Conflict | QuotaExceeded) -> None:
     """The service's refusal to where it belongs."""
     if isinstance(error, InvalidInput):
         form.blame(error.errors, places_of(form))
-    elif error.code in ("name_taken", "external_id_taken"):
-        form.blame([FieldError("/" + error.code.removesuffix("_taken"), error.code, error.detail)])
     else:
-        form.errors.append(error.detail)
+        form.refuse(error)

@@ -75,7 +75,7 @@ class JobDetail(Page):
         return self.page(
             "portal/job.html", title=found.job.name, job=found.job, shape=shape, target=target_line(shape),
             schedules=schedules[:SHOWN_SCHEDULES], more_schedules=len(schedules) > SHOWN_SCHEDULES, retry=retry,
-            lines=lines(rows, now=self.now), offers=self._offers(found.job, bool(schedules)),
+            lines=lines(rows, now=self.now, job=found.job), offers=self._offers(found.job, bool(schedules)),
         )  # fmt: skip
 
     def _offers(self, job: Job, used: bool) -> list[Offer]:

@@ -57,7 +57,7 @@ def schedule_form(*, jobs: list[tuple[str, str]], zones_id: str = "zones") -> Fo
         Field("at", "At", help="Such as 2026-03-01T08:00 in the time zone below, or with an offset."),
         Field("rrule", "Rule", "code", rows=2, help="Such as FREQ=MONTHLY;BYDAY=-1FR (RFC 5545)."),
         Field("dtstart", "First occurrence", help="DTSTART. Empty: from now on."),
-        Field("trigger", "Trigger", "code", rows=5, help='As the API takes it, such as {"every": "2 weeks"}.'),
+        Field("trigger", "Trigger", "code", rows=5, help='As the API takes it, such as {"every": {"weeks": 2}}.'),
         Field("timezone", "Time zone", value="UTC", suggestions=zones_id),
         Field("start_at", "Not before", help="Empty: from now on."),
         Field("end_at", "Not after", help="Empty: without an end."),

@@ -22,7 +22,7 @@ from apps.schedules.schedule_input import Known, read_schedule, timing_of
 from apps.schedules.services_calendars import exclusion_read
 from apps.schedules.timing import Spec, TimingInvalid, describe, notes, seed_notes, spec_from_json, zone_names
 from apps.schedules.timing_preview import compare, preview
-from kernel.errors import Conflict, FieldError, InvalidInput, QuotaExceeded, Stale
+from kernel.errors import Conflict, InvalidInput, QuotaExceeded, Stale
 
 SHOWN = 10
 NOWHERE = str(UUID(int=0))  # a preview needs no job
@@ -91,7 +91,7 @@ class ScheduleNew(ScheduleForm):
             self.judged(form, error)
             return self.shown(form, found=None, status=400)
         except (Conflict, QuotaExceeded) as error:
-            _refused(form, error)
+            form.refuse(error)
             return self.shown(form, found=None, status=error.status)
         messages.success(request, f"{made.schedule.name} is made, and due from now on.")
         return go("portal:schedule", made.schedule.pk)
@@ -133,7 +133,7 @@ class ScheduleEdit(ScheduleForm):
             self.judged(form, error)
             return self.shown(form, found=found, status=400)
         except (Conflict, QuotaExceeded) as error:
-            _refused(form, error)
+            form.refuse(error)
             return self.shown(form, found=found, status=error.status)
         messages.success(request, f"Saved. {changed.schedule.name} is version {changed.schedule.version} now.")
         return go("portal:schedule", schedule_id)
@@ -151,13 +151,6 @@ def _known(found: DefinedSchedule) -> Known | None:
     except TimingInvalid:
         return None
     return Known(timing_of(found.definition.definition), spec, found.schedule.paused_at)
-
-
-def _refused(form: Form, error: Conflict | QuotaExceeded) -> None:
-    if error.code in ("name_taken", "external_id_taken"):
-        form.blame([FieldError("/" + error.code.removesuffix("_taken"), error.code, error.detail)])
-    else:
-        form.errors.append(error.detail)
 
 
 def _differences(found: DefinedSchedule, wanted: dict[str, Any]) -> list[tuple[str, Any, Any]]:
