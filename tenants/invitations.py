@@ -18,12 +18,14 @@ from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.core.mail import send_mail
 from django.db import transaction
+from django.http import HttpRequest
 
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, NotFound
-from tenants.emails import plain_email
+from tenants.emails import plain_email, shown_email
 from tenants.models import Domain, Invitation, Member, Tenant
 from tenants.people import check_password, check_role, member_make
+from tenants.sessions import actor_of_member
 from tenants.work import atomically
 
 log = logging.getLogger(__name__)
@@ -49,7 +51,7 @@ def invitation_create(
         if Member.objects.filter(tenant=tenant, email=email).exists():
             raise Conflict(f"{email} is a member already.", code="member_exists")
         made, token = _open(tenant, actor, now, email=email, role=role, name=name, expires_at=expires_at)
-        _record(actor, "invitation.create", made, now, after={"email": email, "role": role})
+        _record(actor, "invitation.create", made, now, after={"email": shown_email(email), "role": role})
         if send is not None:
             transaction.on_commit(lambda: send(made, token))
         return made, token
@@ -58,7 +60,8 @@ def invitation_create(
 
 
 def reset_create(
-    *, tenant: Tenant, actor: Actor, member_uid: UUID, now: datetime, send: Callable[[Invitation, str], None] | None = None
+    *, tenant: Tenant, actor: Actor, member_uid: UUID, now: datetime,
+    send: Callable[[Invitation, str], None] | None = None,
 ) -> tuple[Invitation, str]:  # fmt: skip
     """Lets a member choose a new password. NotFound, Forbidden; Conflict for a member without an e-mail."""
 
@@ -90,7 +93,9 @@ def invitation_revoke(*, tenant: Tenant, actor: Actor, invitation_id: UUID, now:
             raise NotFound("There is no such invitation.")
         if found.accepted_at is None and found.revoked_at is None:
             Invitation.objects.filter(pk=found.pk).update(revoked_at=now)
-            _record(actor, "invitation.revoke", found, now, before={"email": found.email, "role": found.role})
+            _record(
+                actor, "invitation.revoke", found, now, before={"email": shown_email(found.email), "role": found.role}
+            )
 
     atomically(work)
 
@@ -107,8 +112,8 @@ def invitation_find(*, tenant: Tenant, token: str, now: datetime) -> Invitation 
 
 
 def invitation_accept(
-    *, tenant: Tenant, token: str, password: str, name: str, now: datetime, request_id: str
-) -> Member:
+    *, request: HttpRequest, tenant: Tenant, token: str, password: str, name: str, now: datetime
+) -> Member:  # fmt: skip
     """Makes the member, or gives one its new password (and ends its sessions). NotFound, InvalidInput, Conflict."""
     known = invitation_find(tenant=tenant, token=token, now=now)
     if known is None:
@@ -136,10 +141,10 @@ def invitation_accept(
         member.user.password = hashed
         member.user.save(update_fields=["password"])
         member.tenant = tenant
-        actor = Actor(name=f"member:{member.email} ({member.role})", role=member.role, tenant_id=tenant.pk,
-                      request_id=request_id)  # fmt: skip
         action = "invitation.accept" if known.member is None else "member.password"
-        _record(actor, action, known, now, after={"member": str(member.uid), "role": member.role})
+        _record(
+            actor_of_member(member, request), action, known, now, after={"member": str(member.uid), "role": member.role}
+        )
         return member
 
     return atomically(work)
@@ -184,7 +189,7 @@ def _open(
     token = PREFIX + secrets.token_urlsafe(32)
     made = Invitation(
         tenant=tenant, member=member, email=email, name=name, role=role, digest=_digest(token), created_at=now,
-        created_by=actor.name[:200], expires_at=expires_at,
+        created_by=actor.stored, expires_at=expires_at,
     )  # fmt: skip
     inserted = Invitation.objects.bulk_create([made], ignore_conflicts=True)
     if not Invitation.objects.filter(pk=inserted[0].pk).exists():

@@ -86,7 +86,7 @@ class Role(models.TextChoices):
 
 
 class Member(models.Model):
-    """A person in a tenant. Their login is of this tenant alone: the same e-mail elsewhere is somebody else's account."""
+    """A person in a tenant. The login is of this tenant alone: the same e-mail elsewhere is another account."""
 
     uid = models.UUIDField(unique=True, default=uuid7, editable=False, help_text="Its id in the API.")
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="members")

@@ -18,7 +18,7 @@ from django.db import IntegrityError
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, FieldError, Forbidden, InvalidInput, NotFound, Stale
 from kernel.ids import uuid7
-from tenants.emails import plain_email
+from tenants.emails import plain_email, shown_email
 from tenants.models import Invitation, Member, Role, Tenant
 from tenants.permissions import ROLES, may_grant
 from tenants.work import atomically
@@ -38,7 +38,7 @@ def member_add(
 
     def work() -> Member:
         member = member_make(tenant=tenant, email=email, role=role, name=name, password=password)
-        _record(actor, "member.create", member, now, after={"email": email, "role": role})
+        _record(actor, "member.create", member, now, after={"email": shown_email(email), "role": role})
         return member
 
     return atomically(work)
@@ -73,11 +73,13 @@ def member_change(
             check_role(actor, member.role)
             if member.role == Role.ADMIN:
                 _another_admin(tenant, member)
-        after = {name: changes[name] for name in before}
+        after: dict[str, str] = {name: changes[name] for name in before}
         for name, value in after.items():
             setattr(member, name, value)
         member.revision += 1
         member.save(update_fields=[*after, "revision"])
+        if "name" in after:  # the trail can't forget a person's name
+            before["name"] = after["name"] = ""
         _record(actor, "member.update", member, now, before=before, after=after)
         return member
 
@@ -95,7 +97,7 @@ def member_remove(
         if member.role == Role.ADMIN:
             _another_admin(tenant, member)
         user, pk = member.user, member.pk
-        _record(actor, "member.remove", member, now, before={"email": member.email, "role": member.role})
+        _record(actor, "member.remove", member, now, before={"email": shown_email(member.email), "role": member.role})
         member.delete()
         if user.username.startswith(USER_PREFIX) and not Member.objects.filter(user=user).exclude(pk=pk).exists():
             user.delete()

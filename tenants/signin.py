@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from django.contrib.auth.hashers import make_password
+from django.http import HttpRequest
 
+from apps.audit.actors import address_of
 from apps.audit.services import record
 from kernel.errors import ShardbeatError
 from tenants import guard
@@ -22,36 +24,35 @@ class Busy(ShardbeatError):
     status = 503
 
 
-def sign_in(
-    *, tenant: Tenant, email: str, password: str, address: str, now: datetime, request_id: str
-) -> Member | None:  # fmt: skip
+def sign_in(*, request: HttpRequest, tenant: Tenant, email: str, password: str, now: datetime) -> Member | None:
     """The member with this e-mail and password; None when either is wrong. RateLimited, Busy."""
-    account = typed_email(email)
+    account, address = typed_email(email), address_of(request)
     guard.attempt(tenant_id=tenant.pk, account=account, address=address)
     member = _active(tenant, account)
     if not _proves(member, password):
         if member is not None:
-            _record(member, "session.refuse", now, request_id, allowed=False, reason="wrong password")
+            _record(member, "session.refuse", now, request, allowed=False, reason="wrong password")
         return None
     assert member is not None
     guard.succeeded(tenant_id=tenant.pk, account=account, address=address)
-    _record(member, "session.begin", now, request_id)
+    _record(member, "session.begin", now, request)
     return member
 
 
-def confirm(*, member: Member, password: str, address: str, now: datetime, request_id: str) -> bool:
+def confirm(*, request: HttpRequest, member: Member, password: str, now: datetime) -> bool:
     """Whether somebody who is signed in knows the password; as slow to guess as at the door. RateLimited, Busy."""
+    address = address_of(request)
     guard.attempt(tenant_id=member.tenant_id, account=member.email, address=address)
     if not _proves(member, password):
-        _record(member, "member.password", now, request_id, allowed=False, reason="wrong password")
+        _record(member, "member.password", now, request, allowed=False, reason="wrong password")
         return False
     guard.succeeded(tenant_id=member.tenant_id, account=member.email, address=address)
     return True
 
 
-def signed_out(*, member: Member, now: datetime, request_id: str) -> None:
+def signed_out(*, request: HttpRequest, member: Member, now: datetime) -> None:
     """Notes the end of a session."""
-    _record(member, "session.end", now, request_id)
+    _record(member, "session.end", now, request)
 
 
 def _active(tenant: Tenant, account: str) -> Member | None:
@@ -84,9 +85,9 @@ def _hashing() -> Iterator[None]:
 
 
 def _record(
-    member: Member, action: str, now: datetime, request_id: str, *, allowed: bool = True, reason: str = ""
+    member: Member, action: str, now: datetime, request: HttpRequest, *, allowed: bool = True, reason: str = ""
 ) -> None:  # fmt: skip
     record(
-        actor=actor_of_member(member, request_id=request_id), action=action, object_type="member",
+        actor=actor_of_member(member, request), action=action, object_type="member",
         object_id=member.uid, now=now, tenant_id=member.tenant_id, allowed=allowed, reason=reason,
     )  # fmt: skip

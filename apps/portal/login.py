@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.portal.login_gate import HOME, LOGIN_PATH, PortalRequest, address_of, of_tenant, signed_in
+from apps.portal.login_gate import HOME, LOGIN_PATH, PortalRequest, of_tenant, signed_in
 from kernel.errors import InvalidInput, ShardbeatError
 from tenants.people import password_set
 from tenants.rates import RateLimited
@@ -33,7 +33,7 @@ def login(request: PortalRequest) -> HttpResponse:
     try:
         member = sign_in(
             tenant=request.tenant, email=email, password=request.POST.get("password", ""),
-            address=address_of(request), now=request.now, request_id=request.request_id,
+            request=request, now=request.now,
         )  # fmt: skip
     except (RateLimited, Busy) as error:
         return slowed(_login_page(request, back, email=email, error=_wait(error), status=error.status), error)
@@ -48,7 +48,7 @@ def login(request: PortalRequest) -> HttpResponse:
 def logout(request: PortalRequest) -> HttpResponse:
     """Ends this session."""
     if request.actor is not None:
-        signed_out(member=request.member, now=request.now, request_id=request.request_id)
+        signed_out(request=request, member=request.member, now=request.now)
     session_end(request)
     return HttpResponseRedirect(LOGIN_PATH)
 
@@ -68,8 +68,7 @@ def password(request: PortalRequest) -> HttpResponse:
         errors = ["The new passwords differ."]
     try:
         if not errors and not confirm(
-            member=request.member, password=request.POST.get("current", ""), address=address_of(request),
-            now=request.now, request_id=request.request_id,
+            request=request, member=request.member, password=request.POST.get("current", ""), now=request.now
         ):  # fmt: skip
             errors = ["The present password is wrong."]
         if not errors:

@@ -6,12 +6,10 @@ from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 
 from apps.audit.services import Actor
-from kernel.clientaddress import client_address
 from tenants.models import Member, Tenant
 from tenants.work import database_now
 
@@ -62,11 +60,3 @@ def of_tenant(view: View) -> View:
         return response
 
     return gate
-
-
-def address_of(request: HttpRequest) -> str:
-    """Where a request comes from, as far as we can know."""
-    return client_address(
-        remote=request.META.get("REMOTE_ADDR", ""), forwarded=request.META.get("HTTP_X_FORWARDED_FOR", ""),
-        proxies=settings.TRUSTED_PROXIES,
-    )  # fmt: skip

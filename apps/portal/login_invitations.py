@@ -5,8 +5,9 @@ from django.shortcuts import render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from apps.audit.actors import address_of
 from apps.portal.login import TOO_MANY, slowed
-from apps.portal.login_gate import HOME, PortalRequest, address_of, of_tenant
+from apps.portal.login_gate import HOME, PortalRequest, of_tenant
 from kernel.errors import Conflict, InvalidInput, NotFound
 from tenants import guard
 from tenants.invitations import invitation_accept, invitation_find
@@ -39,8 +40,7 @@ def invitation(request: PortalRequest) -> HttpResponse:
         return _page(request, token, {**context, "name": name, "errors": ["The passwords differ."]}, status=422)
     try:
         member = invitation_accept(
-            tenant=request.tenant, token=token, password=password, name=name, now=request.now,
-            request_id=request.request_id,
+            request=request, tenant=request.tenant, token=token, password=password, name=name, now=request.now
         )  # fmt: skip
     except InvalidInput as error:
         faults = [fault.detail for fault in error.errors]

@@ -102,7 +102,7 @@ def database(url: str) -> dict[str, Any]:
 
 
 def mail(url: str) -> dict[str, Any]:
-    """Django's settings of an `smtp://user:password@host:port` URL (`smtps` for TLS from the start, `smtp+tls` after it).
+    """Django's settings of an `smtp://user:password@host:port` URL (`smtps`: TLS from the start, `smtp+tls`: STARTTLS).
 
     Without one no mail leaves: messages stay in this process.
     """
