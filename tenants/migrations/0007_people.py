@@ -23,7 +23,7 @@ def give_ids(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tenants", "0004_api_limit"),
+        ("tenants", "0006_deletion"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
