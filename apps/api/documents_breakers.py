@@ -9,6 +9,11 @@ from apps.tickets.models import BREAKER_STATES
 class BreakerAnswer(Serializer):
     """A destination whose calls failed often; while it is open, HTTP runs to it wait."""
 
+    EXAMPLE = {
+        "destination": "example.com:443", "state": "open", "failures": 20, "openings": 1,
+        "reason": "connect_failed: the connection was refused", "retry_at": "2027-03-01T08:00:30Z",
+    }  # fmt: skip
+
     id = serializers.UUIDField()
     destination = serializers.CharField(help_text="host:port")
     state = serializers.ChoiceField(list(BREAKER_STATES))

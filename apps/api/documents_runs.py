@@ -12,6 +12,8 @@ from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 class SubmitInput(Serializer):
     """A wish for a run."""
 
+    EXAMPLE = {"payload": {"format": "pdf"}, "delay_s": 60, "priority": 7}
+
     job = serializers.UUIDField()
     payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
     run_at = optional(serializers.DateTimeField)
@@ -25,6 +27,12 @@ class SubmitInput(Serializer):
 
 class ExecutionAnswer(Serializer):
     """An execution: its history and, while it is alive, its live state."""
+
+    EXAMPLE = {
+        "job_version": 1, "state": "scheduled", "trigger": "api", "priority": 7, "count": 1,
+        "available_at": "2027-03-01T08:01:00Z", "actual_at": "2027-03-01T08:01:00Z", "attempt_count": 0, "labels": {},
+        "fired_by": "key:nightly (editor)", "payload": {"format": "pdf"},
+    }  # fmt: skip
 
     id = serializers.UUIDField()
     job = serializers.UUIDField()
@@ -69,6 +77,8 @@ class ExecutionAnswer(Serializer):
 class AttemptAnswer(Serializer):
     """One try of an execution."""
 
+    EXAMPLE = {"number": 1, "state": "succeeded", "finished_at": "2027-03-01T08:00:02Z", "worker": None}
+
     id = serializers.UUIDField()
     execution = serializers.UUIDField()
     number = serializers.IntegerField()
@@ -82,6 +92,11 @@ class AttemptAnswer(Serializer):
 
 class DeadLetterAnswer(Serializer):
     """An execution that a person should look at."""
+
+    EXAMPLE = {
+        "status": "open", "fingerprint": "2f1c9d0a7b3e5864", "attempts": 5,
+        "error": {"class": "http", "status": 500, "message": "the answer was 500"},
+    }  # fmt: skip
 
     id = serializers.UUIDField()
     execution = serializers.UUIDField()
@@ -100,15 +115,21 @@ class DeadLetterAnswer(Serializer):
 class ReasonInput(Serializer):
     """Why."""
 
+    EXAMPLE = {"reason": "maintenance"}
+
     reason = optional(serializers.CharField, max_length=500)
 
 
 class NoInput(Serializer):
     """Nothing: no body, or an empty object."""
 
+    EXAMPLE = {}
+
 
 class ReplayInput(Serializer):
     """How to replay: with `payload` a new execution is made, without it the same one is reopened."""
+
+    EXAMPLE = {"payload": {"format": "html"}, "note": "fixed by the supplier"}
 
     payload = serializers.JSONField(required=False)
     note = optional(serializers.CharField, max_length=1000)
@@ -117,11 +138,15 @@ class ReplayInput(Serializer):
 class NoteInput(Serializer):
     """What was found."""
 
+    EXAMPLE = {"note": "fixed by the supplier"}
+
     note = optional(serializers.CharField, max_length=1000)
 
 
 class ApiKeyInput(Serializer):
     """A new API key."""
+
+    EXAMPLE = {"name": "deploy", "role": "editor"}
 
     name = serializers.CharField(max_length=100)
     role = serializers.ChoiceField(list(KEY_ROLES))
@@ -130,6 +155,8 @@ class ApiKeyInput(Serializer):
 
 class ApiKeyAnswer(Serializer):
     """An API key; its text can't be read."""
+
+    EXAMPLE = {"name": "deploy", "prefix": "sb_acme_Vh3k", "role": "editor"}
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -143,5 +170,7 @@ class ApiKeyAnswer(Serializer):
 
 class NewApiKeyAnswer(ApiKeyAnswer):
     """A new API key with its text, which is shown only this once."""
+
+    EXAMPLE = {**ApiKeyAnswer.EXAMPLE, "key": "sb_..."}
 
     key = nullable(serializers.CharField, help_text="Null when the answer is replayed: the text is not kept.")

@@ -13,12 +13,16 @@ READ_ONLY = ("id", "name", "version", "value_set_at", "last_used_at", "created_a
 class SecretChange(Serializer):
     """What of a secret can be changed. Its name can't: jobs hold it."""
 
+    EXAMPLE = {"value": "correct horse battery staple"}
+
     value = serializers.CharField(required=False, help_text="At most 32,768 bytes. Taken, and never shown.")
     description = optional(serializers.CharField, max_length=MAX_DESCRIPTION_CHARS)
 
 
 class SecretInput(SecretChange):
     """A secret that jobs can name."""
+
+    EXAMPLE = {"name": "REPORT_TOKEN", "value": "correct horse battery staple", "description": "of the report server"}
 
     name = serializers.RegexField(f"^{NAME_PATTERN}$", help_text="Letters, digits and _ . -")
     value = serializers.CharField(help_text="At most 32,768 bytes. Taken, and never shown.")
@@ -34,6 +38,8 @@ SecretReplacement = replacement("SecretReplacement", SecretWhole, READ_ONLY)
 class SecretAnswer(Serializer):
     """A secret; its value can't be read."""
 
+    EXAMPLE = {"name": "REPORT_TOKEN", "description": "of the report server", "version": 1}
+
     id = serializers.UUIDField()
     name = serializers.CharField()
     description = nullable(serializers.CharField)
@@ -46,6 +52,8 @@ class SecretAnswer(Serializer):
 
 class SigningRotateInput(Serializer):
     """How to change over."""
+
+    EXAMPLE = {"overlap_s": 3600}
 
     overlap_s = optional(
         serializers.IntegerField, min_value=0, max_value=int(OVERLAP_MAX.total_seconds()),
@@ -64,5 +72,7 @@ class SigningAnswer(Serializer):
 
 class NewSigningAnswer(SigningAnswer):
     """A new signing secret with its text, which is shown only this once."""
+
+    EXAMPLE = {"signing_secret": "whsec_..."}
 
     signing_secret = nullable(serializers.CharField, help_text="Null when the answer is replayed: it is not kept.")

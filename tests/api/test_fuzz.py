@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.makers import Makers, kill
 from tests.api.test_tenants import operations
-from tests.fixtures_api import BASE, validate
+from tests.fixtures_api import BASE
 
 if TYPE_CHECKING:
     from tests.fixtures_api import Api
@@ -58,10 +58,7 @@ def send(api: Api, method: str, path: str, known: dict[str, str], case: Any) -> 
     response = Client(raise_request_exception=False).generic(
         method, f"{path}?{query}", body, content_type="application/json" if body else "", headers=headers
     )
-    response.wsgi_request._body = body
     assert response.status_code < 500, (body, response.content)
-    if response.status_code >= 400:
-        validate(response)
 
 
 def encoded(body: Any) -> bytes:
