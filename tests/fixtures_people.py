@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from django.test import Client
+
     from apps.audit.services import Actor
-    from tenants.models import Tenant
+    from tenants.models import Member, Tenant
 
 ROLES = ("viewer", "editor", "operator", "admin")
+PASSWORD = "correct horse battery"
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,33 @@ def acme_people(acme: Tenant) -> Iterator[People]:
 def globex_people(globex: Tenant) -> Iterator[People]:
     """globex's keys."""
     yield _people(globex)
+
+
+def member_of(tenant: Tenant, role: str = "admin", *, name: str = "") -> Member:
+    """Somebody of the tenant, with the password PASSWORD."""
+    from django.contrib.auth.models import User
+
+    from tenants.models import Member
+
+    user = User.objects.create_user(name or f"{role}@{tenant.slug}.test", password=PASSWORD)
+    return Member.objects.create(tenant=tenant, user=user, role=role)
+
+
+def signed_in(member: Member) -> Client:
+    """A browser on the tenant's host in which the member is signed in; without following the login's pages."""
+    from django.contrib.sessions.backends.db import SessionStore
+    from django.http import HttpRequest
+    from django.test import Client
+
+    from tenants.sessions import session_begin
+
+    request = HttpRequest()
+    request.session = SessionStore()
+    session_begin(request, member)
+    request.session.save()
+    client = Client(headers={"Host": f"{member.tenant.slug}.localhost"}, raise_request_exception=False)
+    client.cookies["sessionid"] = str(request.session.session_key)
+    return client
 
 
 def _people(tenant: Tenant) -> People:

@@ -2,7 +2,6 @@
 
 from uuid import UUID
 
-from apps.api.permissions import may
 from apps.audit.services import Actor
 from apps.deadletters.models import DeadLetter
 from apps.schedules.defined import definition_of, version_of
@@ -11,6 +10,7 @@ from apps.schedules.services import DefinedJob, DefinedSchedule
 from apps.secrets.models import Secret
 from kernel.errors import NotFound
 from tenants.models import ApiKey
+from tenants.permissions import may
 
 
 def access_job(*, actor: Actor, job_id: UUID, need: str) -> DefinedJob:

@@ -3,10 +3,10 @@
 from rest_framework import serializers
 
 from apps.api.documents import Serializer, label, labels, nullable, optional
-from apps.api.permissions import KEY_ROLES
 from apps.executions.models import TRIGGERS
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+from tenants.permissions import KEY_ROLES
 
 
 class SubmitInput(Serializer):

@@ -17,7 +17,6 @@ from apps.api.openapi import (
     operation,
     parameter,
 )
-from apps.api.permissions import may
 from apps.api.reading import nothing_of
 from apps.api.shapes_runs import attempt_shape, execution_shape
 from apps.dispatch.submit import execution_rerun, execution_submit
@@ -34,6 +33,7 @@ from apps.outcomes.cancel import execution_cancel
 from apps.schedules.defined import jobs_of
 from kernel.errors import NotFound
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+from tenants.permissions import may
 
 TAG = "executions"
 

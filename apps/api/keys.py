@@ -13,7 +13,6 @@ from apps.api.documents_runs import ApiKeyAnswer, ApiKeyInput, NewApiKeyAnswer
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.lists import PAGING, page
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation
-from apps.api.permissions import KEY_ROLES
 from apps.api.shapes import apikey_shape
 from apps.audit.services import record
 from apps.schedules.input_fields import Fields
@@ -21,6 +20,7 @@ from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults
 from tenants.keys import apikey_create, apikey_revoke
 from tenants.models import ApiKey
+from tenants.permissions import KEY_ROLES
 
 TAG = "API keys"
 MAX_NAME_CHARS = 100

@@ -18,14 +18,15 @@ from apps.api import health
 from apps.api.authentication import actor_of, invalid_key
 from apps.api.bodies import BodyBroken, BodyTooLarge, LengthRequired, take_in
 from apps.api.problems import NO_DATABASE, plain_response, refusal_response, unavailable_response
-from apps.api.rates import RateLimited, Standing
 from apps.api.throttle import count_failure, count_request, look_at
+from apps.audit.actors import Actor, at_request
 from apps.audit.services import record
 from kernel.errors import Forbidden
 from kernel.runtokens import PREFIXES, RunToken
 from tenants import door
 from tenants.keys import apikey_find, apikey_touch
-from tenants.models import ApiKey, Domain, Tenant
+from tenants.models import ApiKey, Domain, Member, Tenant
+from tenants.rates import RateLimited, Standing
 from tenants.runtokens import runtoken_read
 from tenants.work import database_now
 
@@ -40,6 +41,8 @@ class TenantRequest(HttpRequest):
     refusal: Exception | None
     completion: RunToken | None  # of whoever reports the end of one attempt
     standing: Standing | None  # where the caller stands with its limit of requests
+    member: Member | None  # whose session it is, on the tenant's host
+    actor: Actor | None  # the same person as services and the trail know them
 
 
 Handler = Callable[[TenantRequest], HttpResponse]
@@ -183,7 +186,7 @@ def _refusal(request: TenantRequest, key: ApiKey, of_host: Tenant | None) -> For
     else:
         return None
     record(
-        actor=actor_of(key, request_id=request.request_id), action="request", object_type="tenant",
+        actor=at_request(actor_of(key), request), action="request", object_type="tenant",
         object_id=of_host.slug if of_host else key.tenant.slug, now=request.now, tenant_id=key.tenant_id,
         allowed=False, reason=reason,
     )  # fmt: skip

@@ -15,11 +15,13 @@ from rest_framework import serializers
 
 from apps.api.codes import CODES
 from apps.api.deprecation import Deprecated, mark
+from apps.api.endpoint import changes_what_is_stored
 from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
 from apps.api.openapi_examples import add_examples
 from apps.api.openapi_links import add_links
 from apps.api.openapi_parameters import describe_parameters
 from apps.api.openapi_problems import OWN_CODES, document_problems
+from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
@@ -38,6 +40,11 @@ IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=T
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again within 72 h, the same answer comes back"
 )
+
+VALIDATE_ONLY = OpenApiParameter(
+    PARAMETER, {"type": "boolean", "default": False},
+    description="Answers 200 with what would be, and changes nothing; ids in it are made up",
+)  # fmt: skip
 
 
 class KeyScheme(OpenApiAuthenticationExtension):
@@ -71,12 +78,14 @@ CREATED_PARAMETERS = (
 def operation(
     name: str, summary: str, *, answer: Any = None, status: int = 200, body: Any = None, tag: str,
     parameters: Sequence[OpenApiParameter] = (), if_match: bool = False, retry_safe: bool = False,
-    also: Mapping[int, Any] | None = None, problems: Sequence[str] = (), deprecated: Deprecated | None = None,
+    also: Mapping[int, Any] | None = None, rehearsed: bool | None = None, problems: Sequence[str] = (),
+    deprecated: Deprecated | None = None,
 ) -> Decorator:  # fmt: skip
     """Describes one operation; `name` is its operationId.
 
-    `problems` are the codes (apps.api.codes) that it answers with beside those that follow from its form. A deprecated
-    one says so in each answer.
+    What is `rehearsed` takes validate_only: whatever has a body and is retry-safe or wants If-Match, unless it says
+    otherwise because not all of its effects are in its transaction. `problems` are the codes (apps.api.codes) that it
+    answers with beside those that follow from its form. A deprecated one says so in each answer.
     """
     if unknown := set(problems) - set(CODES):
         raise ValueError(f"{name}: {', '.join(sorted(unknown))} must be in apps.api.codes")
@@ -87,16 +96,28 @@ def operation(
         shown.append(IDEMPOTENCY)
     responses: dict[Any, Any] = {status: answer if answer is not None else OpenApiResponse(description="Done.")}
     responses |= dict(also or {})
+    if rehearsed is None:
+        rehearsed = (retry_safe or if_match) and body is not None
+    if rehearsed:
+        shown.append(VALIDATE_ONLY)
+        responses.setdefault(200, answer)
     request: Any = body
     if name.endswith("_patch"):
         request = {MERGE_PATCH: body, JSON: body}
     elif body is not None:
         request = {JSON: body}
-    describe = extend_schema(
+    describe: Decorator = extend_schema(
         operation_id=name, summary=summary, tags=[tag], parameters=shown, request=request, responses=responses,
         deprecated=deprecated is not None, extensions={OWN_CODES: list(problems)} if problems else None,
     )  # fmt: skip
-    return describe if deprecated is None else lambda handler: mark(describe(handler), deprecated)
+
+    def finish(method: Any) -> Any:
+        if rehearsed:
+            method = changes_what_is_stored(method)
+        method = describe(method)
+        return method if deprecated is None else mark(method, deprecated)
+
+    return finish
 
 
 @cache

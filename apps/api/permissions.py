@@ -1,4 +1,4 @@
-"""Who may do what: one table. A refused attempt is answered with 403 and noted in the audit trail."""
+"""The table of `tenants.permissions` at the API's door. A refused attempt is 403 and noted in the audit trail."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,71 +7,12 @@ from rest_framework.request import Request
 
 from apps.audit.services import Actor, record
 from kernel.errors import Forbidden
+from tenants.permissions import LEAST_ROLE, may, role_reaches
 
 if TYPE_CHECKING:
     from apps.api.endpoint import Endpoint
 
-ROLES = ("viewer", "editor", "operator", "admin")  # each may do what those before it may
-
-LEAST_ROLE = {
-    "job.read": "viewer",
-    "job.create": "editor",
-    "job.update": "editor",
-    "job.delete": "editor",
-    "job.pause": "editor",
-    "job.resume": "editor",
-    "schedule.read": "viewer",
-    "schedule.preview": "viewer",
-    "schedule.create": "editor",
-    "schedule.update": "editor",
-    "schedule.delete": "editor",
-    "schedule.pause": "editor",
-    "schedule.resume": "editor",
-    "schedule.trigger": "editor",
-    "calendar.read": "viewer",
-    "calendar.create": "editor",
-    "calendar.update": "editor",
-    "calendar.delete": "editor",
-    "secret.read": "viewer",
-    "secret.create": "editor",
-    "secret.update": "editor",
-    "secret.delete": "editor",
-    "signing.read": "viewer",
-    "signing.rotate": "admin",
-    "breaker.read": "viewer",
-    "breaker.reset": "operator",
-    "execution.read": "viewer",
-    "execution.submit": "editor",
-    "execution.cancel": "operator",
-    "execution.rerun": "operator",
-    "deadletter.read": "viewer",
-    "deadletter.replay": "operator",
-    "deadletter.resolve": "operator",
-    "execution.complete": "operator",
-    "queue.read": "viewer",
-    "queue.pause": "editor",
-    "queue.resume": "editor",
-    "queue.work": "operator",
-    "apikey.read": "admin",
-    "apikey.create": "admin",
-    "apikey.revoke": "admin",
-}
-
-
-# Roles beside the ladder: for programs that do one thing. The token of a run is such a role, too.
-NARROW = {
-    "worker": frozenset({"queue.read", "queue.work"}),
-    "completion": frozenset({"execution.complete"}),
-}
-KEY_ROLES = ("worker", *ROLES)  # what a key may have
 OBJECT_ID_CHARS = 64  # of the audit trail
-
-
-def may(actor: Actor, action: str) -> bool:
-    """Whether the actor's role reaches for this action. Unknown roles may nothing."""
-    if actor.role in NARROW:
-        return action in NARROW[actor.role]
-    return actor.role in ROLES and ROLES.index(actor.role) >= ROLES.index(LEAST_ROLE[action])
 
 
 class RolePermission(BasePermission):
@@ -85,11 +26,15 @@ class RolePermission(BasePermission):
         action = endpoint.actions.get("GET" if request.method == "HEAD" else str(request.method))
         if action is None or may(actor, action):  # a method without an action is answered with 405
             return True
+        narrowed = role_reaches(actor.role, action)
         object_type, _, _ = action.partition(".")
         record(
             actor=actor, action=action, object_type=object_type, object_id=_object_of(view.kwargs),
-            now=endpoint.now, tenant_id=actor.tenant_id, allowed=False, reason=f"role {actor.role}",
+            now=endpoint.now, tenant_id=actor.tenant_id, allowed=False,
+            reason=f"scope {action}" if narrowed else f"role {actor.role}",
         )  # fmt: skip
+        if narrowed:
+            raise Forbidden(f"No scope of the key names {action}.", code="scope_missing", needs=action)
         least = LEAST_ROLE[action]
         raise Forbidden(f"This needs the role {least}; the key has {actor.role}.", code="role_too_low", needs=least)
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from apps.api.attempts import Attempts
-from apps.api.rates import RateLimited, Rates, rates
-from kernel.clientaddress import client_address
+from apps.audit.actors import address_of
+from tenants.attempts import Attempts
 from tenants.models import ApiKey
+from tenants.rates import RateLimited, Rates, rates
 
 if TYPE_CHECKING:
     from apps.api.middleware import TenantRequest
@@ -41,14 +41,6 @@ def count_failure(request: "TenantRequest") -> None:
     limit = settings.FAILED_AUTH_PER_MIN
     if limit:
         request.standing = attempts_of(rates()).failed(address=address_of(request), limit=limit)
-
-
-def address_of(request: "TenantRequest") -> str:
-    """Where a request comes from, as far as we can know."""
-    return client_address(
-        remote=request.META.get("REMOTE_ADDR", ""), forwarded=request.META.get("HTTP_X_FORWARDED_FOR", ""),
-        proxies=settings.TRUSTED_PROXIES,
-    )  # fmt: skip
 
 
 @cache

@@ -55,7 +55,7 @@ def execution_submit(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], n
     def work() -> UUID:
         job = _job(tenant, wish.job_id)
         run = Run(
-            trigger="api", fired_by=actor.name, payload=wish.payload, priority=wish.priority, labels=wish.labels,
+            trigger="api", fired_by=actor.stored, payload=wish.payload, priority=wish.priority, labels=wish.labels,
             payload_from="job" if wish.payload is None else "execution", max_queue_age_s=wish.max_queue_age_s,
         )  # fmt: skip
         if wish.run_at is not None and wish.run_at > now:
@@ -84,7 +84,7 @@ def schedule_trigger(
         spec = spec_from_json(definition.spec)
         chosen = _overlap(spec.overlap, overlap)
         run = Run(
-            trigger="manual", fired_by=actor.name, schedule_id=schedule_id, schedule_version=definition.version,
+            trigger="manual", fired_by=actor.stored, schedule_id=schedule_id, schedule_version=definition.version,
             payload_from="schedule" if definition.own_payload else "job",
             guarded=spec.overlap != "allow" and chosen != "allow",
             max_queue_age_s=definition.definition.get("max_queue_age_s"),
@@ -138,7 +138,7 @@ def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: da
         job = share_job(tenant, old.job_id)
         source, payload = payload_of(old)
         run = Run(
-            trigger="replay", fired_by=actor.name, payload=payload, payload_from=source, priority=old.priority,
+            trigger="replay", fired_by=actor.stored, payload=payload, payload_from=source, priority=old.priority,
             nominal_at=old.nominal_at, schedule_id=old.schedule_id, schedule_version=old.schedule_version,
             labels=old.labels, replay_of=old.pk,
         )  # fmt: skip

@@ -67,7 +67,7 @@ def deadletter_resolve(*, tenant: Tenant, actor: Actor, letter_id: UUID, now: da
 
 def _close(tenant: Tenant, actor: Actor, letter_id: UUID, now: datetime, resolution: str, note: str) -> UUID:
     execution_id = deadletters.resolve(
-        door.raw(), tenant.schema_name, letter_id, resolution=resolution, now=now, note=note, by=actor.name
+        door.raw(), tenant.schema_name, letter_id, resolution=resolution, now=now, note=note, by=actor.stored
     )
     if execution_id is None:
         letter = DeadLetter.objects.filter(pk=letter_id).only("resolution").first()
@@ -114,7 +114,7 @@ def _guarded(old: Execution) -> bool:
 def _edited(actor: Actor, old: Execution, payload: Any) -> Run:
     text = None if payload is None else orjson.dumps(payload).decode()
     return Run(
-        trigger="replay", fired_by=actor.name, payload=text, payload_from="job" if text is None else "execution",
+        trigger="replay", fired_by=actor.stored, payload=text, payload_from="job" if text is None else "execution",
         priority=old.priority, nominal_at=old.nominal_at, schedule_id=old.schedule_id,
         schedule_version=old.schedule_version, labels=old.labels, replay_of=old.pk,
     )  # fmt: skip

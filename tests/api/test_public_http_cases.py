@@ -56,8 +56,8 @@ def test_no_answer_without_a_key_e22(api: Api, make: Makers, acme_people: People
 @pytest.fixture
 def forgetful() -> Iterator[None]:
     """Nothing was counted before this test."""
-    from apps.api.rates import rates
     from apps.api.throttle import attempts_of
+    from tenants.rates import rates
 
     rates().forget_all()
     attempts_of.cache_clear()

@@ -24,8 +24,8 @@ WRONG = "sb_Aa345678_" + "x" * 40
 @pytest.fixture(autouse=True)
 def counted() -> Iterator[Any]:
     """The counters, empty before and after each test."""
-    from apps.api.rates import rates
     from apps.api.throttle import attempts_of
+    from tenants.rates import rates
 
     def forget() -> None:
         rates().forget_all()
@@ -119,7 +119,7 @@ def test_exactly_so_many_of_many_at_once(acme_people: People, plan: Plan) -> Non
 
 @pytest.mark.parametrize("broker", ["the server", "amqp://nobody"])
 def test_exactly_so_many_hits_of_many_threads(broker: str, settings: Any) -> None:
-    from apps.api.rates import Rates
+    from tenants.rates import Rates
 
     counter = Rates(settings.BROKER_URL if broker == "the server" else broker)
     found = in_parallel(16, lambda _: [counter.take("many", 100, "who") for _ in range(40)])
@@ -216,8 +216,8 @@ def test_who_shares_an_address_with_somebody_who_guesses_goes_on(acme_people: Pe
 
 
 def test_an_address_is_heard_again_after_its_time(settings: Any, counted: Any, server: redis.Redis) -> None:
-    from apps.api.attempts import Attempts
-    from apps.api.rates import RateLimited
+    from tenants.attempts import Attempts
+    from tenants.rates import RateLimited
 
     now = [1_000.0]
     attempts = Attempts(counted, clock=lambda: now[0])
@@ -267,11 +267,11 @@ def test_exactly_so_many_guesses_of_many_at_once(settings: Any) -> None:
 
 
 def test_a_dead_broker_lets_pass_and_says_so_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    from apps.api.rates import PAUSE_S, Rates
+    from tenants.rates import PAUSE_S, Rates
 
     now = [1_000.0]
     counter = Rates("redis://127.0.0.1:1/0", clock=lambda: now[0])
-    with caplog.at_level(logging.WARNING, logger="apps.api.rates"):
+    with caplog.at_level(logging.WARNING, logger="tenants.rates"):
         for _ in range(50):
             assert counter.take("gone", 1, "who") is None
             now[0] += PAUSE_S
@@ -279,7 +279,7 @@ def test_a_dead_broker_lets_pass_and_says_so_once_a_minute(caplog: pytest.LogCap
 
 
 def test_a_silent_broker_holds_up_one_request(api: Api, plan: Plan, settings: Any) -> None:
-    from apps.api.rates import PAUSE_S, TIMEOUT_S
+    from tenants.rates import PAUSE_S, TIMEOUT_S
 
     plan(max_api_requests_per_min=1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -293,7 +293,7 @@ def test_a_silent_broker_holds_up_one_request(api: Api, plan: Plan, settings: An
 
 
 def test_a_broker_that_comes_back_counts_again(broker: Any) -> None:
-    from apps.api.rates import PAUSE_S, Rates
+    from tenants.rates import PAUSE_S, Rates
 
     now = [1_000.0]
     counter = Rates(broker.url, clock=lambda: now[0])

@@ -29,7 +29,7 @@ def _somewhere(path: str) -> str:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_role_at_every_endpoint(acme_people: People, role: str, conn: Conn) -> None:
-    from apps.api.permissions import LEAST_ROLE
+    from tenants.permissions import LEAST_ROLE
 
     api = Api(acme_people.keys[role])
     for method, path in operations():
@@ -49,7 +49,7 @@ def test_every_role_at_every_endpoint(acme_people: People, role: str, conn: Conn
 
 
 def test_the_table_is_as_documented() -> None:
-    from apps.api.permissions import LEAST_ROLE
+    from tenants.permissions import LEAST_ROLE
 
     used = {action_of(method, path) for method, path in operations()}
     assert used == set(LEAST_ROLE)
@@ -92,7 +92,7 @@ def test_a_refusal_is_noted_without_a_token_and_within_bounds(acme_people: Peopl
 
 
 def test_an_unknown_role_may_nothing(acme_people: People) -> None:
-    from apps.api.permissions import LEAST_ROLE, may
     from apps.audit.services import Actor
+    from tenants.permissions import LEAST_ROLE, may
 
     assert not any(may(Actor("x", role, 1), action) for action in LEAST_ROLE for role in ("", "root", "Admin"))

@@ -200,7 +200,7 @@ RULES = (
     Rule(
         name="one-door-per-object",
         message="use the access_* function of the object: it scopes, checks and answers the same 404 for all",
-        paths=r"apps/(api|console)/",
+        paths=r"apps/(api|console|portal)/",
         find=_objects_get,
         bad=("Job.objects.get(pk=pk)", "get_object_or_404(Job, pk=pk)", "models.Job.objects.get()"),
         good=("access_job(actor=actor, job_id=pk, need=READ)", "Job.objects.filter(pk=pk)", "cache.get(key)"),

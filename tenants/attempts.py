@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from apps.api.rates import RateLimited, Rates, Standing
 from kernel.clientaddress import counted_as
 from kernel.clock import monotonic_s
+from tenants.rates import RateLimited, Rates, Standing
 
 T = TypeVar("T")
 POLICY = "failed-authentication"

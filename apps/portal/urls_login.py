@@ -1,0 +1,5 @@
+"""Signing in and out."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []
