@@ -27,6 +27,9 @@ CODES: Mapping[str, Code] = {
     "not_authenticated": Code((401,), "no API key", "send `Authorization: Bearer sb_...`"),
     "invalid_key": Code((401,), "unknown, expired or revoked", "make a new key"),
     "role_too_low": Code((403,), "the key's role does not allow this; `needs` names the one that does"),
+    "scope_missing": Code(
+        (403,), "the key has scopes and none names this; `needs` is the action", "use another key"
+    ),
     "key_of_another_tenant": Code((403,), "the host belongs to another tenant"),
     "tenant_not_active": Code((403,), "the tenant is suspended or being deleted"),
     "not_found": Code((404,), "missing, deleted, or not yours"),
@@ -89,7 +92,7 @@ CODES: Mapping[str, Code] = {
 
 # Any request may be answered so, whatever it asks for.
 ALWAYS = (
-    "invalid", "bad_request", "unknown_host", "not_authenticated", "invalid_key", "role_too_low",
+    "invalid", "bad_request", "unknown_host", "not_authenticated", "invalid_key", "role_too_low", "scope_missing",
     "key_of_another_tenant", "tenant_not_active", "not_acceptable", "length_required", "body_too_large",
     "rate_limited", "internal_error", "unavailable",
 )  # fmt: skip

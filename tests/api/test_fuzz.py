@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from tests.api.makers import Makers, kill
+from tests.api.makers import Makers
 from tests.api.test_tenants import operations
+from tests.api.world import World
 from tests.fixtures_api import BASE
 
 if TYPE_CHECKING:
@@ -26,15 +27,12 @@ def test_made_up_requests(api: Api, make: Makers, conn: Any, registry: Any, meth
 
     from apps.api.openapi import openapi_document
 
-    schedule = make.schedule()
-    run = make.execution(job=schedule["job"])["id"]
-    kill(conn, registry, run)
-    letter = api.get("dead-letters").body["items"][0]["id"]
-    known = {"job_id": schedule["job"], "schedule_id": schedule["id"], "execution_id": run, "letter_id": letter}
+    world = World(api, make, conn, registry)
+    world.with_things(path)
     operation = schemathesis.openapi.from_dict(openapi_document())[path][method]
 
     def one(case: Any) -> None:
-        send(api, method, path, known, case)
+        send(api, method, path, world.ids, case)
 
     bounded = settings(
         max_examples=EXAMPLES, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
