@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BASE = "/api/v1"
 NOTHING = object()
+MADE_UP = "tests.made_up"  # an extra of a request to a test client: `validate` says what it means
 PROBLEM = "application/problem+json"
 
 
@@ -88,8 +89,11 @@ class Api:
         return Answer(response.status_code, json.loads(text) if text else None, dict(response.items()))
 
 
-def validate(response: Any) -> None:
-    """Fails when an answer, or a request that was accepted, is not as the document says."""
+def validate(response: Any, *, made_up: bool = False) -> None:
+    """Fails when an answer, or a request that was accepted, is not as the document says.
+
+    What is made up may be accepted as a whole and refused item by item; then only the answer counts.
+    """
     from openapi_core.contrib.django import DjangoOpenAPIRequest, DjangoOpenAPIResponse
     from openapi_core.exceptions import OpenAPIError
 
@@ -107,7 +111,7 @@ def validate(response: Any) -> None:
     if request.method == "HEAD":
         return
     try:
-        if response.status_code < 400:
+        if response.status_code < 400 and not made_up:
             document().validate_request(seen)
         document().validate_response(seen, DjangoOpenAPIResponse(response))
     except OpenAPIError as error:
@@ -164,7 +168,7 @@ def every_answer_is_as_documented() -> Iterator[None]:
         request["wsgi.input"] = FakePayload(body)
         response = plain(self, **request)
         response.wsgi_request._body = body  # the view has read the stream
-        validate(response)
+        validate(response, made_up=MADE_UP in request)
         return response
 
     patch = pytest.MonkeyPatch()

@@ -1,7 +1,7 @@
 """The bodies and answers as OpenAPI shows them. They describe; the services decide, and the tests compare both."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 
@@ -10,6 +10,7 @@ from apps.schedules.job_input import KINDS
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 
 Serializer = serializers.Serializer[Any]
+Example = Mapping[str, Any]  # members as they may look; openapi_examples says what becomes of it
 TARGET_TEXT = (
     "http: url, method, headers, body, success_status, success_if, redirects, connect_timeout_s, auth, completion;"
     " URL, headers and body may hold templates such as {{ payload.id }}. python: task, soft_timeout_s. pull: what your"
@@ -54,7 +55,7 @@ def labels() -> Any:
 class RetryInput(Serializer):
     """When a failed attempt is tried again."""
 
-    EXAMPLE = {"max_attempts": 5, "base_s": 2, "max_s": 600}
+    EXAMPLE: ClassVar[Example] = {"max_attempts": 5, "base_s": 2, "max_s": 600}
 
     max_attempts = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="All tries. 3.")
     backoff = serializers.ChoiceField(["exponential", "fixed"], required=False)
@@ -73,7 +74,7 @@ class RetryInput(Serializer):
 class JobChange(Serializer):
     """What of a job can be changed."""
 
-    EXAMPLE = {"timeout_s": 120, "labels": {"team": "reports"}}
+    EXAMPLE: ClassVar[Example] = {"timeout_s": 120, "labels": {"team": "reports"}}
 
     name = serializers.CharField(max_length=200, required=False)
     target = serializers.DictField(
@@ -107,7 +108,7 @@ class JobChange(Serializer):
 class JobInput(JobChange):
     """A job as its owner writes it."""
 
-    EXAMPLE = {
+    EXAMPLE: ClassVar[Example] = {
         "name": "nightly report", "kind": "http", "target": {"url": "https://example.com/report", "method": "POST"},
         "payload": {"format": "pdf"}, "timeout_s": 60, "retry": RetryInput.EXAMPLE, "labels": {"team": "billing"},
     }  # fmt: skip
@@ -126,7 +127,7 @@ JobReplacement = replacement("JobReplacement", JobInput, job_input.READ_ONLY)
 class RetryAnswer(Serializer):
     """A complete retry policy."""
 
-    EXAMPLE = {
+    EXAMPLE: ClassVar[Example] = {
         "max_attempts": 5, "backoff": "exponential", "base_s": 2.0, "factor": 2.0, "max_s": 600.0, "jitter": "full",
         "retry_on": [], "never_on": [],
     }  # fmt: skip
@@ -144,7 +145,7 @@ class RetryAnswer(Serializer):
 class JobAnswer(Serializer):
     """A job."""
 
-    EXAMPLE = {
+    EXAMPLE: ClassVar[Example] = {
         **JobInput.EXAMPLE, "retry": RetryAnswer.EXAMPLE, "priority": 5, "version": 1,
         "target": {"url": "https://example.com/report", "method": "POST", "headers": {}},
     }  # fmt: skip
@@ -174,7 +175,7 @@ class JobAnswer(Serializer):
 class TimingInput(Serializer):
     """When a schedule runs."""
 
-    EXAMPLE = {"trigger": {"cron": "0 3 * * *"}, "timezone": "Europe/Berlin"}
+    EXAMPLE: ClassVar[Example] = {"trigger": {"cron": "0 3 * * *"}, "timezone": "Europe/Berlin"}
 
     trigger = serializers.DictField(
         help_text='{"cron": "0 3 * * *"} or a list, {"every_s": 300, "anchor"?: time}, {"every": {"months": 1}}, '
@@ -219,7 +220,7 @@ class TimingInput(Serializer):
 class ScheduleInput(TimingInput):
     """A schedule as its owner writes it."""
 
-    EXAMPLE = {**TimingInput.EXAMPLE, "name": "nightly report", "labels": {"team": "billing"}}
+    EXAMPLE: ClassVar[Example] = {**TimingInput.EXAMPLE, "name": "nightly report", "labels": {"team": "billing"}}
 
     name = serializers.CharField(max_length=200)
     job = serializers.UUIDField()
@@ -242,7 +243,7 @@ class ScheduleInput(TimingInput):
 class ScheduleChange(ScheduleInput):
     """What of a schedule can be changed."""
 
-    EXAMPLE = {"trigger": {"cron": "30 3 * * mon-fri"}}
+    EXAMPLE: ClassVar[Example] = {"trigger": {"cron": "30 3 * * mon-fri"}}
 
     name = serializers.CharField(max_length=200, required=False)
     job = serializers.UUIDField(required=False)
@@ -253,7 +254,7 @@ class ScheduleChange(ScheduleInput):
 class ScheduleAnswer(Serializer):
     """A schedule."""
 
-    EXAMPLE = {
+    EXAMPLE: ClassVar[Example] = {
         **ScheduleInput.EXAMPLE, "jitter_s": 0, "misfire": "fire_once", "grace_s": 60, "overlap": "allow",
         "dst_gap": "run_after", "dst_fold": "first", "outside": "skip", "on_excluded": "skip", "overlap_max": 10,
         "status": "active", "version": 1, "next_at": "2027-03-02T02:00:00Z",
@@ -308,7 +309,7 @@ ScheduleReplacement = replacement("ScheduleReplacement", ScheduleInput, schedule
 class PreviewRange(Serializer):
     """How much of a schedule's future to show."""
 
-    EXAMPLE = {"count": 1}
+    EXAMPLE: ClassVar[Example] = {"count": 1}
 
     after = wall_time("Later than this; now.")
     until = wall_time("Up to this, inclusive.")
@@ -319,7 +320,7 @@ class PreviewRange(Serializer):
 class PreviewInput(ScheduleInput, PreviewRange):
     """A schedule that is not saved, and how much of its future to show."""
 
-    EXAMPLE = {**TimingInput.EXAMPLE, "count": 1}
+    EXAMPLE: ClassVar[Example] = {**TimingInput.EXAMPLE, "count": 1}
 
     name = optional(serializers.CharField, max_length=200)
     job = optional(serializers.UUIDField)
@@ -328,7 +329,7 @@ class PreviewInput(ScheduleInput, PreviewRange):
 class PreviewAsk(TimingInput, PreviewRange):
     """How much of a schedule's future to show; with members of a schedule also what it would be like with them."""
 
-    EXAMPLE = {"trigger": {"cron": "30 3 * * mon-fri"}, "count": 1}
+    EXAMPLE: ClassVar[Example] = {"trigger": {"cron": "30 3 * * mon-fri"}, "count": 1}
 
     trigger = serializers.DictField(required=False)
 
@@ -336,7 +337,7 @@ class PreviewAsk(TimingInput, PreviewRange):
 class OccurrenceAnswer(Serializer):
     """One line of a preview."""
 
-    EXAMPLE = {
+    EXAMPLE: ClassVar[Example] = {
         "nominal_local": "2027-03-02T03:00:00+01:00", "nominal_at": "2027-03-02T02:00:00Z",
         "at": "2027-03-02T02:00:00Z", "flags": [], "words": [],
     }  # fmt: skip
@@ -351,7 +352,7 @@ class OccurrenceAnswer(Serializer):
 class LeftOutAnswer(Serializer):
     """What the trigger says and does not run."""
 
-    EXAMPLE = {
+    EXAMPLE: ClassVar[Example] = {
         "nominal_local": "2027-03-02T03:00:00+01:00", "nominal_at": "2027-03-02T02:00:00Z", "flags": ["excluded"],
         "words": ["left out: an excluded day"],
     }  # fmt: skip
@@ -365,7 +366,7 @@ class LeftOutAnswer(Serializer):
 class ForecastAnswer(Serializer):
     """The coming runs of a schedule."""
 
-    EXAMPLE = {
+    EXAMPLE: ClassVar[Example] = {
         "occurrences": [OccurrenceAnswer.EXAMPLE], "previous": [], "left_out": [],
         "description": "at 03:00 every day", "notes": [],
     }  # fmt: skip
@@ -380,7 +381,7 @@ class ForecastAnswer(Serializer):
 class DifferenceAnswer(Serializer):
     """Instants that a change would add to and take from the same stretch of time."""
 
-    EXAMPLE = {"added": [OccurrenceAnswer.EXAMPLE], "removed": [], "kept": 5, "until": None}
+    EXAMPLE: ClassVar[Example] = {"added": [OccurrenceAnswer.EXAMPLE], "removed": [], "kept": 5, "until": None}
 
     added = OccurrenceAnswer(many=True)
     removed = OccurrenceAnswer(many=True)

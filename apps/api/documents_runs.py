@@ -1,8 +1,10 @@
 """The bodies and answers of executions, dead letters and API keys as OpenAPI shows them."""
 
+from typing import ClassVar
+
 from rest_framework import serializers
 
-from apps.api.documents import Serializer, label, labels, nullable, optional
+from apps.api.documents import Example, Serializer, label, labels, nullable, optional
 from apps.executions.models import TRIGGERS
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
@@ -12,7 +14,7 @@ from tenants.permissions import KEY_ROLES
 class SubmitInput(Serializer):
     """A wish for a run."""
 
-    EXAMPLE = {"payload": {"format": "pdf"}, "delay_s": 60, "priority": 7}
+    EXAMPLE: ClassVar[Example] = {"payload": {"format": "pdf"}, "delay_s": 60, "priority": 7}
 
     job = serializers.UUIDField()
     payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
@@ -28,7 +30,7 @@ class SubmitInput(Serializer):
 class ExecutionAnswer(Serializer):
     """An execution: its history and, while it is alive, its live state."""
 
-    EXAMPLE = {
+    EXAMPLE: ClassVar[Example] = {
         "job_version": 1, "state": "scheduled", "trigger": "api", "priority": 7, "count": 1,
         "available_at": "2027-03-01T08:01:00Z", "actual_at": "2027-03-01T08:01:00Z", "attempt_count": 0, "labels": {},
         "fired_by": "key:nightly (editor)", "payload": {"format": "pdf"},
@@ -77,7 +79,12 @@ class ExecutionAnswer(Serializer):
 class AttemptAnswer(Serializer):
     """One try of an execution."""
 
-    EXAMPLE = {"number": 1, "state": "succeeded", "finished_at": "2027-03-01T08:00:02Z", "worker": None}
+    EXAMPLE: ClassVar[Example] = {
+        "number": 1,
+        "state": "succeeded",
+        "finished_at": "2027-03-01T08:00:02Z",
+        "worker": None,
+    }
 
     id = serializers.UUIDField()
     execution = serializers.UUIDField()
@@ -93,7 +100,7 @@ class AttemptAnswer(Serializer):
 class DeadLetterAnswer(Serializer):
     """An execution that a person should look at."""
 
-    EXAMPLE = {
+    EXAMPLE: ClassVar[Example] = {
         "status": "open", "fingerprint": "2f1c9d0a7b3e5864", "attempts": 5,
         "error": {"class": "http", "status": 500, "message": "the answer was 500"},
     }  # fmt: skip
@@ -115,7 +122,7 @@ class DeadLetterAnswer(Serializer):
 class ReasonInput(Serializer):
     """Why."""
 
-    EXAMPLE = {"reason": "maintenance"}
+    EXAMPLE: ClassVar[Example] = {"reason": "maintenance"}
 
     reason = optional(serializers.CharField, max_length=500)
 
@@ -123,13 +130,13 @@ class ReasonInput(Serializer):
 class NoInput(Serializer):
     """Nothing: no body, or an empty object."""
 
-    EXAMPLE = {}
+    EXAMPLE: ClassVar[Example] = {}
 
 
 class ReplayInput(Serializer):
     """How to replay: with `payload` a new execution is made, without it the same one is reopened."""
 
-    EXAMPLE = {"payload": {"format": "html"}, "note": "fixed by the supplier"}
+    EXAMPLE: ClassVar[Example] = {"payload": {"format": "html"}, "note": "fixed by the supplier"}
 
     payload = serializers.JSONField(required=False)
     note = optional(serializers.CharField, max_length=1000)
@@ -138,7 +145,7 @@ class ReplayInput(Serializer):
 class NoteInput(Serializer):
     """What was found."""
 
-    EXAMPLE = {"note": "fixed by the supplier"}
+    EXAMPLE: ClassVar[Example] = {"note": "fixed by the supplier"}
 
     note = optional(serializers.CharField, max_length=1000)
 
@@ -146,7 +153,7 @@ class NoteInput(Serializer):
 class ApiKeyInput(Serializer):
     """A new API key."""
 
-    EXAMPLE = {"name": "deploy", "role": "editor"}
+    EXAMPLE: ClassVar[Example] = {"name": "deploy", "role": "editor"}
 
     name = serializers.CharField(max_length=100)
     role = serializers.ChoiceField(list(KEY_ROLES))
@@ -156,7 +163,7 @@ class ApiKeyInput(Serializer):
 class ApiKeyAnswer(Serializer):
     """An API key; its text can't be read."""
 
-    EXAMPLE = {"name": "deploy", "prefix": "sb_acme_Vh3k", "role": "editor"}
+    EXAMPLE: ClassVar[Example] = {"name": "deploy", "prefix": "sb_acme_Vh3k", "role": "editor"}
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -171,6 +178,6 @@ class ApiKeyAnswer(Serializer):
 class NewApiKeyAnswer(ApiKeyAnswer):
     """A new API key with its text, which is shown only this once."""
 
-    EXAMPLE = {**ApiKeyAnswer.EXAMPLE, "key": "sb_..."}
+    EXAMPLE: ClassVar[Example] = {**ApiKeyAnswer.EXAMPLE, "key": "sb_..."}
 
     key = nullable(serializers.CharField, help_text="Null when the answer is replayed: the text is not kept.")

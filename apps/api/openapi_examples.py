@@ -123,13 +123,14 @@ def add_examples(found: dict[str, Any]) -> list[str]:
 
 def declared() -> dict[str, Mapping[str, Any]]:
     """What serializers say, by the name that their component has."""
-    return {one.__name__: one.EXAMPLE for one in _all(serializers.Serializer) if hasattr(one, "EXAMPLE")}
+    return {one.__name__: one.EXAMPLE for one in serializers_all() if hasattr(one, "EXAMPLE")}
 
 
-def _all(base: type) -> Iterator[type[Any]]:
+def serializers_all(base: type[Any] = serializers.Serializer) -> Iterator[type[Any]]:
+    """All serializers that were imported."""
     for one in base.__subclasses__():
         yield one
-        yield from _all(one)
+        yield from serializers_all(one)
 
 
 def _may_be_null(schema: Mapping[str, Any]) -> bool:

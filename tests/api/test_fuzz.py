@@ -11,7 +11,7 @@ import pytest
 from tests.api.makers import Makers
 from tests.api.test_tenants import operations
 from tests.api.world import World
-from tests.fixtures_api import BASE
+from tests.fixtures_api import BASE, MADE_UP
 
 if TYPE_CHECKING:
     from tests.fixtures_api import Api
@@ -53,9 +53,10 @@ def send(api: Api, method: str, path: str, known: dict[str, str], case: Any) -> 
         path = path.replace("{" + name + "}", str(value))
     body = b"" if type(case.body).__name__ == "NotSet" else encoded(case.body)
     query = urlencode(case.query or {}, doseq=True, errors="replace")
-    response = Client(raise_request_exception=False).generic(
-        method, f"{path}?{query}", body, content_type="application/json" if body else "", headers=headers
-    )
+    client = Client(raise_request_exception=False, **{MADE_UP: "yes"})
+    response = client.generic(
+        method, f"{path}?{query}", body, content_type="application/json" if body else "", headers=headers,
+    )  # fmt: skip
     assert response.status_code < 500, (body, response.content)
 
 
