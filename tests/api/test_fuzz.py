@@ -53,7 +53,8 @@ def send(api: Api, method: str, path: str, known: dict[str, str], case: Any) -> 
         path = path.replace("{" + name + "}", str(value))
     body = b"" if type(case.body).__name__ == "NotSet" else encoded(case.body)
     query = urlencode(case.query or {}, doseq=True, errors="replace")
-    client = Client(raise_request_exception=False, **{MADE_UP: "yes"})
+    client = Client(raise_request_exception=False)
+    client.defaults[MADE_UP] = "yes"
     response = client.generic(
         method, f"{path}?{query}", body, content_type="application/json" if body else "", headers=headers,
     )  # fmt: skip
