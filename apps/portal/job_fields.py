@@ -17,6 +17,7 @@ from apps.schedules.retry import DEFAULTS
 from kernel.errors import Faults, InvalidInput
 
 METHODS = ("POST", "GET", "PUT", "PATCH", "DELETE", "HEAD")
+METHOD_OPTIONS = (Option("", "POST, as usual"), *(Option(one, one) for one in METHODS))
 SIMPLE = {"url", "method", "headers"}  # what the fields can say of an HTTP target
 NUMBERS = ("timeout_s", "max_queue_age_s", "total_timeout_s", "priority", "max_concurrency")
 RETRY_NUMBERS = ("max_attempts", "base_s", "max_s")
@@ -36,7 +37,7 @@ def job_form() -> Form:
         Field("name", "Name", required=True),
         Field("mode", "What it calls", "radio", "http", options=MODES),
         Field("url", "URL", help="Where to. The call carries the payload as JSON, and is signed."),
-        Field("method", "Method", "select", options=[Option("", "POST, as usual"), *(Option(one, one) for one in METHODS)]),
+        Field("method", "Method", "select", options=METHOD_OPTIONS),
         Field("headers", "Headers", "area", rows=2, help=HEADERS_HELP),
         Field("kind", "Kind", "select", "http", options=choices(KINDS)),
         Field("target", "Target", "code", rows=7, help=TARGET_HELP),
