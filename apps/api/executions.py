@@ -19,7 +19,8 @@ from apps.api.openapi import (
 )
 from apps.api.reading import nothing_of
 from apps.api.shapes_runs import attempt_shape, execution_shape
-from apps.dispatch.submit import execution_rerun, execution_submit
+from apps.dispatch.submission import execution_submit
+from apps.dispatch.submit import execution_rerun
 from apps.executions.models import TRIGGERS
 from apps.executions.reading import (
     ExecutionFilter,

@@ -1,6 +1,6 @@
 """Writing the trail: one row an effect or refused attempt, in the caller's transaction."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,31 @@ class Actor:
     tenant_id: int | None = None
     request_id: str = ""
     scopes: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row that is to be written. `before` and `after` hold only what changed."""
+
+    action: str
+    object_type: str
+    object_id: object
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    reason: str = ""
+    allowed: bool = True
+
+
+def record_many(entries: Iterable[Entry], *, actor: Actor, now: datetime, tenant_id: int | None) -> None:
+    """Appends rows of one actor and tenant, in one statement."""
+    AuditEvent.objects.bulk_create(
+        AuditEvent(
+            at=now, tenant_id=tenant_id, actor=actor.name[:200], action=one.action, object_type=one.object_type,
+            object_id=str(one.object_id), allowed=one.allowed, before=one.before, after=one.after, reason=one.reason,
+            request_id=actor.request_id,
+        )
+        for one in entries
+    )  # fmt: skip
 
 
 def record(
