@@ -14,7 +14,9 @@ from apps.schedules.input_fields import Fields
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from apps.schedules.running import Run, Start, runs_start, share_jobs
 from apps.schedules.timing_trigger import read_instant
+from apps.usage.admitting import admit_up_to
 from kernel.errors import Faults, FieldError, InvalidInput, ShardbeatError
+from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
@@ -36,7 +38,7 @@ class Submission:
 
 
 def execution_submit(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: datetime) -> UUID:
-    """Submits a run of a job and returns the execution's id. InvalidInput with all faults.
+    """Submits a run of a job and returns the execution's id. InvalidInput with all faults; QuotaExceeded.
 
     A run of a paused job waits until the job is resumed.
     """
@@ -68,6 +70,11 @@ def executions_submit(
                 starts[number] = Start(jobs[wish.job_id], _run(wish, actor), run_at)
             else:
                 refused[number] = InvalidInput([FieldError("/job", "not_found", "There is no such job.")])
+        admitted = admit_up_to(door.raw(), tenant, len(starts), now)
+        if admitted.refusal is not None:
+            for number in list(starts)[admitted.runs :]:
+                refused[number] = admitted.refusal
+                del starts[number]
         ids = runs_start(tenant, list(starts.values()), now=now)
         made = dict(zip(starts, ids, strict=True))
         found = results(len(items), made, refused, atomic=atomic)
@@ -126,6 +133,6 @@ def _run_at(fields: Fields, now: datetime) -> datetime | None:
 
 def _run(wish: Submission, actor: Actor) -> Run:
     return Run(
-        trigger="api", fired_by=actor.name, payload=wish.payload, priority=wish.priority, labels=wish.labels,
+        trigger="api", fired_by=actor.stored, payload=wish.payload, priority=wish.priority, labels=wish.labels,
         payload_from="job" if wish.payload is None else "execution", max_queue_age_s=wish.max_queue_age_s,
     )  # fmt: skip

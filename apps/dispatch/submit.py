@@ -1,4 +1,4 @@
-"""Runs that somebody asks for: a schedule's now, a finished one again. Submitted ones are in `submission`."""
+"""Runs that somebody asks for: a schedule's now, a finished one again. What is submitted is in `submission`."""
 
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, make_way, payloa
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
 from apps.tickets import store as tickets
+from apps.usage.admitting import admit_runs
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from kernel.ids import uuid7
 from kernel.transitions import FINAL_STATES
@@ -29,7 +30,7 @@ def schedule_trigger(
     """Runs a schedule's job once, now; returns the execution's id. `overlap` takes the place of the schedule's policy.
 
     Where the policy leaves no room, the execution is made as skipped. Paused and completed schedules run too.
-    InvalidInput for a policy that its runs, which do not wait for one another, can't follow.
+    InvalidInput for a policy that its runs, which do not wait for one another, can't follow; QuotaExceeded.
     """
 
     def work() -> UUID:
@@ -39,7 +40,7 @@ def schedule_trigger(
         spec = spec_from_json(definition.spec)
         chosen = _overlap(spec.overlap, overlap)
         run = Run(
-            trigger="manual", fired_by=actor.name, schedule_id=schedule_id, schedule_version=definition.version,
+            trigger="manual", fired_by=actor.stored, schedule_id=schedule_id, schedule_version=definition.version,
             payload_from="schedule" if definition.own_payload else "job",
             guarded=spec.overlap != "allow" and chosen != "allow",
             max_queue_age_s=definition.definition.get("max_queue_age_s"),
@@ -52,6 +53,8 @@ def schedule_trigger(
         else:
             alive = tickets.alive_of_schedules(conn, [schedule_id]).get(schedule_id, 0)
         decided = overlap_of(chosen, new=1, live=alive, buffer=spec.overlap_max)
+        if decided.starts:
+            admit_runs(conn, tenant, 1, now)
         if decided.replaces:
             make_way(tenant, schedule_id, cancels=decided.cancels, now=now, unguarded=spec.overlap == "allow")
         if not decided.starts:
@@ -82,7 +85,7 @@ def _overlap(own: str, asked: str | None) -> str:
 
 
 def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> UUID:
-    """Runs a finished execution again as a new one: new run key, same payload, the job as it is now."""
+    """Runs a finished execution again as a new one: new run key, same payload, the job as it is now. QuotaExceeded."""
 
     def work() -> UUID:
         old = Execution.objects.filter(pk=execution_id).first()
@@ -93,10 +96,11 @@ def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: da
         job = share_job(tenant, old.job_id)
         source, payload = payload_of(old)
         run = Run(
-            trigger="replay", fired_by=actor.name, payload=payload, payload_from=source, priority=old.priority,
+            trigger="replay", fired_by=actor.stored, payload=payload, payload_from=source, priority=old.priority,
             nominal_at=old.nominal_at, schedule_id=old.schedule_id, schedule_version=old.schedule_version,
             labels=old.labels, replay_of=old.pk,
         )  # fmt: skip
+        admit_runs(door.raw(), tenant, 1, now)
         new_id = run_start(tenant, job, run, now=now)
         _record(actor, "execution.rerun", execution_id, now, tenant, after={"execution": str(new_id)})
         return new_id
