@@ -181,7 +181,8 @@ def _submitted(start: Start, execution_id: UUID, now: datetime) -> executions.Su
     return executions.Submitted(
         id=execution_id, run_key=execution_id.hex, job_id=job.id, job_version=job.version, schedule_id=run.schedule_id,
         schedule_version=run.schedule_version, trigger=run.trigger, priority=_priority(job, run),
-        nominal_at=run.nominal_at, actual_at=start.run_at or now, state="ready" if start.run_at is None else "scheduled",
+        nominal_at=run.nominal_at, actual_at=start.run_at or now,
+        state="ready" if start.run_at is None else "scheduled",
         fired_by=run.fired_by[:FIRED_BY_CHARS], payload=run.payload, labels=run.labels or None,
         replay_of=run.replay_of,
     )  # fmt: skip
