@@ -48,7 +48,7 @@ DROP FUNCTION tenants_schema_drop(bigint);
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0004_api_limit")]
+    dependencies = [("tenants", "0005_quotas")]
     operations = [
         migrations.AddField(
             model_name="tenant",
@@ -67,8 +67,11 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="tenant",
             constraint=models.CheckConstraint(
-                condition=Q(("status", "deleting"), ("delete_after__isnull", False))
-                | (~Q(("status", "deleting")) & Q(("delete_after", None))),
+                condition=Q(
+                    Q(("delete_after__isnull", False), ("status", "deleting")),
+                    Q(Q(("status", "deleting"), _negated=True), ("delete_after", None)),
+                    _connector="OR",
+                ),
                 name="tenant_is_deleted_after_a_grace",
             ),
         ),
