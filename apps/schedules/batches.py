@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from kernel.errors import BatchRefused, QuotaExceeded, ShardbeatError
 
+MAX_ITEMS = 1_000  # of one request
 R = TypeVar("R")
 M = TypeVar("M")
 

@@ -14,6 +14,7 @@ from apps.schedules.services_jobs import (
 from apps.schedules.services_pausing import schedule_pause, schedule_resume
 from apps.schedules.services_schedules import schedule_delete, schedule_replace, schedule_update
 from apps.schedules.services_secrets import secret_delete
+from apps.schedules.upserting import job_put, schedule_put
 
 __all__ = [
     "DefinedJob",
@@ -26,6 +27,7 @@ __all__ = [
     "job_create",
     "job_delete",
     "job_pause",
+    "job_put",
     "job_replace",
     "job_resume",
     "job_update",
@@ -34,6 +36,7 @@ __all__ = [
     "schedule_create",
     "schedule_delete",
     "schedule_pause",
+    "schedule_put",
     "schedule_replace",
     "schedule_resume",
     "schedule_update",

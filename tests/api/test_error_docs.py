@@ -10,6 +10,7 @@ SOURCES = [
     "apps/api",
     "apps/schedules",
     "apps/secrets",
+    "apps/dispatch/submission.py",
     "apps/dispatch/submit.py",
     "apps/outcomes",
     "tenants/work.py",
