@@ -55,7 +55,10 @@ class JobByExternalId(PutEndpoint):
     @operation(
         "jobs_put_by_external_id", "Make a job under your own id, or replace the one that has it", body=JobReplacement,
         answer=JobAnswer, also={201: JobAnswer}, parameters=[IF_MATCH_OPTIONAL, IF_NONE_MATCH_ANY], rehearsed=True,
-        tag="jobs",
+        tag="jobs", problems=(
+            "name_taken", "external_id_taken", "kind_is_fixed", "quota_exceeded", "secrets_key_unknown",
+            "secret_unreadable",
+        ),
     )  # fmt: skip
     def put(self, request: Request, external_id: str) -> Response:
         found, made = self.put_as(
@@ -86,6 +89,7 @@ class ScheduleByExternalId(PutEndpoint, ScheduleEndpoint):
         "schedules_put_by_external_id", "Make a schedule under your own id, or replace the one that has it",
         body=ScheduleReplacement, answer=ScheduleAnswer, also={201: ScheduleAnswer}, rehearsed=True,
         parameters=[IF_MATCH_OPTIONAL, IF_NONE_MATCH_ANY], tag="schedules",
+        problems=("name_taken", "external_id_taken", "quota_exceeded"),
     )  # fmt: skip
     def put(self, request: Request, external_id: str) -> Response:
         found, made = self.put_as(

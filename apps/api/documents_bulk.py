@@ -1,13 +1,14 @@
 """The bodies and answers of bulk operations as OpenAPI shows them."""
 
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.documents import JobInput, ScheduleInput, Serializer, nullable, optional
+from apps.api.documents import Example, JobInput, ScheduleInput, Serializer, nullable, optional
 from apps.api.documents_runs import SubmitInput
+from apps.api.openapi_examples import ID
 from apps.schedules.batches import MAX_ITEMS
 
 
@@ -19,6 +20,8 @@ class ProblemField(serializers.JSONField):
 class BulkItemAnswer(Serializer):
     """What became of one item."""
 
+    EXAMPLE: ClassVar[Example] = {"index": 0, "status": 201, "id": ID, "problem": None}
+
     index = serializers.IntegerField(help_text="Its place among the items, from 0.")
     status = serializers.IntegerField(help_text="What it would have been answered with alone.")
     id = nullable(serializers.UUIDField, help_text="Of what was made; null when it was refused.")
@@ -27,6 +30,8 @@ class BulkItemAnswer(Serializer):
 
 class BulkAnswer(Serializer):
     """A result for each item, in the order in which they were sent."""
+
+    EXAMPLE: ClassVar[Example] = {"items": [BulkItemAnswer.EXAMPLE], "succeeded": 1, "refused": 0}
 
     items = BulkItemAnswer(many=True)
     succeeded = serializers.IntegerField()

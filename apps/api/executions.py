@@ -101,7 +101,7 @@ class ExecutionList(Endpoint):
 
     @operation(
         "executions_submit", "Run a job at once or later", body=SubmitInput, answer=ExecutionAnswer, status=202,
-        retry_safe=True, tag=TAG,
+        retry_safe=True, tag=TAG, problems=("quota_exceeded",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -116,7 +116,7 @@ class ExecutionBulk(BulkEndpoint):
 
     @operation(
         "executions_bulk_submit", "Submit up to 1,000 runs; each item has its own result", body=ExecutionsBulkInput,
-        answer=BulkAnswer, retry_safe=True, tag=TAG,
+        answer=BulkAnswer, retry_safe=True, tag=TAG, problems=["batch_refused"],
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -147,6 +147,7 @@ class ExecutionCancel(Endpoint):
     @operation(
         "executions_cancel", "Cancel an execution: 200 when it is cancelled, 202 when its worker was asked to stop",
         body=NoInput, answer=ExecutionAnswer, also={202: ExecutionAnswer}, retry_safe=True, tag=TAG,
+        problems=("already_finished",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, execution_id: UUID) -> Response:
@@ -162,7 +163,7 @@ class ExecutionRerun(Endpoint):
 
     @operation(
         "executions_rerun", "Run a finished execution again as a new one", body=NoInput, answer=ExecutionAnswer,
-        status=202, retry_safe=True, tag=TAG,
+        status=202, retry_safe=True, tag=TAG, problems=("not_finished", "quota_exceeded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, execution_id: UUID) -> Response:
