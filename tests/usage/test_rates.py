@@ -34,6 +34,10 @@ def release_at(service: ReleaseService, now: datetime) -> int:
     return service._release(service._line.get(), term, now)[1]
 
 
+def _release_of(services: list[ReleaseService], now: datetime, number: int) -> int:
+    return release_at(services[number], now + number * SECOND)
+
+
 def stocked(tenant: Tenant, number: int, *, now: datetime = NOW, **job: Any) -> None:
     made = make_job(tenant, now=now, **job)
     for _ in range(number):
@@ -79,7 +83,7 @@ def test_two_pools_at_once_share_a_rate(
         stocked(tenant, 5, now=now)
         stocked(tenant, 5, now=now, kind="http", target={"url": "https://example.com/"})
         # One of them may have read its clock when the other is in the next minute: together they stay within both.
-        done = in_parallel(2, lambda number, now=now: release_at(services[number], now + number * SECOND))
+        done = in_parallel(2, partial(_release_of, services, now))
         assert sum(done) == 4, done
 
 
