@@ -74,13 +74,20 @@ class Tenant(TenantMixin):
     signing_version = models.IntegerField(default=0, help_text="Grows with every new signing secret; 0 is none.")
     schema_version = models.CharField(max_length=64, blank=True, help_text="Template version of its schema.")
     created_at = models.DateTimeField(auto_now_add=True)
+    delete_after = models.DateTimeField(null=True, blank=True, help_text="Then its data are removed; until then undo.")
+    delete_note = models.CharField(max_length=300, blank=True, help_text="Why the last step of its deletion failed.")
 
     class Meta:
         constraints = [
             models.CheckConstraint(
                 condition=Q(status__in=["provisioning", "active", "suspended", "deleting"]),
                 name="tenant_status_is_known",
-            )
+            ),
+            models.CheckConstraint(
+                condition=Q(status="deleting", delete_after__isnull=False)
+                | (~Q(status="deleting") & Q(delete_after=None)),
+                name="tenant_is_deleted_after_a_grace",
+            ),
         ]
 
     def __str__(self) -> str:
