@@ -16,6 +16,7 @@ from apps.schedules.input_fields import json_bytes
 from apps.schedules.models import ScheduleVersion
 from apps.schedules.running import JobNow, Run, payload_of, run_start, share_job, ticket_add
 from apps.schedules.timing import TimingInvalid, spec_from_json
+from apps.usage.admitting import admit_runs
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from kernel.jsonrules import value_faults
 from tenants import door
@@ -33,7 +34,8 @@ def deadletter_replay(
     """Runs a dead execution again with the job as it is now; returns the id of the execution that runs.
 
     With its payload unchanged the execution is reopened: same run key, attempts go on, the retry policy starts anew.
-    Another payload makes a new execution with a new run key. NotFound; Conflict when the letter is not open.
+    Another payload makes a new execution with a new run key. NotFound; Conflict when the letter is not open;
+    QuotaExceeded.
     """
     if payload is not UNCHANGED:
         _check_payload(payload, tenant.plan.max_payload_bytes)
@@ -44,6 +46,7 @@ def deadletter_replay(
         if old is None:
             raise Conflict("The execution of this dead letter is not kept any more.", code="execution_gone")
         job = _job(tenant, old)
+        admit_runs(door.raw(), tenant, 1, now)
         if payload is UNCHANGED:
             _reopen(tenant, job, old, now)
             runs = execution_id

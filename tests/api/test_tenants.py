@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from kernel.clock import utc_now
 from tests.api.makers import Makers, kill
 from tests.fixtures_api import Api, in_parallel
 from tests.fixtures_people import People
@@ -132,7 +133,8 @@ def test_unknown_hosts_serve_only_public_pages(acme_people: People) -> None:
 
 @pytest.mark.parametrize("status", ["suspended", "deleting", "provisioning"])
 def test_a_tenant_that_is_not_active_is_refused(api: Api, conn: Conn, status: str) -> None:
-    conn.execute("UPDATE tenants_tenant SET status = %s WHERE slug = 'acme'", [status])
+    after = utc_now() if status == "deleting" else None
+    conn.execute("UPDATE tenants_tenant SET status = %s, delete_after = %s WHERE slug = 'acme'", [status, after])
     refused = api.get("jobs")
     assert (refused.status, refused.code) == (403, "tenant_not_active")
 

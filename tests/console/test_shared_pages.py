@@ -318,3 +318,41 @@ def rows_of_everything(conn: Conn, tenant: Any) -> None:
         actor=Actor(name=HOSTILE, role="admin"), action="test.made", object_type="test", object_id=HOSTILE[:60],
         now=now, tenant_id=tenant.pk, before={"a": HOSTILE}, after={"a": None}, reason=HOSTILE,
     )  # fmt: skip
+
+
+def test_a_tenant_is_marked_for_deletion_and_kept(page: Any, acme: Any, conn: Conn) -> None:
+    """Case D12: the admin deletes nothing itself."""
+    path = f"/admin/tenants/tenant/{acme.pk}/delete/"
+    assert b"t_acme" in page.get(path).content
+    given = {"verb": "delete", "slug": "acme", "grace_days": "3", "reason": "contract ended"}
+    for wrong in ({"slug": "globex"}, {"reason": ""}, {"grace_days": "0"}, {"verb": "undo"}):
+        assert page.post(path, {**given, **wrong}).status_code == 200
+    acme.refresh_from_db()
+    assert acme.status == "active"
+    assert page.post(path, given).status_code == 302
+    acme.refresh_from_db()
+    assert acme.status == "deleting" and acme.delete_after is not None
+    assert b"can be kept" in " ".join(page.get(path).content.decode().split()).encode()
+    change = f"/admin/tenants/tenant/{acme.pk}/change/"
+    assert page.get(change).status_code == 200
+    page.post(change, {"name": "x", "plan": acme.plan_id, "status": "active", "network": "[]"})
+    acme.refresh_from_db()
+    assert acme.status == "deleting", "the form can't take the mark away"
+    assert page.post(path, given).status_code == 200, "the page is of before"
+    assert page.post(path, {"verb": "undo", "reason": "a mistake"}).status_code == 302
+    acme.refresh_from_db()
+    assert acme.status == "suspended"
+    assert [row[0] for row in events(conn, "tenant.delete")] == ["admin:ada"]
+    assert len(events(conn, "tenant.undelete")) == 1
+    acme.name, acme.network = "acme", ["127.0.0.0/8", "::1/128"]
+    acme.save(update_fields=["name", "network"])
+
+
+def test_all_tenants_at_once_are_not_deleted(page: Any, acme: Any, globex: Any) -> None:
+    """Case D12: there is no bulk deletion."""
+    page.post(
+        "/admin/tenants/tenant/", {"action": "delete_selected", "_selected_action": [acme.pk, globex.pk], "post": "yes"}
+    )
+    acme.refresh_from_db()
+    globex.refresh_from_db()
+    assert (acme.status, globex.status) == ("active", "active")
