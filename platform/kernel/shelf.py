@@ -5,6 +5,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from kernel.clock import monotonic_s
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -12,7 +14,7 @@ V = TypeVar("V")
 class Shelf(Generic[K, V]):
     """A bounded memory whose entries live for a fixed time from when they were put."""
 
-    def __init__(self, most: int, life_s: float, clock: Callable[[], float]) -> None:
+    def __init__(self, most: int, life_s: float, clock: Callable[[], float] = monotonic_s) -> None:
         self._most, self._life_s, self._clock = most, life_s, clock
         self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()  # oldest first
         self._lock = threading.Lock()
@@ -28,6 +30,10 @@ class Shelf(Generic[K, V]):
             self._entries[key] = (self._clock() + self._life_s, value)
             while len(self._entries) > self._most:
                 self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
 
     def prune(self) -> None:
         with self._lock:

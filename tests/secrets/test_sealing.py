@@ -7,14 +7,13 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.secrets import sealing
+from apps.secrets.sealing import Place, Sealed, SecretUnreadable
 from kernel import keyring
 from kernel.keyring import KeyringInvalid, KeyUnknown
-from apps.secrets.sealing import Place, Sealed, SecretUnreadable
 from tests.secrets.hands import kek
 
 PLACE = Place(tenant_id=7, purpose="job", name="TOKEN", version=3)
