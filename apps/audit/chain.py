@@ -45,6 +45,20 @@ CROSS JOIN LATERAL (SELECT number, head, sealed_at FROM public.audit_seal s WHER
                     ORDER BY number DESC LIMIT 1) l
 """
 
+_ONE = f"""
+SELECT s.tenant_id, s.number, s.sealed_at, s.head, p.head, {DIGEST} FROM public.audit_seal s
+JOIN public.audit_auditevent e ON e.id = s.event_id
+LEFT JOIN public.audit_seal p ON p.tenant_id = s.tenant_id AND p.number = s.number - 1 WHERE s.event_id = %s
+"""
+_WAITING = """
+SELECT count(*) FROM (
+    SELECT 1 FROM public.audit_sealstate t CROSS JOIN LATERAL (
+        SELECT id FROM public.audit_auditevent WHERE (txid, id) > (t.at_txid, t.at_id)
+        UNION ALL SELECT id FROM public.audit_auditevent WHERE txid = ANY(t.late)) e
+    LEFT JOIN public.audit_seal s ON s.event_id = e.id WHERE s.event_id IS NULL LIMIT %s) a
+"""
+_ALARMS = "SELECT count(*) FROM (SELECT 1 FROM public.audit_auditevent WHERE action = 'audit.alarm' LIMIT %s) a"
+
 
 class Head(NamedTuple):
     """The last link of a chain."""
@@ -118,6 +132,34 @@ def rewrap(conn: Conn, *, dry_run: bool) -> tuple[int, list[str]]:
             wrapped = encrypt(ring.key(ring.current), key, _KEY_PLACE)
             conn.execute("UPDATE public.audit_sealstate SET wrapped = %s, kek_id = %s", [wrapped, ring.current])
     return 1, []
+
+
+def fits(conn: Conn, event_id: int) -> bool | None:
+    """Whether the link of one event is what it must be after the link before; None when it has none yet.
+
+    KeyringInvalid, KeyUnknown, Unreadable.
+    """
+    row = conn.execute(_ONE, [event_id]).fetchone()
+    key = chain_key(conn)
+    if row is None or key is None:
+        return None
+    tenant_id, number, sealed_at, head, before, digest = row
+    former = FIRST if number == 1 else bytes(before or b"")
+    return bytes(head) == link(
+        key, former, tenant_id=tenant_id, number=number, sealed_at=sealed_at, digest=bytes(digest)
+    )  # fmt: skip
+
+
+def waiting(conn: Conn, *, most: int) -> int:
+    """How many rows are not sealed yet, counted no further than `most`."""
+    row = conn.execute(_WAITING, [most]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def alarms(conn: Conn, *, most: int) -> int:
+    """How often the sealer found that its own row was not as it had left it, counted no further than `most`."""
+    row = conn.execute(_ALARMS, [most]).fetchone()
+    return int(row[0]) if row else 0
 
 
 def heads(conn: Conn) -> dict[int, Head]:

@@ -40,6 +40,8 @@ class AuditEvent(models.Model):
             models.Index(fields=["tenant_id", "-id"], name="audit_by_tenant"),
             # reader: the sealer, what was written since
             models.Index(fields=["txid", "id"], name="audit_by_transaction"),
+            # reader: the admin's first page and verifying, what the sealer found wrong
+            models.Index(fields=["id"], condition=Q(action="audit.alarm"), name="audit_alarms"),
         ]
 
     def __str__(self) -> str:

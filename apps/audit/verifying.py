@@ -36,9 +36,7 @@ LEFT JOIN public.audit_subjectkey a ON a.id = encode(substring(e.about_personal 
 WHERE e.tenant_id IS NOT DISTINCT FROM %s AND e.id > %s ORDER BY e.id LIMIT %s
 """
 _STATE = f"SELECT {STATE_COLUMNS}, pg_snapshot_xmax(pg_current_snapshot())::text::bigint FROM public.audit_sealstate"
-_ALARMS = (
-    f"SELECT id, at, reason FROM public.audit_auditevent WHERE action = '{ALARM}' AND tenant_id IS NULL ORDER BY id"
-)
+_ALARMS = f"SELECT id, at, reason FROM public.audit_auditevent WHERE action = '{ALARM}' ORDER BY id"
 
 
 @dataclass(frozen=True, slots=True)

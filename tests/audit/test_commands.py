@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,8 @@ def run(*args: str) -> tuple[int, Any, str]:
 
 def text(*args: str) -> str:
     out = io.StringIO()
-    try:
+    with suppress(SystemExit):
         call_command(*args, stdout=out)
-    except SystemExit:
-        pass
     return out.getvalue()
 
 

@@ -114,6 +114,10 @@ class Migration(migrations.Migration):
             model_name="auditevent",
             index=models.Index(fields=["txid", "id"], name="audit_by_transaction"),
         ),
+        migrations.AddIndex(
+            model_name="auditevent",
+            index=models.Index(condition=models.Q(("action", "audit.alarm")), fields=["id"], name="audit_alarms"),
+        ),
         migrations.AddConstraint(
             model_name="seal",
             constraint=models.UniqueConstraint(fields=("tenant_id", "number"), name="seal_once_per_number"),
