@@ -20,7 +20,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 class KeyringInvalid(ShardbeatError):
     """SECRETS_KEYS is missing or malformed."""
 
-    code = "secrets_keys_invalid"
+    code = "secrets_key_unknown"
     status = 503
 
 

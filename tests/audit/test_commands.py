@@ -104,7 +104,7 @@ def test_what_is_expected_must_be_an_answer(conn: Conn, acme: Tenant, tmp_path: 
 
 
 def test_erasing_a_person(conn: Conn, acme: Tenant, globex: Tenant) -> None:
-    person = member_of(acme, name="ada@acme.test").user
+    person = member_of(acme, email="ada@acme.test").user
     for tenant in (acme, globex):
         write(conn, tenant, by=a_person(tenant, person.pk))
     seal_all(conn)
