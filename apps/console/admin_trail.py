@@ -21,7 +21,7 @@ from apps.console.shown import excerpt, json_field
 from kernel.errors import ShardbeatError
 from kernel.sealing import Unreadable
 from tenants import door
-from tenants.models import Tenant
+from tenants.models import Member, Tenant
 
 
 class ByTenantAdmin(ReadOnlyAdmin):
@@ -83,6 +83,7 @@ class AuditEventAdmin(ByTenantAdmin):
         words = search_term.split()
         names = {word.removeprefix("admin:").removeprefix("member:"): word for word in words[:20]}
         found = dict(User.objects.filter(username__in=names).values_list("username", "pk")) if names else {}
+        found |= dict(Member.objects.filter(email__in=names).values_list("email", "user_id")) if names else {}
         logins = {names[name]: person(pk) for name, pk in found.items()}
         return super().get_search_results(request, queryset, " ".join(logins.get(word, word) for word in words))
 

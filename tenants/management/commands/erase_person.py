@@ -4,6 +4,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.management.base import CommandParser
+from django.db.models import Q
 
 from apps.audit.actors import Actor, person
 from apps.audit.erasing import person_erase
@@ -23,7 +24,7 @@ class Command(Base):
 
     def add_arguments(self, parser: CommandParser) -> None:
         who = parser.add_mutually_exclusive_group(required=True)
-        who.add_argument("--user", metavar="NAME", help="Login of an operator or a member that still exists.")
+        who.add_argument("--user", metavar="NAME", help="Login or e-mail of somebody who still exists.")
         who.add_argument("--subject", metavar="SUBJECT", help="As the trail names them: user:3, key:<id>, anonymous.")
         parser.add_argument("--tenant", metavar="SLUG", help="Only in this tenant's trail.")
         parser.add_argument("--reason", default="", help="Why; it is written into the trail.")
@@ -56,7 +57,8 @@ class Command(Base):
 
 
 def _of_login(name: str) -> str:
-    found = User.objects.filter(username=name).values_list("pk", flat=True).first()
-    if found is None:
-        raise NotFound(f"There is no login {name!r}. Give --subject as the trail names them.")
-    return person(found)
+    found = sorted(set(User.objects.filter(Q(username=name) | Q(memberships__email=name)).values_list("pk", flat=True)))
+    if len(found) != 1:
+        what = "no login" if not found else "several logins"
+        raise NotFound(f"There is {what} {name!r}. Give --subject as the trail names them.")
+    return person(found[0])
