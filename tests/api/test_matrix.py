@@ -15,7 +15,6 @@ import pytest
 
 from apps.api.openapi import openapi_document
 from apps.api.openapi_examples import ID
-from tests.api.makers import Makers
 from tests.api.rows import Row, all_rows
 from tests.api.world import THINGS, World
 from tests.fixtures_api import NOTHING, Answer, Api
@@ -75,11 +74,6 @@ def _member(world: World, name: str, value: Any) -> Any:
         world.make.count += 1
         return f"{world.make.count}{value}" if name == "email" else f"{value}_{world.make.count}"
     return in_body(world, value)
-
-
-@pytest.fixture
-def world(api: Api, make: Makers, conn: Conn, registry: Any) -> World:
-    return World(api, make, conn, registry)
 
 
 @pytest.fixture
