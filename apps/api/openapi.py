@@ -14,7 +14,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 
 from apps.api.codes import CODES
-from apps.api.deprecation import Deprecated, mark
+from apps.api.deprecation import Deprecated, describe_deprecation, mark
 from apps.api.endpoint import changes_what_is_stored
 from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
 from apps.api.openapi_examples import add_examples
@@ -167,6 +167,7 @@ def openapi_document() -> dict[str, Any]:
     describe_parameters(found)
     add_examples(found)
     add_links(found)
+    describe_deprecation(found)
     document_problems(found)
     found["servers"] = [{"url": "/"}]
     return found

@@ -10,21 +10,10 @@ import pytest
 
 from kernel.clock import utc_now
 from tests.api.makers import Makers
-from tests.api.world import THINGS, World
 from tests.fixtures_api import Api, in_parallel
 from tests.fixtures_people import People
 
 Conn = psycopg.Connection[Any]
-
-
-@pytest.fixture
-def things(make: Makers, conn: Conn, registry: Any, api: Api) -> dict[str, str]:
-    """The ids of acme's things, by the name that paths give them."""
-    world = World(api, make, conn, registry)
-    for path in dict.fromkeys(path for _, path in operations()):
-        if any(f"{{{name}}}" in path for name in THINGS.keys() - world.ids.keys()):
-            world.with_things(path)
-    return world.ids
 
 
 def operations() -> list[tuple[str, str]]:
