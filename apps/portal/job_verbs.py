@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from apps.dispatch.submit import execution_submit
+from apps.dispatch.submission import execution_submit
 from apps.portal.fields import Field, Form
 from apps.portal.jobs import access_job, target_line
 from apps.portal.json_input import read_json

@@ -59,7 +59,7 @@ def stock(
 ) -> Stock:
     """One of each."""
     from apps.audit.services import Actor
-    from apps.dispatch.submit import execution_submit
+    from apps.dispatch.submission import execution_submit
     from apps.schedules.services import job_create, schedule_create
     from tenants import door
     from tests.api.makers import begin, kill, settle, utc_now
