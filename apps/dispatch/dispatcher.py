@@ -8,6 +8,7 @@ import psycopg
 from django.conf import settings
 
 from apps.dispatch import fire, reconcile, release, zonedata
+from apps.dispatch.fanout import FanOutService
 from apps.dispatch.fire import FireService
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.publish import publisher
@@ -44,6 +45,7 @@ class Dispatcher:
             name = f"release {pool}"
             self._add(name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL)))
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
+        self._add("fanout", FanOutService(line("fanout"), self.keeper))
         self._add("listen", Ear(line("listen"), self._loops))
         self._loops["keeper"] = Loop(self.keeper, error_max_s=KEEPER_AGAIN_S)
         for loop in self._loops.values():
