@@ -18,8 +18,21 @@ class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relatio
     own_queue = models.BooleanField(default=True, help_text="A queue of its own, or one of the shared ones.")
     max_schedules = models.PositiveIntegerField(null=True, blank=True)
     max_jobs = models.PositiveIntegerField(null=True, blank=True)
+    max_calendars = models.PositiveIntegerField(null=True, blank=True)
+    max_secrets = models.PositiveIntegerField(null=True, blank=True)
+    max_webhooks = models.PositiveIntegerField(null=True, blank=True)
+    max_members = models.PositiveIntegerField(null=True, blank=True, help_text="People, open invitations included.")
+    max_api_keys = models.PositiveIntegerField(null=True, blank=True, help_text="Keys that are valid.")
     max_running = models.PositiveIntegerField(null=True, blank=True, help_text="Executions queued or running at once.")
     max_live = models.PositiveIntegerField(null=True, blank=True, help_text="Executions that are not finished.")
+    max_runs_per_min = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)],
+        help_text="Releases in a minute of the clock; more wait for the next minute. Empty: any number.",
+    )  # fmt: skip
+    max_runs_per_day = models.PositiveIntegerField(
+        null=True, blank=True,
+        help_text="Runs made on a day of UTC; then requests are refused and occurrences skipped. Empty: any number.",
+    )  # fmt: skip
     min_interval_s = models.PositiveIntegerField(default=1)
     max_payload_bytes = models.PositiveIntegerField(default=256 * 1024)
     max_api_requests_per_min = models.PositiveIntegerField(
@@ -32,6 +45,7 @@ class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relatio
         constraints = [
             models.CheckConstraint(condition=Q(weight__gte=1), name="plan_weight_is_positive"),
             models.CheckConstraint(condition=Q(max_api_requests_per_min__gte=1), name="plan_api_limit_is_positive"),
+            models.CheckConstraint(condition=Q(max_runs_per_min__gte=1), name="plan_run_rate_is_positive"),
         ]
 
     def __str__(self) -> str:

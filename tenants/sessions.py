@@ -10,7 +10,7 @@ from django.contrib.auth import login, logout
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 
-from apps.audit.services import Actor
+from apps.audit.actors import Actor, at_request, person
 from tenants.models import Member, Tenant
 
 PLACE = "tenant"  # key of the session: the tenant's number; operators' sessions have none
@@ -45,7 +45,8 @@ def member_of(request: HttpRequest, tenant: Tenant | None) -> Member | None:
     return found
 
 
-def actor_of_member(member: Member, *, request_id: str = "") -> Actor:
+def actor_of_member(member: Member, request: HttpRequest) -> Actor:
     """The person as the audit trail names them."""
     name = f"member:{member.user.get_username()} ({member.role})"
-    return Actor(name=name, role=member.role, tenant_id=member.tenant_id, request_id=request_id)
+    made = Actor(name=name, role=member.role, tenant_id=member.tenant_id, subject=person(member.user_id))
+    return at_request(made, request)

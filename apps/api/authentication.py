@@ -4,7 +4,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from apps.audit.services import Actor
+from apps.audit.actors import Actor, at_request
 from kernel.runtokens import RunToken
 from tenants.models import ApiKey
 
@@ -21,24 +21,25 @@ class ApiKeyAuthentication(BaseAuthentication):
             raise refusal
         completion: RunToken | None = getattr(inner, "completion", None)
         if completion is not None:
-            return actor_of_run(completion, request_id=getattr(inner, "request_id", "")), None
+            return at_request(actor_of_run(completion), inner), None
         key: ApiKey | None = getattr(inner, "api_key", None)
         if key is None:
             return None
-        return actor_of(key, request_id=getattr(inner, "request_id", "")), key
+        return at_request(actor_of(key), inner), key
 
     def authenticate_header(self, request: Request) -> str:
         return CHALLENGE
 
 
-def actor_of(key: ApiKey, *, request_id: str = "") -> Actor:
+def actor_of(key: ApiKey) -> Actor:
     """The key as the audit trail names it."""
-    return Actor(name=f"key:{key.name} ({key.role})", role=key.role, tenant_id=key.tenant_id, request_id=request_id)
+    name = f"key:{key.name} ({key.role})"
+    return Actor(name=name, role=key.role, tenant_id=key.tenant_id, subject=f"key:{key.pk}")
 
 
-def actor_of_run(token: RunToken, *, request_id: str = "") -> Actor:
+def actor_of_run(token: RunToken) -> Actor:
     """Whoever holds the token of an attempt."""
-    return Actor(name=f"run:{token.execution_id}", role="completion", tenant_id=token.tenant_id, request_id=request_id)
+    return Actor(name=f"run:{token.execution_id}", role="completion", tenant_id=token.tenant_id, subject="run")
 
 
 def invalid_key() -> AuthenticationFailed:

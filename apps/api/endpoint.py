@@ -15,6 +15,7 @@ from apps.api.idempotency import once
 from apps.api.lists import ListQuery
 from apps.api.middleware import TenantRequest
 from apps.api.parsers import JsonParser, MergePatchParser
+from apps.api.rehearsal import PARAMETER, rehearsed
 from apps.api.renderers import AnswerRenderer
 from apps.audit.services import Actor
 from kernel.errors import Forbidden
@@ -27,6 +28,7 @@ class Endpoint(APIView):
     """`actions` names, by HTTP method, what the permissions table decides about."""
 
     actions: ClassVar[Mapping[str, str]] = {}
+    validate_only = False  # of this request
     renderer_classes = [AnswerRenderer]
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
 
@@ -61,8 +63,13 @@ class Endpoint(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        if request.method not in ("GET", "HEAD"):
-            self.query().finish()  # what changes something has no query parameters
+        if request.method in ("GET", "HEAD"):
+            return
+        # What changes something has no other query parameter.
+        can_be = getattr(getattr(self, str(request.method).lower(), None), "rehearsed", False)
+        query = self.query(PARAMETER) if can_be else self.query()
+        self.validate_only = can_be and query.flag(PARAMETER)
+        query.finish()
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         finished = super().finalize_response(request, response, *args, **kwargs)
@@ -81,11 +88,24 @@ def retry_safe(method: Handler) -> Handler:
     @wraps(method)
     def handle(self: Endpoint, request: Request, **ids: Any) -> Response:
         key = request.headers.get("Idempotency-Key")
-        if key is None:
+        if key is None or self.validate_only:
             return method(self, request, **ids)
         return once(
             tenant=self.tenant, key=key, method=str(request.method), path=request.path, body=self.body, now=self.now,
             work=lambda: method(self, request, **ids),
         )  # fmt: skip
 
+    return handle
+
+
+def changes_what_is_stored(method: Handler) -> Handler:
+    """A handler that honours validate_only: its effects are in this thread's transaction, all of them."""
+
+    @wraps(method)
+    def handle(self: Endpoint, request: Request, **ids: Any) -> Response:
+        if not self.validate_only:
+            return method(self, request, **ids)
+        return rehearsed(self.tenant, lambda: method(self, request, **ids))
+
+    handle.rehearsed = True  # type: ignore[attr-defined]  # `initial` looks for it
     return handle

@@ -63,6 +63,13 @@ def once(
     return in_tenant(tenant, serve)
 
 
+def shown_once_left_out(data: Any) -> Any:
+    """An answer with null in the place of new keys and secrets."""
+    if isinstance(data, dict) and any(name in data for name in SHOWN_ONCE):
+        return {name: None if name in SHOWN_ONCE else value for name, value in data.items()}
+    return data
+
+
 def _claim(tenant: Tenant, key: str) -> None:
     row = (
         door.raw()
@@ -85,7 +92,7 @@ def _keep(tenant: Tenant, key: str, fingerprint: str, response: Response, now: d
     answer = IdempotentAnswer(
         tenant_id=tenant.pk, key=key, fingerprint=fingerprint, status=response.status_code,
         headers={name: response[name] for name in KEPT_HEADERS if name in response},
-        body=encode(_storable(response.data)).decode(), created_at=now,
+        body=encode(shown_once_left_out(response.data)).decode(), created_at=now,
     )  # fmt: skip
     IdempotentAnswer.objects.bulk_create(  # over one that is too old to count
         [answer], update_conflicts=True, unique_fields=["tenant_id", "key"],
@@ -95,12 +102,6 @@ def _keep(tenant: Tenant, key: str, fingerprint: str, response: Response, now: d
     IdempotentAnswer.objects.filter(
         pk__in=list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:REMOVED_AT_ONCE])
     ).delete()
-
-
-def _storable(data: Any) -> Any:
-    if isinstance(data, dict) and any(name in data for name in SHOWN_ONCE):
-        return {name: None if name in SHOWN_ONCE else value for name, value in data.items()}
-    return data
 
 
 def _fingerprint(method: str, path: str, body: Any) -> str:

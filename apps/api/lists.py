@@ -53,6 +53,13 @@ class ListQuery:
             return None
         return value
 
+    def flag(self, name: str) -> bool:
+        """true or false; false when it is missing."""
+        value = self._params.get(name)
+        if value not in (None, "true", "false"):
+            self.faults.add(f"?{name}", "type", "must be true or false.")
+        return value == "true"
+
     def id(self, name: str) -> UUID | None:
         value = self._params.get(name)
         if value is None:

@@ -26,5 +26,5 @@ class MemberMiddleware:
                 return unavailable_response(request, cast("Exception", error))
             if member is not None:
                 request.member = member
-                request.actor = actor_of_member(member, request_id=request.request_id)
+                request.actor = actor_of_member(member, request)
         return self._get_response(request)

@@ -19,7 +19,8 @@ from apps.api.authentication import actor_of, invalid_key
 from apps.api.bodies import BodyBroken, BodyTooLarge, LengthRequired, take_in
 from apps.api.problems import NO_DATABASE, plain_response, refusal_response, unavailable_response
 from apps.api.throttle import count_failure, count_request, look_at
-from apps.audit.services import Actor, record
+from apps.audit.actors import Actor, at_request
+from apps.audit.services import record
 from kernel.errors import Forbidden
 from kernel.runtokens import PREFIXES, RunToken
 from tenants import door
@@ -185,7 +186,7 @@ def _refusal(request: TenantRequest, key: ApiKey, of_host: Tenant | None) -> For
     else:
         return None
     record(
-        actor=actor_of(key, request_id=request.request_id), action="request", object_type="tenant",
+        actor=at_request(actor_of(key), request), action="request", object_type="tenant",
         object_id=of_host.slug if of_host else key.tenant.slug, now=request.now, tenant_id=key.tenant_id,
         allowed=False, reason=reason,
     )  # fmt: skip

@@ -13,8 +13,10 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 
+from apps.api.endpoint import changes_what_is_stored
 from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
 from apps.api.problems import MEDIA_TYPE
+from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
@@ -32,6 +34,11 @@ IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=T
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again within 72 h, the same answer comes back"
 )
+
+VALIDATE_ONLY = OpenApiParameter(
+    PARAMETER, {"type": "boolean", "default": False},
+    description="Answers 200 with what would be, and changes nothing; ids in it are made up",
+)  # fmt: skip
 
 
 class KeyScheme(OpenApiAuthenticationExtension):
@@ -65,9 +72,13 @@ CREATED_PARAMETERS = (
 def operation(
     name: str, summary: str, *, answer: Any = None, status: int = 200, body: Any = None, tag: str,
     parameters: Sequence[OpenApiParameter] = (), if_match: bool = False, retry_safe: bool = False,
-    also: Mapping[int, Any] | None = None,
+    also: Mapping[int, Any] | None = None, rehearsed: bool | None = None,
 ) -> Decorator:  # fmt: skip
-    """Describes one operation; `name` is its operationId."""
+    """Describes one operation; `name` is its operationId.
+
+    What is `rehearsed` takes validate_only: whatever has a body and is retry-safe or wants If-Match, unless it says
+    otherwise because not all of its effects are in its transaction.
+    """
     shown = list(parameters)
     if if_match:
         shown.append(IF_MATCH)
@@ -75,14 +86,20 @@ def operation(
         shown.append(IDEMPOTENCY)
     responses: dict[Any, Any] = {status: answer if answer is not None else OpenApiResponse(description="Done.")}
     responses |= dict(also or {})
+    if rehearsed is None:
+        rehearsed = (retry_safe or if_match) and body is not None
+    if rehearsed:
+        shown.append(VALIDATE_ONLY)
+        responses.setdefault(200, answer)
     request: Any = body
     if name.endswith("_patch"):
         request = {MERGE_PATCH: body, JSON: body}
     elif body is not None:
         request = {JSON: body}
-    return extend_schema(
+    described: Decorator = extend_schema(
         operation_id=name, summary=summary, tags=[tag], parameters=shown, request=request, responses=responses
     )
+    return (lambda method: described(changes_what_is_stored(method))) if rehearsed else described
 
 
 @cache

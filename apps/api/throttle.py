@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from kernel.clientaddress import client_address
+from apps.audit.actors import address_of
 from tenants.attempts import Attempts
 from tenants.models import ApiKey
 from tenants.rates import RateLimited, Rates, rates
@@ -41,14 +41,6 @@ def count_failure(request: "TenantRequest") -> None:
     limit = settings.FAILED_AUTH_PER_MIN
     if limit:
         request.standing = attempts_of(rates()).failed(address=address_of(request), limit=limit)
-
-
-def address_of(request: "TenantRequest") -> str:
-    """Where a request comes from, as far as we can know."""
-    return client_address(
-        remote=request.META.get("REMOTE_ADDR", ""), forwarded=request.META.get("HTTP_X_FORWARDED_FOR", ""),
-        proxies=settings.TRUSTED_PROXIES,
-    )  # fmt: skip
 
 
 @cache

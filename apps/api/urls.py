@@ -6,6 +6,7 @@ from apps.api import (
     breakers,
     calendars,
     deadletters,
+    events,
     executions,
     jobs,
     keys,
@@ -16,6 +17,7 @@ from apps.api import (
     schedules,
     secrets,
     signing,
+    webhooks,
 )
 
 urlpatterns: list[URLPattern] = [
@@ -62,6 +64,16 @@ urlpatterns: list[URLPattern] = [
     path("queues/<str:name>/resume", queues.QueueResume.as_view()),
     path("api-keys", keys.ApiKeyList.as_view()),
     path("api-keys/<uuid:key_id>", keys.ApiKeyDetail.as_view()),
+    path("webhooks", webhooks.WebhookList.as_view()),
+    path("webhooks/<uuid:webhook_id>", webhooks.WebhookDetail.as_view()),
+    path("webhooks/<uuid:webhook_id>/rotate", webhooks.WebhookRotate.as_view()),
+    path("webhooks/<uuid:webhook_id>/test", webhooks.WebhookTest.as_view()),
+    path("webhooks/<uuid:webhook_id>/replay", webhooks.WebhookReplay.as_view()),
+    path("webhooks/<uuid:webhook_id>/deliveries", webhooks.DeliveryList.as_view()),
+    path("webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>", webhooks.DeliveryDetail.as_view()),
+    path("webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/replay", webhooks.DeliveryReplay.as_view()),
+    path("events", events.EventList.as_view()),
+    path("events/<uuid:event_id>", events.EventDetail.as_view()),
     path("schema", pages.schema),
     path("docs", pages.docs),
     re_path(r"^[\s\S]*\Z", pages.missing),

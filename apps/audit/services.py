@@ -1,25 +1,34 @@
 """Writing the trail: one row an effect or refused attempt, in the caller's transaction."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from apps.audit.actors import Actor
 from apps.audit.models import AuditEvent
+
+__all__ = ["Actor", "Entry", "record", "record_many"]
+OBJECT_ID_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
-    """Who asks: `name` is shown ("key:deploy (viewer)", "admin:ada", "command:root"), `role` decides.
+class Entry:
+    """One row that is to be written. `before` and `after` hold only what changed.
 
-    `scopes` narrow the role (tenants.permissions); None does not.
+    `about` is the subject ("user:3", "invitation:<id>") of the person that it concerns, and `personal` what it says of
+    them: encrypted for that subject, so that it can be destroyed. Nothing personal belongs into the other fields.
     """
 
-    name: str
-    role: str
-    tenant_id: int | None = None
-    request_id: str = ""
-    scopes: frozenset[str] | None = None
+    action: str
+    object_type: str
+    object_id: object
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    reason: str = ""
+    allowed: bool = True
+    about: str = ""
+    personal: Mapping[str, str] | None = None
 
 
 def record(
@@ -34,18 +43,33 @@ def record(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
     reason: str = "",
+    about: str = "",
+    personal: Mapping[str, str] | None = None,
 ) -> None:
-    """Appends one row. `before` and `after` hold only what changed."""
-    AuditEvent.objects.create(
+    """Appends one row; the parameters are an `Entry`'s."""
+    entry = Entry(
+        action, object_type, object_id, before=before, after=after, reason=reason, allowed=allowed, about=about,
+        personal=personal,
+    )  # fmt: skip
+    record_many([entry], actor=actor, now=now, tenant_id=tenant_id)
+
+
+def record_many(entries: Iterable[Entry], *, actor: Actor, now: datetime, tenant_id: int | None) -> None:
+    """Appends rows of one actor and tenant, in one statement."""
+    AuditEvent.objects.bulk_create(_row(one, actor, now, tenant_id) for one in entries)
+
+
+def _row(entry: Entry, actor: Actor, now: datetime, tenant_id: int | None) -> AuditEvent:
+    return AuditEvent(
         at=now,
         tenant_id=tenant_id,
         actor=actor.name[:200],
-        action=action,
-        object_type=object_type,
-        object_id=str(object_id),
-        allowed=allowed,
-        before=before,
-        after=after,
-        reason=reason,
+        action=entry.action,
+        object_type=entry.object_type,
+        object_id=str(entry.object_id)[:OBJECT_ID_CHARS],
+        allowed=entry.allowed,
+        before=entry.before,
+        after=entry.after,
+        reason=entry.reason,
         request_id=actor.request_id,
     )

@@ -11,6 +11,7 @@ import psycopg
 
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.lateness import Lateness
+from apps.dispatch.nearness import tell_near
 from apps.due import bells
 from apps.webhooks.fanout import Fanned, fan_out
 from kernel.backoff import delay_s
@@ -50,7 +51,10 @@ class FanOutService:
             conn.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")
             self._ready = conn
         self._registry.refresh()
+        near = tell_near(conn, self._registry)
         counts, full = self._fan_out(conn)
+        if near:
+            counts["near"] = near
         late = self._lateness.step(conn, self._registry)
         if late:
             counts["late"] = late

@@ -20,6 +20,7 @@ from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
 from apps.tickets import store as tickets
+from apps.usage.admitting import admit_runs
 from kernel.errors import Conflict, Faults, FieldError, InvalidInput, NotFound
 from kernel.ids import uuid7
 from kernel.transitions import FINAL_STATES
@@ -46,7 +47,7 @@ class Submission:
 
 
 def execution_submit(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: datetime) -> UUID:
-    """Submits a run of a job and returns the execution's id. InvalidInput with all faults.
+    """Submits a run of a job and returns the execution's id. InvalidInput with all faults; QuotaExceeded.
 
     A run of a paused job waits until the job is resumed.
     """
@@ -55,9 +56,10 @@ def execution_submit(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], n
     def work() -> UUID:
         job = _job(tenant, wish.job_id)
         run = Run(
-            trigger="api", fired_by=actor.name, payload=wish.payload, priority=wish.priority, labels=wish.labels,
+            trigger="api", fired_by=actor.stored, payload=wish.payload, priority=wish.priority, labels=wish.labels,
             payload_from="job" if wish.payload is None else "execution", max_queue_age_s=wish.max_queue_age_s,
         )  # fmt: skip
+        admit_runs(door.raw(), tenant, 1, now)
         if wish.run_at is not None and wish.run_at > now:
             execution_id = run_delay(tenant, job, run, run_at=wish.run_at, now=now)
         else:
@@ -74,7 +76,7 @@ def schedule_trigger(
     """Runs a schedule's job once, now; returns the execution's id. `overlap` takes the place of the schedule's policy.
 
     Where the policy leaves no room, the execution is made as skipped. Paused and completed schedules run too.
-    InvalidInput for a policy that its runs, which do not wait for one another, can't follow.
+    InvalidInput for a policy that its runs, which do not wait for one another, can't follow; QuotaExceeded.
     """
 
     def work() -> UUID:
@@ -84,7 +86,7 @@ def schedule_trigger(
         spec = spec_from_json(definition.spec)
         chosen = _overlap(spec.overlap, overlap)
         run = Run(
-            trigger="manual", fired_by=actor.name, schedule_id=schedule_id, schedule_version=definition.version,
+            trigger="manual", fired_by=actor.stored, schedule_id=schedule_id, schedule_version=definition.version,
             payload_from="schedule" if definition.own_payload else "job",
             guarded=spec.overlap != "allow" and chosen != "allow",
             max_queue_age_s=definition.definition.get("max_queue_age_s"),
@@ -97,6 +99,8 @@ def schedule_trigger(
         else:
             alive = tickets.alive_of_schedules(conn, [schedule_id]).get(schedule_id, 0)
         decided = overlap_of(chosen, new=1, live=alive, buffer=spec.overlap_max)
+        if decided.starts:
+            admit_runs(conn, tenant, 1, now)
         if decided.replaces:
             make_way(tenant, schedule_id, cancels=decided.cancels, now=now, unguarded=spec.overlap == "allow")
         if not decided.starts:
@@ -127,7 +131,7 @@ def _overlap(own: str, asked: str | None) -> str:
 
 
 def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> UUID:
-    """Runs a finished execution again as a new one: new run key, same payload, the job as it is now."""
+    """Runs a finished execution again as a new one: new run key, same payload, the job as it is now. QuotaExceeded."""
 
     def work() -> UUID:
         old = Execution.objects.filter(pk=execution_id).first()
@@ -138,10 +142,11 @@ def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: da
         job = share_job(tenant, old.job_id)
         source, payload = payload_of(old)
         run = Run(
-            trigger="replay", fired_by=actor.name, payload=payload, payload_from=source, priority=old.priority,
+            trigger="replay", fired_by=actor.stored, payload=payload, payload_from=source, priority=old.priority,
             nominal_at=old.nominal_at, schedule_id=old.schedule_id, schedule_version=old.schedule_version,
             labels=old.labels, replay_of=old.pk,
         )  # fmt: skip
+        admit_runs(door.raw(), tenant, 1, now)
         new_id = run_start(tenant, job, run, now=now)
         _record(actor, "execution.rerun", execution_id, now, tenant, after={"execution": str(new_id)})
         return new_id

@@ -18,3 +18,12 @@ def set_limit(conn: Conn, keys: Sequence[UUID], limit: int | None) -> None:
     """The tickets of these executions will have this limit; 0 while their job is paused."""
     if keys:
         conn.execute(_SET_LIMIT, [list(keys), limit])
+
+
+def count_of_tenant(conn: Conn, tenant_id: int) -> int:
+    """How many executions of a tenant wait for their time."""
+    row = conn.execute(
+        "SELECT count(*) FROM due_dueentry WHERE tenant_id = %s AND kind = 'execution'", [tenant_id]
+    ).fetchone()
+    assert row is not None
+    return int(row[0])

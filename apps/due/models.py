@@ -46,6 +46,8 @@ class DueEntry(models.Model):
             models.Index(fields=["shard", "due_at"], condition=Q(parked=""), name="due_by_shard_and_time"),
             # reader: the doctor and the admin, entries put aside
             models.Index(fields=["tenant_id"], condition=~Q(parked=""), name="due_parked"),
+            # reader: quotas, delayed executions of a tenant
+            models.Index(fields=["tenant_id"], condition=Q(kind="execution"), name="due_delayed"),
         ]
 
     def __str__(self) -> str:

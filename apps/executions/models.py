@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Left
 
 from kernel.eventtypes import DELIVERY
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
@@ -64,6 +65,8 @@ class Execution(models.Model):
             models.Index(
                 fields=["job_id"], condition=Q(finished_at=None, trigger=DELIVERY), name="execution_delivery_alive"
             ),
+            # reader: the fan-out, an event's deliveries when what is missing is sent once more
+            models.Index(Left("run_key", 32), condition=Q(trigger=DELIVERY), name="execution_delivery_of_event"),
             # readers: the list of delayed executions; pausing a job, which finds the delayed ones of the job
             models.Index(fields=["job_id", "id"], condition=Q(state="scheduled"), name="execution_scheduled"),
         ]

@@ -16,6 +16,7 @@ from apps.schedules.input_fields import json_bytes
 from apps.schedules.models import ScheduleVersion
 from apps.schedules.running import JobNow, Run, payload_of, run_start, share_job, ticket_add
 from apps.schedules.timing import TimingInvalid, spec_from_json
+from apps.usage.admitting import admit_runs
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from kernel.jsonrules import value_faults
 from tenants import door
@@ -33,7 +34,8 @@ def deadletter_replay(
     """Runs a dead execution again with the job as it is now; returns the id of the execution that runs.
 
     With its payload unchanged the execution is reopened: same run key, attempts go on, the retry policy starts anew.
-    Another payload makes a new execution with a new run key. NotFound; Conflict when the letter is not open.
+    Another payload makes a new execution with a new run key. NotFound; Conflict when the letter is not open;
+    QuotaExceeded.
     """
     if payload is not UNCHANGED:
         _check_payload(payload, tenant.plan.max_payload_bytes)
@@ -44,6 +46,7 @@ def deadletter_replay(
         if old is None:
             raise Conflict("The execution of this dead letter is not kept any more.", code="execution_gone")
         job = _job(tenant, old)
+        admit_runs(door.raw(), tenant, 1, now)
         if payload is UNCHANGED:
             _reopen(tenant, job, old, now)
             runs = execution_id
@@ -67,7 +70,7 @@ def deadletter_resolve(*, tenant: Tenant, actor: Actor, letter_id: UUID, now: da
 
 def _close(tenant: Tenant, actor: Actor, letter_id: UUID, now: datetime, resolution: str, note: str) -> UUID:
     execution_id = deadletters.resolve(
-        door.raw(), tenant.schema_name, letter_id, resolution=resolution, now=now, note=note, by=actor.name
+        door.raw(), tenant.schema_name, letter_id, resolution=resolution, now=now, note=note, by=actor.stored
     )
     if execution_id is None:
         letter = DeadLetter.objects.filter(pk=letter_id).only("resolution").first()
@@ -114,7 +117,7 @@ def _guarded(old: Execution) -> bool:
 def _edited(actor: Actor, old: Execution, payload: Any) -> Run:
     text = None if payload is None else orjson.dumps(payload).decode()
     return Run(
-        trigger="replay", fired_by=actor.name, payload=text, payload_from="job" if text is None else "execution",
+        trigger="replay", fired_by=actor.stored, payload=text, payload_from="job" if text is None else "execution",
         priority=old.priority, nominal_at=old.nominal_at, schedule_id=old.schedule_id,
         schedule_version=old.schedule_version, labels=old.labels, replay_of=old.pk,
     )  # fmt: skip

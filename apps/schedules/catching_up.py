@@ -29,7 +29,7 @@ def catch_up_behind_gate(
     first = policy.first_due(spec, key=str(version.schedule_id), after=stopped_at)
     while first is not None and first[1] <= now:  # what exceeds one decision comes in the next
         entry = entry_at(tenant, job, version, nominal_at=first[0], due_at=first[1])._replace(max_concurrency=CLOSED)
-        first = _decide(tenant, entry, spec, now, actor.name[:FIRED_BY_CHARS])
+        first = _decide(tenant, entry, spec, now, actor.stored[:FIRED_BY_CHARS])
 
 
 def _decide(

@@ -61,7 +61,7 @@ def entry_make(tenant: Tenant, job: JobNow, definition: ScheduleVersion, now: da
 def entry_pass(tenant: Tenant, entry: Entry | None, now: datetime, reason: str, actor: Actor) -> None:
     """What the entry owes gets its row. The entry is the caller's to replace or remove."""
     if entry is not None:
-        pass_over(door.raw(), tenant.schema_name, [entry], now=now, reason=reason, by=actor.name)
+        pass_over(door.raw(), tenant.schema_name, [entry], now=now, reason=reason, by=actor.stored)
 
 
 def entry_drop(tenant: Tenant, entry: Entry | None, now: datetime, reason: str, actor: Actor) -> None:

@@ -152,7 +152,7 @@ def _remake(
     schedule.version = new.version
     conn = door.raw()
     if entry is not None:
-        pass_over(conn, tenant.schema_name, [entry], now=now, reason="schedule_changed", by=actor.name)
+        pass_over(conn, tenant.schema_name, [entry], now=now, reason="schedule_changed", by=actor.stored)
         entries.remove(conn, [entry.key])
     if schedule.status == Schedule.Status.ACTIVE or waits is not None:
         job = share_job(tenant, schedule.job_id)

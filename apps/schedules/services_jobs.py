@@ -110,7 +110,7 @@ def job_pause(
             job.paused_at, job.paused_reason = now, reason
             _save(job, now, "paused_at", "paused_reason")
             conn = door.raw()
-            pass_over(conn, tenant.schema_name, found, now=now, reason="job_paused", by=actor.name)
+            pass_over(conn, tenant.schema_name, found, now=now, reason="job_paused", by=actor.stored)
             entries.remove(conn, [entry.key for entry in found])
             _set_limit(tenant, job_id, gates.CLOSED)
             _record(actor, "job.pause", job, now, tenant, reason=reason)

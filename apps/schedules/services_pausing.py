@@ -66,7 +66,7 @@ def schedule_pause(
             save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version")
             until = {"resume_at": instant_text(resume_at)} if resume_at is not None else None
             note(actor, "schedule.pause", schedule, now, tenant, reason=reason_now, after=until)
-            told = paused_event(schedule_id, now, reason=reason_now, resume_at=resume_at, by=actor.name)
+            told = paused_event(schedule_id, now, reason=reason_now, resume_at=resume_at, by=actor.stored)
             events.emit(door.raw(), tenant.schema_name, tenant.pk, [told])
         return DefinedSchedule(schedule, definition)
 
@@ -106,7 +106,7 @@ def schedule_resume(
             note(
                 actor, "schedule.resume", schedule, now, tenant, after={"catch_up": True} if catch_up else None
             )  # fmt: skip
-            data = {"schedule": str(schedule_id), "catch_up": catch_up, "by": actor.name}
+            data = {"schedule": str(schedule_id), "catch_up": catch_up, "by": actor.stored}
             told = events.new_event("schedule.resumed", now, data, schedule_id=schedule_id)
             events.emit(door.raw(), tenant.schema_name, tenant.pk, [told])
         return DefinedSchedule(schedule, definition)

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 
 from apps.tickets.values import NO_GATE, Replaced, Ticket
-from kernel.pools import PULL
+from kernel.pools import POOLS, PULL
 
 Conn = psycopg.Connection[Any]
 
@@ -84,6 +84,16 @@ WITH running AS (
     ORDER BY execution_id FOR UPDATE)
 UPDATE tickets_ticket t SET {_ASK_TO_STOP} FROM running r
 WHERE t.execution_id = r.execution_id AND t.state = 'running' AND NOT t.cancel_requested
+"""
+
+# By the partial indexes, none of which is by tenant alone: one more would cost every run.
+ALIVE_OF_TENANT = """
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM tickets_ticket WHERE tenant_id = %(tenant)s AND pool = ANY(%(pools)s)
+             AND state = 'ready' AND rank IS NOT NULL LIMIT %(most)s) ready)
+     + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'ready' AND rank IS NULL)
+     + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'queued')
+     + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'running')
 """
 
 
@@ -175,6 +185,13 @@ def alive_of_schedules(conn: Conn, schedule_ids: Sequence[UUID]) -> dict[UUID, i
 def alive_of_schedule(conn: Conn, schedule_id: UUID) -> int:
     """How many executions of a schedule are alive, whatever its policy. Reads all tickets: for people's requests."""
     row = conn.execute("SELECT count(*) FROM tickets_ticket WHERE schedule_id = %s", [schedule_id]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def alive_of_tenant(conn: Conn, tenant_id: int, *, most: int | None = None) -> int:
+    """How many executions of a tenant have a ticket; those that are ready count up to `most`."""
+    row = conn.execute(ALIVE_OF_TENANT, {"tenant": tenant_id, "pools": list(POOLS), "most": most}).fetchone()
     assert row is not None
     return int(row[0])
 

@@ -1,5 +1,6 @@
 """Deliveries in SQL: executions of a webhook's hidden job, with their tickets, many at a time."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -56,7 +57,10 @@ SELECT job_id, count(*) FROM {{schema}}.executions_execution
 WHERE job_id = ANY(%s) AND finished_at IS NULL AND trigger = '{DELIVERY}' GROUP BY 1
 """
 
-_FOUND = "SELECT run_key, id, state FROM {schema}.executions_execution WHERE run_key = ANY(%s)"
+_FOUND = f"""
+SELECT left(run_key, 32)::uuid, id, state FROM {{schema}}.executions_execution
+WHERE left(run_key, 32) = ANY(%s) AND trigger = '{DELIVERY}' AND job_id = %s
+"""
 
 # Whoever runs keeps its ticket: it is not stopped in the middle of a call, and nobody starts another.
 _CANCEL = f"""
@@ -121,10 +125,14 @@ def live(conn: Conn, schema: str, webhook_ids: Sequence[UUID]) -> dict[UUID, int
     return dict(conn.execute(_in(_LIVE, schema), [list(webhook_ids)]).fetchall())
 
 
-def found_by_key(conn: Conn, schema: str, keys: Sequence[str]) -> dict[str, tuple[UUID, str]]:
-    """Those of these run keys that exist: id and state."""
-    rows = conn.execute(_in(_FOUND, schema), [list(keys)])
-    return {row[0]: (row[1], row[2]) for row in rows}
+def of_events(
+    conn: Conn, schema: str, webhook_id: UUID, event_ids: Sequence[UUID]
+) -> dict[UUID, list[tuple[UUID, str]]]:
+    """A webhook's deliveries by event: their ids and states, those sent once more among them."""
+    found: dict[UUID, list[tuple[UUID, str]]] = defaultdict(list)
+    for row in conn.execute(_in(_FOUND, schema), [[one.hex for one in event_ids], webhook_id]):
+        found[row[0]].append((row[1], row[2]))
+    return found
 
 
 def cancel_waiting(conn: Conn, schema: str, webhook_id: UUID, *, now: datetime, limit: int) -> int:

@@ -26,7 +26,6 @@ from tenants.registry import Tenancy
 Conn = psycopg.Connection[Any]
 BATCH = 500  # events that a webhook reads in one transaction
 LIVE_MAX = 1_000  # deliveries of one webhook that have not ended; further events wait
-GENERATIONS_LOOKED_AT = 50
 NOT_ARRIVED = ("dead", "cancelled", "expired")
 AGAIN_LOCKED_S = 0.5
 AGAIN_FULL_S = 2.0
@@ -147,9 +146,7 @@ def _carry(
     chosen = _fitting(conn, tenancy, webhook, read)
     queue = queue_of(tenancy)
     to_make = [
-        Delivery(
-            webhook.id, deliveries.key_of(one.id, webhook.id, webhook.generation), events.body_of(one), one.at
-        )
+        Delivery(webhook.id, deliveries.key_of(one.id, webhook.id, webhook.generation), events.body_of(one), one.at)
         for one in _not_there(conn, tenancy, webhook, chosen, at, queue, done)
     ]
     made = deliveries.make(
@@ -169,9 +166,7 @@ def _fitting(conn: Conn, tenancy: Tenancy, webhook: Subscription, read: Sequence
     return [
         one
         for one in read
-        if fits(
-            webhook, type_=one.type, job_id=one.job_id, schedule_id=one.schedule_id, labels=labels.get(one.id)
-        )  # fmt: skip
+        if fits(webhook, type_=one.type, job_id=one.job_id, schedule_id=one.schedule_id, labels=labels.get(one.id))
     ]
 
 
@@ -183,16 +178,8 @@ def _not_there(
     until = webhook.replay_until
     if webhook.replay != "missing" or until is None:
         return list(chosen)
-    again = [one for one in chosen if one.position <= until]
-    oldest = max(0, webhook.generation - GENERATIONS_LOOKED_AT)
-    keys = {
-        deliveries.key_of(one.id, webhook.id, generation): one.id
-        for one in again
-        for generation in range(oldest, webhook.generation)
-    }
-    there: dict[UUID, list[tuple[UUID, str]]] = {}
-    for key, (execution_id, state) in deliveries.found_by_key(conn, tenancy.schema, list(keys)).items():
-        there.setdefault(keys[key], []).append((execution_id, state))
+    again = [one.id for one in chosen if one.position <= until]
+    there = deliveries.of_events(conn, tenancy.schema, webhook.id, again) if again else {}
     new = []
     for one in chosen:
         known = there.get(one.id, [])

@@ -47,8 +47,7 @@ class Webhook(models.Model):
             ),
             models.CheckConstraint(condition=Q(enabled=False) | Q(deleted_at=None), name="webhook_deleted_is_disabled"),
             models.CheckConstraint(
-                condition=Q(former_secret="", former_until=None)
-                | Q(~Q(former_secret=""), former_until__isnull=False),
+                condition=Q(former_secret="", former_until=None) | Q(~Q(former_secret=""), former_until__isnull=False),
                 name="webhook_former_secret_has_end",
             ),
         ]

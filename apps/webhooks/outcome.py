@@ -104,8 +104,8 @@ def disable(conn: Conn, schema: str, *, tenant_id: int, webhook_id: UUID, reason
     row = conn.execute(_in(_DISABLE, schema), {"id": webhook_id, "at": now, "reason": reason}).fetchone()
     if row is None:
         return False
-    # What the tenant's webhooks ask for together is brought up to date by the fan-out, which this rings for: the tenant's
-    # row comes before tickets in the order of locks.
+    # What the tenant's webhooks ask for together is brought up to date by the fan-out, for which this rings: the
+    # tenant's row comes before tickets in the order of locks.
     events.emit(conn, schema, tenant_id, [disabled_event(webhook_id, reason, now, by="system")])
     conn.execute(_AUDIT, [tenant_id, str(webhook_id), reason])
     return True

@@ -100,7 +100,7 @@ def webhook_replace(
 def webhook_delete(
     *, tenant: Tenant, actor: Actor, webhook_id: UUID, now: datetime, expect: Collection[int] | None = None
 ) -> None:
-    """Deletes a webhook with its secrets. Deliveries that wait are ended; one whose call is under way comes to its end."""
+    """Deletes a webhook with its secrets. Deliveries that wait are ended; a call that is under way comes to its end."""
 
     def work() -> None:
         webhook = lock(tenant, webhook_id, expect)
@@ -200,7 +200,7 @@ def _enable(webhook: Webhook) -> None:
 def _disable(tenant: Tenant, actor: Actor, webhook: Webhook, now: datetime) -> None:
     webhook.enabled, webhook.disabled_at, webhook.disabled_reason = False, now, ""
     _end_replay(webhook)
-    event = disabled_event(webhook.pk, "Somebody disabled it.", now, by=actor.name)
+    event = disabled_event(webhook.pk, "Somebody disabled it.", now, by=actor.stored)
     events.emit(door.raw(), tenant.schema_name, tenant.pk, [event])
 
 

@@ -127,7 +127,7 @@ def _check_enabled(webhook: Webhook, *, test: bool = False) -> None:
 def _make(tenant: Tenant, wanted: Delivery, actor: Actor, now: datetime) -> UUID:
     made = deliveries.make(
         door.raw(), tenant.schema_name, tenant_id=tenant.pk, queue=queue_of(tenant), wanted=[wanted], now=now,
-        by=actor.name[:FIRED_BY_CHARS],
+        by=actor.stored[:FIRED_BY_CHARS],
     )  # fmt: skip
     return made[0]
 
@@ -142,5 +142,3 @@ def _record(actor: Actor, action: str, webhook_id: UUID, now: datetime, tenant: 
     record(
         actor=actor, action=action, object_type="webhook", object_id=webhook_id, now=now, tenant_id=tenant.pk, **more
     )  # fmt: skip
-
-

@@ -33,6 +33,7 @@ SHARED_APPS = [
     "apps.audit",
     "apps.due",
     "apps.tickets",
+    "apps.usage",
     "apps.outcomes",
     "apps.dispatch",
     "apps.api",

@@ -2,6 +2,7 @@
 
 from django.contrib.postgres.operations import AddConstraintNotValid
 from django.db import migrations, models
+from django.db.models.functions import Left
 
 TRIGGERS = ("schedule", "manual", "api", "backfill", "replay", "workflow", "catch_up", "webhook")
 
@@ -24,6 +25,12 @@ class Migration(migrations.Migration):
                 fields=["job_id"],
                 condition=models.Q(finished_at=None, trigger="webhook"),
                 name="execution_delivery_alive",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="execution",
+            index=models.Index(
+                Left("run_key", 32), condition=models.Q(trigger="webhook"), name="execution_delivery_of_event"
             ),
         ),
     ]

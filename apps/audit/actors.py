@@ -1,0 +1,66 @@
+"""Who acts, and from where: what every service gets and the trail writes down."""
+
+import re
+from dataclasses import dataclass, replace
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from kernel.clientaddress import client_address
+
+NAME_CHARS = 200
+AGENT_CHARS = 120
+PERSON = "user"  # kind of subject: a login, an operator's or a member's
+_NOT_SHOWN = re.compile("[^\x20-\x7e\xa0-\u00ff]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks: `name` is shown ("key:deploy (viewer)", "admin:ada", "command:root"), `role` decides.
+
+    `subject` is who that is for good: "user:3", "key:<id>", "run"; empty for the system and for commands.
+    `address` and `agent` say from where. `scopes` narrow the role (tenants.permissions); None does not.
+    """
+
+    name: str
+    role: str
+    tenant_id: int | None = None
+    request_id: str = ""
+    scopes: frozenset[str] | None = None
+    subject: str = ""
+    address: str = ""
+    agent: str = ""
+
+    @property
+    def is_person(self) -> bool:
+        return self.subject.partition(":")[0] == PERSON
+
+    @property
+    def stored(self) -> str:
+        """What may stand in plain text wherever it is kept: a machine's name, but of a person only the number."""
+        return self.subject if self.is_person else self.name[:NAME_CHARS]
+
+
+def person(user_id: int) -> str:
+    """The subject of a login."""
+    return f"{PERSON}:{user_id}"
+
+
+def at_request(actor: Actor, request: HttpRequest) -> Actor:
+    """The actor with where the request comes from, and its id."""
+    return replace(
+        actor, address=address_of(request), agent=agent_of(request), request_id=getattr(request, "request_id", "")
+    )
+
+
+def address_of(request: HttpRequest) -> str:
+    """The caller's address, as far as we can know."""
+    return client_address(
+        remote=request.META.get("REMOTE_ADDR", ""), forwarded=request.META.get("HTTP_X_FORWARDED_FOR", ""),
+        proxies=settings.TRUSTED_PROXIES,
+    )  # fmt: skip
+
+
+def agent_of(request: HttpRequest) -> str:
+    """The program that calls, as it names itself: short, and nothing that is not shown."""
+    return _NOT_SHOWN.sub(" ", request.headers.get("User-Agent", ""))[:AGENT_CHARS].strip()
