@@ -153,9 +153,12 @@ def _carry(
         conn, tenancy.schema, tenant_id=tenancy.id, queue=queue, wanted=to_make, now=at.now, by=BY
     )  # fmt: skip
     done.made += len(made)
-    _move(conn, tenancy, webhook, read[-1].position)
+    until = webhook.replay_until
     if len(read) == limit:
         done.more = True
+        _move(conn, tenancy, webhook, read[-1].position)
+    else:  # that was all: what was to be sent once more is
+        _move(conn, tenancy, webhook, max(read[-1].position, until or read[-1].position))
 
 
 def _fitting(conn: Conn, tenancy: Tenancy, webhook: Subscription, read: Sequence[EventRow]) -> list[EventRow]:

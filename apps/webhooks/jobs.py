@@ -1,6 +1,7 @@
 """The hidden job of a webhook: what its deliveries have in common with the runs of other jobs."""
 
 from datetime import datetime
+from uuid import UUID
 
 from apps.schedules.models import Job, JobVersion
 from kernel.pools import pool_of
@@ -23,7 +24,7 @@ RETRY = {
 TEST_RETRY = {**RETRY, "max_attempts": 1}
 
 
-def job_make(webhook_id: object, *, now: datetime) -> None:
+def job_make(webhook_id: UUID, *, now: datetime) -> None:
     """Makes the job with its versions. It is deleted for its users from the start."""
     job = Job.objects.create(
         id=webhook_id, name=f"webhook {webhook_id}", kind=KIND, version=VERSION, created_at=now, updated_at=now,

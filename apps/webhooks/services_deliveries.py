@@ -65,7 +65,7 @@ def delivery_replay(*, tenant: Tenant, actor: Actor, webhook_id: UUID, delivery_
         if old.state != "dead" or not _reopen(tenant, delivery_id, now):
             key = f"{old.run_key.rpartition('~')[0] or old.run_key}~{uuid7().hex[-12:]}"
             wanted = Delivery(
-                webhook_id, key, old.payload, old.nominal_at, job_version=old.job_version, replay_of=old.pk
+                webhook_id, key, dict(old.payload or {}), old.nominal_at, job_version=old.job_version, replay_of=old.pk
             )  # fmt: skip
             runs = _make(tenant, wanted, actor, now)
         _record(actor, "webhook.replay", webhook_id, now, tenant, after={"delivery": str(runs)})

@@ -16,7 +16,7 @@ Conn = psycopg.Connection[Any]
 HEARD_S = 10.0  # by then every process has read the tenants anew (tenants.registry.REFRESH_S)
 
 _LOCK = "SELECT 1 FROM tenants_tenant WHERE id = %s FOR NO KEY UPDATE"
-_TYPES = "SELECT types FROM {schema}.webhooks_webhook WHERE enabled"
+_TYPES = "SELECT types::text FROM {schema}.webhooks_webhook WHERE enabled"
 _SET = "UPDATE tenants_tenant SET event_types = %s::jsonb WHERE id = %s AND event_types IS DISTINCT FROM %s::jsonb"
 
 
@@ -30,6 +30,6 @@ def refresh(conn: Conn, schema: str, tenant_id: int) -> None:
     with conn.transaction():
         lock(conn, tenant_id)
         rows = conn.execute(sql.SQL(_TYPES).format(schema=sql.Identifier(schema))).fetchall()
-        types: frozenset[str] = frozenset().union(*(wanted_types(row[0]) for row in rows))
+        types: frozenset[str] = frozenset().union(*(wanted_types(orjson.loads(row[0])) for row in rows))
         text = orjson.dumps(sorted(types)).decode()
         conn.execute(_SET, [text, tenant_id, text])
