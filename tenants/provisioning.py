@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
 from psycopg import sql
 
 from kernel.addressrules import read_rules
@@ -115,7 +116,7 @@ def pending() -> list[Pending]:
     """Tenant schemas that lack steps, from one look at all of them (a query per STATE_CHUNK schemas)."""
     conn = door.connect("migrate", owner=True, guarded=False)
     with conn:
-        known = list(Tenant.objects.exclude(status=Tenant.Status.DELETING).values_list("schema_name", flat=True))
+        known = list(Tenant.objects.exclude(delete_after__lte=Now()).values_list("schema_name", flat=True))
         existing = {
             row[0]
             for row in conn.execute(

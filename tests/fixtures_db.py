@@ -120,7 +120,8 @@ def clean() -> None:
             "UPDATE due_shardlease SET owner = NULL, expires_at = '2000-01-01', taken_at = NULL, taken_from = NULL"
         )
         conn.execute(
-            "UPDATE tenants_tenant SET status = 'active', dispatch_paused = false, signing_version = 0, event_types = '[]'"
+            "UPDATE tenants_tenant SET status = 'active', delete_after = NULL, dispatch_paused = false,"
+            " signing_version = 0, event_types = '[]'"
             " WHERE status <> 'active' OR dispatch_paused OR signing_version <> 0 OR event_types <> '[]'"
         )
 

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.api.deprecation import say as say_deprecated
 from apps.api.idempotency import once
 from apps.api.lists import ListQuery
 from apps.api.middleware import TenantRequest
@@ -74,6 +75,7 @@ class Endpoint(APIView):
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         finished = super().finalize_response(request, response, *args, **kwargs)
         finished.headers.setdefault("Cache-Control", "no-store")  # an answer is for this key only
+        say_deprecated(getattr(self, str(request.method).lower(), None), finished)
         return finished
 
     def get_parsers(self) -> list[BaseParser]:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from apps.audit.services import record
 from apps.audit.trail import TrailMixin, actor_of, database_now
+from apps.console.deleting import deletion_page
 from apps.console.selecting import ticked
 from apps.console.shown import tenant_link
 from kernel.addressrules import plain_rule
 from tenants.keys import apikey_create, apikey_revoke
-from tenants.models import ApiKey, Domain, Member, Plan, Tenant
+from tenants.models import ApiKey, Domain, Plan, Tenant
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
@@ -75,22 +76,36 @@ class TenantForm(TenantModelForm):
 @admin.register(Tenant)
 class TenantAdmin(SmallAdmin):
     form = TenantForm
-    list_display = ("slug", "name", "plan", "status", "dispatch_paused", "schema_version", "created_at", "tables")
+    list_display = (
+        "slug", "name", "plan", "status", "delete_after", "dispatch_paused", "schema_version", "created_at", "tables",
+    )  # fmt: skip
     list_filter = ("status", "plan", "dispatch_paused")
     list_select_related = ("plan",)
     search_fields = ("slug", "name")
     ordering = ("slug",)
     fields = (
         "slug", "name", "plan", "status", "dispatch_paused", "network", "schema_name", "schema_version", "created_at",
-        "tables",
+        "tables", "delete_after", "delete_note",
     )  # fmt: skip
-    readonly_fields = ("slug", "schema_name", "schema_version", "created_at", "tables")
+    readonly_fields = (
+        "slug", "schema_name", "schema_version", "created_at", "tables", "delete_after", "delete_note",
+    )  # fmt: skip
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        marked = obj is not None and obj.status == Tenant.Status.DELETING
+        return (*self.readonly_fields, "status") if marked else self.readonly_fields
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Marks the tenant, or takes the mark away; nothing is deleted in a request."""
+        tenant = self.get_object(request, object_id)
+        if tenant is None or not self.has_delete_permission(request, tenant):
+            raise Http404
+        return deletion_page(self, request, tenant)
 
     @admin.display(description="its own tables")
     def tables(self, obj: Tenant) -> str:
@@ -107,16 +122,6 @@ class DomainAdmin(SmallAdmin):
 
     def saved_besides(self, form: forms.ModelForm[Any]) -> Iterable[str]:
         return ("is_primary",)
-
-
-@admin.register(Member)
-class MemberAdmin(SmallAdmin):
-    list_display = ("user", "tenant", "role", "created_at")
-    list_filter = ("role",)
-    list_select_related = ("tenant", "user")
-    search_fields = ("user__username", "tenant__slug")
-    autocomplete_fields = ("tenant", "user")
-    ordering = ("tenant__slug", "user__username")
 
 
 @admin.register(ApiKey)

@@ -8,6 +8,7 @@ import psycopg
 from django.conf import settings
 
 from apps.dispatch import fire, reconcile, release, zonedata
+from apps.dispatch.deletion import LOOK_S, DeletionService
 from apps.dispatch.fanout import FanOutService
 from apps.dispatch.fire import FireService
 from apps.dispatch.keeper import Keeper
@@ -19,7 +20,7 @@ from apps.due.leases import Slice
 from apps.tickets.store import READY_CHANNEL
 from kernel.clock import monotonic_s
 from kernel.pools import CELERY_POOLS, POOL_NUMBER
-from kernel.service import Loop, Pass
+from kernel.service import IDLE_S, Loop, Pass
 from tenants.door import Line
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Dispatcher:
             self._add(name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL)))
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
         self._add("fanout", FanOutService(line("fanout"), self.keeper))
+        self._add("deletion", DeletionService(line("deletion")), idle_s=LOOK_S)
         self._add("listen", Ear(line("listen"), self._loops))
         self._loops["keeper"] = Loop(self.keeper, error_max_s=KEEPER_AGAIN_S)
         for loop in self._loops.values():
@@ -81,8 +83,8 @@ class Dispatcher:
         """What the loops have done since the start."""
         return {name: dict(loop.totals) | {"errors": loop.errors} for name, loop in self._loops.items()}
 
-    def _add(self, name: str, service: Any) -> None:
-        self._loops[name] = Loop(service)
+    def _add(self, name: str, service: Any, *, idle_s: float = IDLE_S) -> None:
+        self._loops[name] = Loop(service, idle_s=idle_s)
 
     def _serves(self, slice_: Slice) -> bool:
         kind, shard = slice_

@@ -202,15 +202,11 @@ def test_a_change_of_a_tenant_saves_what_was_changed_and_leaves_a_trail(page: An
     acme.save(update_fields=["network"])
 
 
-def test_domains_and_members_are_kept_with_a_trail(page: Any, acme: Any, operator: Any, conn: Conn) -> None:
+def test_domains_are_kept_with_a_trail(page: Any, acme: Any, conn: Conn) -> None:
     assert page.post("/admin/tenants/domain/add/", {"domain": "acme.test", "tenant": acme.pk}).status_code == 302
     made = acme.domains.get(domain="acme.test")
     assert page.post(f"/admin/tenants/domain/{made.pk}/delete/", {"post": "yes"}).status_code == 302
-    assert (
-        page.post("/admin/tenants/member/add/", {"tenant": acme.pk, "user": operator.pk, "role": "viewer"}).status_code
-        == 302
-    )
-    assert [len(events(conn, name)) for name in ("domain.create", "domain.delete", "member.create")] == [1, 1, 1]
+    assert [len(events(conn, name)) for name in ("domain.create", "domain.delete")] == [1, 1]
     assert page.get(f"/admin/tenants/domain/{made.pk}/history/").status_code == 302
 
 
@@ -318,3 +314,41 @@ def rows_of_everything(conn: Conn, tenant: Any) -> None:
         actor=Actor(name=HOSTILE, role="admin"), action="test.made", object_type="test", object_id=HOSTILE[:60],
         now=now, tenant_id=tenant.pk, before={"a": HOSTILE}, after={"a": None}, reason=HOSTILE,
     )  # fmt: skip
+
+
+def test_a_tenant_is_marked_for_deletion_and_kept(page: Any, acme: Any, conn: Conn) -> None:
+    """Case D12: the admin deletes nothing itself."""
+    path = f"/admin/tenants/tenant/{acme.pk}/delete/"
+    assert b"t_acme" in page.get(path).content
+    given = {"verb": "delete", "slug": "acme", "grace_days": "3", "reason": "contract ended"}
+    for wrong in ({"slug": "globex"}, {"reason": ""}, {"grace_days": "0"}, {"verb": "undo"}):
+        assert page.post(path, {**given, **wrong}).status_code == 200
+    acme.refresh_from_db()
+    assert acme.status == "active"
+    assert page.post(path, given).status_code == 302
+    acme.refresh_from_db()
+    assert acme.status == "deleting" and acme.delete_after is not None
+    assert b"can be kept" in " ".join(page.get(path).content.decode().split()).encode()
+    change = f"/admin/tenants/tenant/{acme.pk}/change/"
+    assert page.get(change).status_code == 200
+    page.post(change, {"name": "x", "plan": acme.plan_id, "status": "active", "network": "[]"})
+    acme.refresh_from_db()
+    assert acme.status == "deleting", "the form can't take the mark away"
+    assert page.post(path, given).status_code == 200, "the page is of before"
+    assert page.post(path, {"verb": "undo", "reason": "a mistake"}).status_code == 302
+    acme.refresh_from_db()
+    assert acme.status == "suspended"
+    assert [row[0] for row in events(conn, "tenant.delete")] == ["admin:ada"]
+    assert len(events(conn, "tenant.undelete")) == 1
+    acme.name, acme.network = "acme", ["127.0.0.0/8", "::1/128"]
+    acme.save(update_fields=["name", "network"])
+
+
+def test_all_tenants_at_once_are_not_deleted(page: Any, acme: Any, globex: Any) -> None:
+    """Case D12: there is no bulk deletion."""
+    page.post(
+        "/admin/tenants/tenant/", {"action": "delete_selected", "_selected_action": [acme.pk, globex.pk], "post": "yes"}
+    )
+    acme.refresh_from_db()
+    globex.refresh_from_db()
+    assert (acme.status, globex.status) == ("active", "active")

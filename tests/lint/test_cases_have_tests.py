@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 POLICY, POLICIES, RACES = "schedules/test_policy_cases.py", "flow/test_fire_policies.py", "flow/test_fire_races.py"
 FIRE, LEASES, RECONCILE, RELEASE = (f"flow/test_{name}.py" for name in ("fire", "leases", "reconcile", "release"))
 HTTP, REDIRECTS, RULES = (f"executors/test_http_{name}.py" for name in ("cases", "redirects", "rules"))
+TENANCY, DELETION = "tenants/test_public_cases.py", "tenants/test_deletion.py"
 TESTS: dict[str, dict[str, tuple[str, ...]]] = {
     "dispatcher.jsonl": {
         "B02": (
@@ -111,6 +112,45 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "E22": ("api/test_public_http_cases.py::test_no_answer_without_a_key_e22",),
         "E23": (f"{REDIRECTS}::test_chains_of_public_case_e23",),
+    },
+    "tenancy.jsonl": {
+        "D02": (
+            f"{TENANCY}::test_whatever_brings_the_message_the_run_is_its_tenants_d02",
+            f"{TENANCY}::test_a_message_of_nobodys_run_starts_nothing_d02",
+        ),
+        **dict.fromkeys(
+            ("D03", "D22"), (f"{FIRE}::test_schedules_of_the_same_name_in_two_tenants_both_fire_in_their_own_schema",)
+        ),
+        "D04": ("flow/test_messages.py::test_a_message_that_can_not_be_read_starts_nothing",),
+        "D07": ("tenants/test_door.py::test_threads_never_read_or_write_another_tenants_rows",),
+        "D09": ("tenants/test_provisioning.py::test_a_change_of_a_plan_is_seen_by_all_its_tenants",),
+        "D10": (f"{TENANCY}::test_one_person_has_a_role_of_its_own_in_each_tenant_d10",),
+        "D11": (f"{TENANCY}::test_ids_of_content_types_are_the_same_everywhere_d11",),
+        "D12": (
+            f"{DELETION}::test_deleted_is_deleted",
+            f"{DELETION}::test_there_is_no_other_way",
+            "console/test_shared_pages.py::test_a_tenant_is_marked_for_deletion_and_kept",
+            "console/test_shared_pages.py::test_all_tenants_at_once_are_not_deleted",
+        ),
+        "D14": (
+            f"{DELETION}::test_a_killed_process_costs_nothing_and_asking_again_resumes",
+            f"{DELETION}::test_one_that_can_not_be_deleted_says_why_and_holds_up_nobody",
+        ),
+        "D15": ("tenants/test_migrate.py::test_stopped_half_way_it_goes_on_with_the_rest",),
+        "D17": ("tenants/test_provisioning.py::test_a_template_without_tables_makes_no_tenant",),
+        "D18": (f"{TENANCY}::test_no_model_keeps_files_d18",),
+        "D21": (
+            f"{TENANCY}::test_a_valid_signature_without_a_tenant_is_nobodys_d21",
+            f"{TENANCY}::test_no_tenant_is_not_every_tenant_d21",
+        ),
+        "D23": (
+            f"{RELEASE}::test_a_suspended_tenants_work_waits",
+            f"{RELEASE}::test_tenants_are_not_read_for_each_run",
+        ),
+        "D24": (
+            f"{TENANCY}::test_what_is_made_on_a_tenants_host_is_that_tenants_d24",
+            f"{TENANCY}::test_the_operators_pages_of_a_schedule_are_for_staff_d24",
+        ),
     },
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import pytest
 from django.core.management import call_command
 
 from apps.secrets.vault import Vault
+from kernel.clock import utc_now
 from tenants import door, provisioning, template
 from tenants.models import Tenant
 from tenants.provisioning import Pending
@@ -147,8 +149,11 @@ def test_a_schema_that_is_gone_is_made_again(owner: Conn, many: list[Tenant]) ->
 
 
 def test_a_tenant_that_is_being_deleted_is_left_alone(owner: Conn, many: list[Tenant], extra: None) -> None:
-    Tenant.objects.filter(pk=many[0].pk).update(status="deleting")
+    """Unless it may be kept: then it must be as the others are."""
+    Tenant.objects.filter(pk=many[0].pk).update(status="deleting", delete_after=utc_now())
+    Tenant.objects.filter(pk=many[1].pk).update(status="deleting", delete_after=utc_now() + timedelta(hours=1))
     assert many[0].schema_name not in lacking()
+    assert many[1].schema_name in lacking()
 
 
 def test_more_schemas_than_one_query_holds(

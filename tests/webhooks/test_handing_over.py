@@ -291,7 +291,7 @@ def test_workers_that_die_and_breakers_that_are_open_are_not_the_receivers_failu
 
 
 def test_a_time_out_is_tried_again(conn: Conn, acme: Tenant, registry: Registry) -> None:
-    """For other POSTs it is not, since nobody knows whether they had their effect; receivers know a webhook-id again."""
+    """For other POSTs it is not: nobody knows whether they had their effect. Receivers know a webhook-id again."""
     make_webhook(acme, registry)
     emit(conn, acme)
     carry(conn, registry, acme)

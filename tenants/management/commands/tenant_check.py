@@ -1,0 +1,32 @@
+"""Looks for tenants that are neither whole nor gone."""
+
+from typing import Any
+
+from tenants import deletion, door, provisioning
+from tenants.commands import EXIT_FOUND
+from tenants.commands import Command as Base
+
+
+class Command(Base):
+    help = (
+        "Find schemas and rows of tenants that do not exist, deletions that are stuck, and schemas that lack a "
+        "migration. Exit 1 when there are any. Meant to be run every night."
+    )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        door.become_owner()
+        with door.connect("tenant check", owner=True, guarded=False) as conn:
+            orphans, stuck = deletion.orphans(conn), deletion.stuck(conn)
+        behind = [one.schema for one in provisioning.pending()]
+        answer = {
+            "orphans": orphans, "behind": behind,
+            "stuck": [{"slug": slug, "delete_after": at, "note": note} for slug, at, note in stuck],
+        }  # fmt: skip
+        lines = [
+            *(f"belongs to no tenant: {what}" for what in orphans),
+            *(f"deletion is stuck: {slug} since {at:%Y-%m-%d %H:%M} {note}".rstrip() for slug, at, note in stuck),
+            *(f"lacks migrations: {schema} (manage.py tenant_migrate)" for schema in behind),
+        ]
+        self.show(answer, "\n".join(lines) or "All tenants are whole.", as_json=options["format"] == "json")
+        if lines:
+            raise SystemExit(EXIT_FOUND)

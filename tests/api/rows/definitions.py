@@ -1,0 +1,37 @@
+"""Jobs, schedules, calendars, secrets."""
+
+from tests.api.rows import Row
+
+ROWS = {
+    "jobs_list": Row("viewer"),
+    "jobs_create": Row("editor", 201),
+    "jobs_read": Row("viewer"),
+    "jobs_patch": Row("editor"),
+    "jobs_replace": Row("editor"),
+    "jobs_delete": Row("editor", 204),
+    "jobs_pause": Row("editor"),
+    "jobs_resume": Row("editor"),
+    "schedules_list": Row("viewer"),
+    "schedules_create": Row("editor", 201, other=400),
+    "schedules_preview_unsaved": Row("viewer"),
+    "schedules_read": Row("viewer"),
+    "schedules_patch": Row("editor"),
+    "schedules_replace": Row("editor"),
+    "schedules_delete": Row("editor", 204),
+    "schedules_pause": Row("editor"),
+    "schedules_resume": Row("editor", things={"schedule_id": "paused schedule"}),
+    "schedules_trigger": Row("editor", 202),
+    "schedules_preview": Row("viewer"),
+    "calendars_list": Row("viewer"),
+    "calendars_create": Row("editor", 201),
+    "calendars_read": Row("viewer"),
+    "calendars_patch": Row("editor"),
+    "calendars_replace": Row("editor"),
+    "calendars_delete": Row("editor", 204),
+    "secrets_list": Row("viewer"),
+    "secrets_create": Row("editor", 201),
+    "secrets_read": Row("viewer"),
+    "secrets_patch": Row("editor"),
+    "secrets_replace": Row("editor"),
+    "secrets_delete": Row("editor", 204),
+}
