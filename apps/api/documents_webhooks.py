@@ -1,8 +1,10 @@
 """Webhooks, deliveries and events as OpenAPI shows them. No answer but the first holds a secret."""
 
+from typing import ClassVar
+
 from rest_framework import serializers
 
-from apps.api.documents import Serializer, label, labels, nullable, optional, replacement
+from apps.api.documents import Example, Serializer, label, labels, nullable, optional, replacement
 from apps.webhooks.rules import MAX_DESCRIPTION_CHARS, MAX_FILTERED
 from apps.webhooks.services import OVERLAP_MAX, READ_ONLY
 from apps.webhooks.services_deliveries import REPLAYS
@@ -16,6 +18,8 @@ TOLD = [*EVENT_TYPES, TEST_TYPE]
 
 class WebhookChange(Serializer):
     """What of a webhook can be changed."""
+
+    EXAMPLE: ClassVar[Example] = {"types": ["run.dead_lettered", "schedule.missed"]}
 
     url = serializers.CharField(
         required=False, max_length=MAX_URL_CHARS, help_text="Called by POST; the rules are those of HTTP jobs."
@@ -43,6 +47,14 @@ class WebhookChange(Serializer):
 
 
 class WebhookWhole(WebhookChange):
+    """All of a webhook."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "url": "https://example.com/hooks/shardbeat",
+        "types": ["run.dead_lettered", "schedule.missed"],
+        "description": "to the pager",
+    }
+
     url = serializers.CharField(max_length=MAX_URL_CHARS, help_text="Called by POST.")
     types = serializers.ListField(
         child=serializers.ChoiceField(SUBSCRIBED), min_length=1, max_length=MAX_FILTERED, help_text="* is all of them."
@@ -61,6 +73,11 @@ WebhookReplacement = replacement("WebhookReplacement", WebhookWhole, READ_ONLY)
 
 class WebhookAnswer(Serializer):
     """A webhook; its secret can't be read."""
+
+    EXAMPLE: ClassVar[Example] = {
+        **WebhookWhole.EXAMPLE, "jobs": [], "schedules": [], "labels": {}, "enabled": True, "failures": 0,
+        "last_success_at": "2027-03-01T08:00:00Z",
+    }  # fmt: skip
 
     id = serializers.UUIDField()
     url = serializers.CharField()
@@ -85,11 +102,15 @@ class WebhookAnswer(Serializer):
 class NewWebhookAnswer(WebhookAnswer):
     """A webhook with its new secret, which is shown only this once."""
 
+    EXAMPLE: ClassVar[Example] = {**WebhookAnswer.EXAMPLE, "signing_secret": "whsec_..."}
+
     signing_secret = nullable(serializers.CharField, help_text="Null when the answer is replayed: it is not kept.")
 
 
 class WebhookRotateInput(Serializer):
     """How to change over to another secret."""
+
+    EXAMPLE: ClassVar[Example] = {"overlap_s": 3600}
 
     overlap_s = optional(
         serializers.IntegerField, min_value=0, max_value=int(OVERLAP_MAX.total_seconds()),
@@ -101,6 +122,8 @@ class WebhookRotateInput(Serializer):
 class WebhookReplayInput(Serializer):
     """What to send once more."""
 
+    EXAMPLE: ClassVar[Example] = {"replay": "missing"}
+
     after = serializers.UUIDField(help_text="Id of an event; what came after it is sent.")
     replay = optional(
         serializers.ChoiceField, choices=list(REPLAYS),
@@ -110,6 +133,14 @@ class WebhookReplayInput(Serializer):
 
 class DeliveryAnswer(Serializer):
     """An event on its way to a webhook: an execution; its attempts are at /executions/{id}/attempts."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "type": "run.dead_lettered",
+        "webhook_id": "0190a6f47c3e7b219d553c1f0a6b8e42.0190a6f47c3e7b219d553c1f0a6b8e42",
+        "state": "succeeded",
+        "attempt_count": 1,
+        "status": 204,
+    }
 
     id = serializers.UUIDField()
     webhook = serializers.UUIDField()
@@ -129,6 +160,16 @@ class DeliveryAnswer(Serializer):
 
 class EventAnswer(Serializer):
     """Something that happened; the same as the body of a webhook."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "type": "schedule.paused",
+        "data": {
+            "schedule": "0190a6f4-7c3e-7b21-9d55-3c1f0a6b8e42",
+            "reason": "5 runs in a row have died.",
+            "resume_at": None,
+            "by": "system",
+        },
+    }
 
     id = serializers.UUIDField()
     type = serializers.ChoiceField(list(EVENT_TYPES))

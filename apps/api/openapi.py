@@ -23,6 +23,8 @@ from apps.api.openapi_parameters import describe_parameters
 from apps.api.openapi_problems import OWN_CODES, document_problems
 from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
+from apps.webhooks.services_deliveries import REPLAYS
+from kernel.eventtypes import EVENT_TYPES, EVERYTHING
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
 Decorator = Callable[[Any], Any]
@@ -147,6 +149,9 @@ def openapi_document() -> dict[str, Any]:
             "AttemptState": [*ATTEMPT_STATES],
             "ExecutionState": [*EXECUTION_STATES],
             "JobStatus": ["active", "paused"],
+            "EventType": [*EVENT_TYPES],
+            "SubscribedType": [*EVENT_TYPES, EVERYTHING],
+            "ReplayKind": [*REPLAYS],
         },
     }
     with patched_settings(options):

@@ -97,6 +97,7 @@ class WebhookList(Endpoint):
     @operation(
         "webhooks_create", "Create a webhook; its signing secret is shown only in this answer", body=WebhookInput,
         answer=NewWebhookAnswer, status=201, retry_safe=True, tag=TAG,
+        problems=("quota_exceeded", "secrets_key_unknown"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -158,7 +159,7 @@ class WebhookRotate(Endpoint):
 
     @operation(
         "webhooks_rotate", "Make a new signing secret, shown only in this answer; the former signs as well for a while",
-        body=WebhookRotateInput, answer=NewWebhookAnswer, retry_safe=True, tag=TAG,
+        body=WebhookRotateInput, answer=NewWebhookAnswer, retry_safe=True, tag=TAG, problems=("secrets_key_unknown",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, webhook_id: UUID) -> Response:
@@ -200,6 +201,7 @@ class WebhookReplay(Endpoint):
     @operation(
         "webhooks_replay", "Send what came after an event once more: what has not arrived, or all of it",
         body=WebhookReplayInput, answer=WebhookAnswer, status=202, retry_safe=True, tag=TAG,
+        problems=("webhook_disabled", "replay_in_progress"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, webhook_id: UUID) -> Response:
@@ -225,7 +227,7 @@ class DeliveryList(Endpoint):
         "webhook_deliveries_list", "List the deliveries of a webhook, newest first",
         answer=listing(DeliveryAnswer, "Delivery"), tag=TAG,
         parameters=[
-            parameter("state", choices=EXECUTION_STATES), parameter("event", UUID), *CREATED_PARAMETERS,
+            parameter("state", choices=EXECUTION_STATES), parameter("event", UUID, text="id of the event"), *CREATED_PARAMETERS,
             PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
         ],
     )  # fmt: skip
@@ -262,7 +264,7 @@ class DeliveryReplay(Endpoint):
 
     @operation(
         "webhook_deliveries_replay", "Send a delivery once more", body=NoInput, answer=DeliveryAnswer, status=202,
-        retry_safe=True, tag=TAG,
+        retry_safe=True, tag=TAG, problems=("webhook_disabled", "not_finished"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, webhook_id: UUID, delivery_id: UUID) -> Response:

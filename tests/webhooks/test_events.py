@@ -82,7 +82,7 @@ def test_a_reader_gets_each_event_once_while_many_write(conn: Conn, acme: Tenant
 
             wait_until(caught_up, "all events to be read")
 
-    at_once(read, *[lambda number=number: write(number) for number in range(4)])  # type: ignore[misc]  # bound now
+    at_once(read, *[lambda number=number: write(number) for number in range(4)])
     assert sorted(seen) == sorted(written) and len(set(seen)) == 60
 
 

@@ -59,7 +59,11 @@ def take(runtime: Runtime, conn: Conn) -> None:
 
 
 def settled(runtime: Runtime) -> None:
-    wait_until(lambda: runtime.settling.run_once() and not runtime.settling.pending(), "the attempts to be settled")
+    def empty() -> bool:
+        runtime.settling.run_once()
+        return not runtime.settling.pending()
+
+    wait_until(empty, "the attempts to be settled")
 
 
 def test_a_delivery_is_a_signed_post_of_the_event(
@@ -80,7 +84,7 @@ def test_a_delivery_is_a_signed_post_of_the_event(
     assert request.headers["webhook-id"] == f"{event.hex}.{made.webhook.pk.hex}"
     assert request.headers["Content-Type"] == "application/json"
     assert "Shardbeat-Completion" not in request.headers  # its answer is its end
-    body = Receiver(made.text).verify(request.body, dict(request.headers))
+    body = Receiver(made.text).verify(request.body or b"", dict(request.headers))
     assert body["id"] == str(event) and body["type"] == "schedule.paused" and body["data"] == {"n": 1}
     assert body["timestamp"].endswith("Z")
     hands.end_all()
