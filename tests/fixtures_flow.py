@@ -37,8 +37,8 @@ Conn = psycopg.Connection[Any]
 NOW = datetime(2025, 1, 6, 10, 0, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)
 SHARDS = range(64)
-LEASES = len(SHARDS) + len(POOLS) + 1  # to fire, to release and to reconcile
-SERVED_LEASES = len(SHARDS) + len(CELERY_POOLS) + 1
+LEASES = len(SHARDS) + len(POOLS) + 2  # to fire, to release, to reconcile and to seal
+SERVED_LEASES = len(SHARDS) + len(CELERY_POOLS) + 2
 PLAIN_RETRY = {"max_attempts": 3, "base_s": 2, "factor": 2, "max_s": 600, "jitter": "none"}
 
 
@@ -76,7 +76,7 @@ def make_schedule(
 
 def make_ticket(tenant: Tenant, job: UUID | None = None, *, now: datetime = NOW, **changes: Any) -> UUID:
     """An execution that is ready now, with its ticket; returns the execution's id. `delay_s` makes it wait."""
-    from apps.dispatch.submit import execution_submit
+    from apps.dispatch.submission import execution_submit
 
     data = {"job": str(job or make_job(tenant, now=now)), **changes}
     return execution_submit(tenant=tenant, actor=actor(tenant), data=data, now=now)

@@ -37,7 +37,8 @@ class EventList(Endpoint):
         answer=listing(EventAnswer, "Event"), tag=TAG, problems=("event_gone",),
         parameters=[
             parameter("after", UUID, text="id of an event; 410 when it is not kept any more"),
-            parameter("type", choices=list(EVENT_TYPES), text="one or several, with commas between them"), parameter("job", UUID), parameter("schedule", UUID),
+            parameter("type", choices=list(EVENT_TYPES), text="one or several, with commas between them"),
+            parameter("job", UUID), parameter("schedule", UUID),
             parameter("execution", UUID), PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
         ],
     )  # fmt: skip

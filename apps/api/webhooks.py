@@ -227,8 +227,8 @@ class DeliveryList(Endpoint):
         "webhook_deliveries_list", "List the deliveries of a webhook, newest first",
         answer=listing(DeliveryAnswer, "Delivery"), tag=TAG,
         parameters=[
-            parameter("state", choices=EXECUTION_STATES), parameter("event", UUID, text="id of the event"), *CREATED_PARAMETERS,
-            PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
+            parameter("state", choices=EXECUTION_STATES), parameter("event", UUID, text="id of the event"),
+            *CREATED_PARAMETERS, PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
         ],
     )  # fmt: skip
     def get(self, request: Request, webhook_id: UUID) -> Response:

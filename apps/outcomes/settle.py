@@ -19,6 +19,7 @@ import psycopg
 from apps.deadletters import store as deadletters
 from apps.events import store as events
 from apps.executions import store as executions
+from apps.outcomes import counted
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
 from apps.outcomes.telling import storable, told_of
 from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
@@ -28,6 +29,8 @@ from apps.schedules.retry import retry_from_json
 from apps.tickets import remote
 from apps.tickets import store as tickets
 from apps.tickets.values import Started
+from apps.usage import deltas
+from apps.usage.figures import Tally
 from apps.webhooks import outcome as webhooks
 from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
@@ -142,6 +145,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     ends: list[Pair] = []
     agains: list[tuple[UUID, int, datetime, int, str]] = []
     accepted: list[tuple[UUID, int, str]] = []
+    tally = Tally()
     with conn.transaction():
         watching = pausing.lock_to_pause(conn, _suspects(registry, items))
         current, now = tickets.lock_current(conn, [item.pair for item in items])
@@ -160,6 +164,8 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
             tenancy = registry.get(item.started.tenant_id)
             wants = WANTS_NOTHING if tenancy is None else tenancy.wants
             _note(item, verdict, writes[item.started.tenant_id], watching, wants)
+            if item.started.trigger != DELIVERY:  # figures are of what the tenant runs
+                counted.count(tally, item.started, item.report, verdict)
             if verdict.kind == "end":
                 ends.append(item.pair)
             else:
@@ -167,7 +173,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 agains.append((*item.pair, verdict.at, verdict.failures, verdict.reason))
         if accepted:
             remote.hand_over(conn, accepted, lease_s=remote.LEASE_MAX_S, grace_s=tickets.REMOTE_CANCEL_GRACE_S)
-        _write(conn, registry, writes, ends, agains)
+        _write(conn, registry, writes, ends, agains, tally, now)
     return done
 
 
@@ -189,7 +195,7 @@ def _suspects(registry: Registry, items: Sequence[Settlement]) -> dict[str, paus
 
 def _write(
     conn: Conn, registry: Registry, writes: dict[int, _Writes], ends: list[Pair],
-    agains: list[tuple[UUID, int, datetime, int, str]],
+    agains: list[tuple[UUID, int, datetime, int, str]], tally: Tally, now: datetime,
 ) -> None:  # fmt: skip
     tenancies = {tenant_id: registry.get(tenant_id) for tenant_id in writes}
     with conn.pipeline():
@@ -197,6 +203,7 @@ def _write(
             tickets.end(conn, ends)
         if agains:
             tickets.try_again(conn, agains)
+        deltas.add(conn, tally, now=now)
         for tenant_id, write in sorted(writes.items()):
             tenancy = tenancies[tenant_id]
             if tenancy is None:  # the tenant is gone and its history with it: only the tickets are ended

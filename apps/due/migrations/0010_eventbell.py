@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("due", "0008_quotas"),
+        ("due", "0009_seal_lease"),
     ]
 
     operations = [
