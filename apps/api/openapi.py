@@ -21,6 +21,7 @@ from apps.api.openapi_examples import add_examples
 from apps.api.openapi_links import add_links
 from apps.api.openapi_parameters import describe_parameters
 from apps.api.openapi_problems import OWN_CODES, document_problems
+from apps.api.openapi_roles import add_roles
 from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
@@ -155,6 +156,7 @@ def openapi_document() -> dict[str, Any]:
     for name, schema in schemas.items():
         if name.endswith(STRICT_SUFFIXES):
             schema["additionalProperties"] = False
+    add_roles(found)
     describe_parameters(found)
     add_examples(found)
     add_links(found)
