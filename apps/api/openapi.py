@@ -38,6 +38,15 @@ PAGE_SIZE_PARAMETER = OpenApiParameter(
 )  # fmt: skip
 CURSOR_PARAMETER = OpenApiParameter("cursor", str, description="next_cursor of the former page")
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=True, description="ETag, or *")
+IF_MATCH_OPTIONAL = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="ETag: only when it is there and unchanged; *: only when it is there",
+)
+IF_NONE_MATCH_ANY = OpenApiParameter(
+    "If-None-Match", str, OpenApiParameter.HEADER, description="*: only when it is not there yet"
+)
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again within 72 h, the same answer comes back"
 )

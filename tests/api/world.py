@@ -43,6 +43,14 @@ def job(world: World) -> str:
     return str(world.make.job()["id"])
 
 
+def external_id(world: World) -> str:
+    """Of a job and of its schedule."""
+    world.make.count += 1
+    own = f"own-{world.make.count}"
+    world.make.schedule(job=world.make.job(external_id=own)["id"], external_id=own)
+    return own
+
+
 def schedule(world: World) -> str:
     return str(world.make.schedule()["id"])
 
@@ -133,6 +141,7 @@ def lease(world: World) -> str:
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
     "schedule_id": schedule,
+    "external_id": external_id,
     "paused schedule": paused_schedule,
     "execution_id": execution,
     "dead execution": dead_execution,
