@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.drainage import reset_generator_stats
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
@@ -55,6 +56,17 @@ class KeyScheme(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
         return {"type": "http", "scheme": "bearer", "bearerFormat": "sb_..."}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):
+    """How `SessionAuthentication` is shown."""
+
+    target_class = "apps.api.session_auth.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        text = "The console's login, on the tenant's host; what changes something needs X-CSRFToken as well."
+        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME, "description": text}
 
 
 def parameter(name: str, kind: Any = str, *, choices: Sequence[str] = (), text: str = "") -> OpenApiParameter:
