@@ -85,7 +85,7 @@ CODES: Mapping[str, Code] = {
     "quota_exceeded": Code((429,), "a limit of the plan: `quota`, `limit`, `use`"),
     "rate_limited": Code(
         (429,),
-        "too many requests in a minute: `policy` is `api-key` or `api-session` (the plan's limit of one key, one person)"
+        "too many requests in a minute: `policy` is `api-key` or `api-session` (the plan's limit of one key or person)"
         " or `failed-authentication` (no valid key, by address); `limit`, `use`, `window_s`",
         "wait for `Retry-After`; see [api.md](../api.md#requests-a-minute)",
     ),
