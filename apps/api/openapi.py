@@ -25,6 +25,7 @@ from apps.api.openapi_problems import OWN_CODES, document_problems
 from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+from tenants.permissions import KEY_ROLES, ROLES, known_scopes
 
 Decorator = Callable[[Any], Any]
 JSON = "application/json"
@@ -159,6 +160,10 @@ def openapi_document() -> dict[str, Any]:
             "AttemptState": [*ATTEMPT_STATES],
             "ExecutionState": [*EXECUTION_STATES],
             "JobStatus": ["active", "paused"],
+            "KeyRole": [*KEY_ROLES],
+            "MemberRole": [*ROLES],
+            "Scope": known_scopes(),
+            "InvitationStatus": ["open", "accepted", "revoked", "expired"],
         },
     }
     with patched_settings(options):
