@@ -75,10 +75,19 @@ CODES: Mapping[str, Code] = {
     "length_required": Code(
         (411,), "a body without a length, and the server can't tell where it ends", "send `Content-Length`"
     ),
-    "stale": Code((412,), "changed since you read it", "read again, change again"),
+    "stale": Code(
+        (412,), "changed since you read it, or not there (already there) as the condition says",
+        "read again, change again",
+    ),
     "body_too_large": Code((413,), "above 2 MiB"),
     "unsupported_media_type": Code(
         (415,), "bodies are `application/json` (PATCH also `application/merge-patch+json`)"
+    ),
+    "batch_refused": Code(
+        (422,),
+        "some items of an all-or-nothing batch can't be done, so nothing was: `items` holds a result for each of"
+        " those, `refused` says how many",
+        "mend or leave them out",
     ),
     "idempotency_key_reused": Code((422,), "the key belongs to another request", "take a new key"),
     "if_match_required": Code((428,), "a change must say what it has read", "send `If-Match`"),

@@ -15,7 +15,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 
 from apps.api.codes import CODES
-from apps.api.deprecation import Deprecated, mark
+from apps.api.deprecation import Deprecated, describe_deprecation, mark
 from apps.api.endpoint import changes_what_is_stored
 from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
 from apps.api.openapi_examples import add_examples
@@ -39,6 +39,15 @@ PAGE_SIZE_PARAMETER = OpenApiParameter(
 )  # fmt: skip
 CURSOR_PARAMETER = OpenApiParameter("cursor", str, description="next_cursor of the former page")
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=True, description="ETag, or *")
+IF_MATCH_OPTIONAL = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="ETag: only when it is there and unchanged; *: only when it is there",
+)
+IF_NONE_MATCH_ANY = OpenApiParameter(
+    "If-None-Match", str, OpenApiParameter.HEADER, description="*: only when it is not there yet"
+)
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again within 72 h, the same answer comes back"
 )
@@ -175,6 +184,7 @@ def openapi_document() -> dict[str, Any]:
     describe_parameters(found)
     add_examples(found)
     add_links(found)
+    describe_deprecation(found)
     document_problems(found)
     found["servers"] = [{"url": "/"}]
     return found

@@ -4,6 +4,7 @@ from django.urls import URLPattern, path, re_path
 
 from apps.api import (
     breakers,
+    by_external_id,
     calendars,
     deadletters,
     executions,
@@ -21,11 +22,15 @@ from apps.api import (
 
 urlpatterns: list[URLPattern] = [
     path("jobs", jobs.JobList.as_view()),
+    path("jobs/bulk", jobs.JobBulk.as_view()),
+    path("jobs/by-external-id/<path:external_id>", by_external_id.JobByExternalId.as_view()),
     path("jobs/<uuid:job_id>", jobs.JobDetail.as_view()),
     path("jobs/<uuid:job_id>/pause", jobs.JobPause.as_view()),
     path("jobs/<uuid:job_id>/resume", jobs.JobResume.as_view()),
     path("schedules", schedules.ScheduleList.as_view()),
+    path("schedules/bulk", schedules.ScheduleBulk.as_view()),
     path("schedules/preview", previews.PreviewUnsaved.as_view()),
+    path("schedules/by-external-id/<path:external_id>", by_external_id.ScheduleByExternalId.as_view()),
     path("schedules/<uuid:schedule_id>", schedules.ScheduleDetail.as_view()),
     path("schedules/<uuid:schedule_id>/pause", schedules.SchedulePause.as_view()),
     path("schedules/<uuid:schedule_id>/resume", schedules.ScheduleResume.as_view()),
@@ -40,6 +45,7 @@ urlpatterns: list[URLPattern] = [
     path("breakers", breakers.BreakerList.as_view()),
     path("breakers/<uuid:breaker_id>/reset", breakers.BreakerReset.as_view()),
     path("executions", executions.ExecutionList.as_view()),
+    path("executions/bulk", executions.ExecutionBulk.as_view()),
     path("executions/<uuid:execution_id>", executions.ExecutionDetail.as_view()),
     path("executions/<uuid:execution_id>/attempts", executions.ExecutionAttempts.as_view()),
     path("executions/<uuid:execution_id>/cancel", executions.ExecutionCancel.as_view()),
