@@ -48,9 +48,26 @@ LEAST_ROLE = {
     "queue.pause": "editor",
     "queue.resume": "editor",
     "queue.work": "operator",
+    "event.read": "viewer",
+    "webhook.read": "viewer",
+    "webhook.create": "admin",  # it carries what happens here to the outside
+    "webhook.update": "admin",
+    "webhook.delete": "admin",
+    "webhook.rotate": "admin",
+    "webhook.test": "operator",
+    "webhook.replay": "operator",
     "apikey.read": "admin",
     "apikey.create": "admin",
+    "apikey.rotate": "admin",
     "apikey.revoke": "admin",
+    "member.read": "admin",
+    "member.update": "admin",
+    "member.remove": "admin",
+    "member.reset": "admin",
+    "member.sign_out": "admin",
+    "invitation.read": "admin",
+    "invitation.create": "admin",
+    "invitation.revoke": "admin",
 }
 
 

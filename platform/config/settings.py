@@ -55,7 +55,7 @@ SHARED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
 ]
-TENANT_APPS = ["apps.schedules", "apps.executions", "apps.deadletters", "apps.secrets"]
+TENANT_APPS = ["apps.schedules", "apps.executions", "apps.deadletters", "apps.secrets", "apps.events", "apps.webhooks"]
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
 TENANT_MODEL = "tenants.Tenant"
@@ -182,7 +182,12 @@ TEMPLATES = [
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+    for name in (
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+        "UserAttributeSimilarityValidator",
+    )
 ]
 APPEND_SLASH = False
 # Invitations and links for a new password go out by mail where EMAIL_URL names a server, else only to whoever asked.
@@ -214,7 +219,10 @@ CONTENT_SECURITY_POLICY = {
 }
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["apps.api.authentication.ApiKeyAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "apps.api.authentication.ApiKeyAuthentication",
+        "apps.api.session_auth.SessionAuthentication",
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["apps.api.parsers.JsonParser", "apps.api.parsers.MergePatchParser"],

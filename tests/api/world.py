@@ -107,6 +107,21 @@ def key(world: World) -> str:
     return _made(world, "api-keys", {"name": f"key {world.make.count}", "role": "viewer"})
 
 
+def member(world: World) -> str:
+    from tenants.models import Tenant
+    from tenants.people import member_make
+
+    world.make.count += 1
+    tenant = Tenant.objects.filter(slug="acme").get()
+    email = f"p{world.make.count}@acme.test"
+    return str(member_make(tenant=tenant, email=email, role="viewer", name="", password=None).uid)
+
+
+def invitation(world: World) -> str:
+    world.make.count += 1
+    return _made(world, "invitations", {"email": f"i{world.make.count}@acme.test", "role": "viewer"})
+
+
 def breaker(world: World) -> str:
     """An open one."""
     from apps.tickets import breakers
@@ -137,6 +152,25 @@ def lease(world: World) -> str:
     return str(answer.body["items"][0]["token"])
 
 
+def webhook(world: World) -> str:
+    return _made(world, "webhooks", {"url": TARGET["url"], "types": ["*"]})
+
+
+def delivery(world: World) -> str:
+    """One that has ended, of the webhook that the path names."""
+    made = str(world.api.post(f"webhooks/{world.ids['webhook_id']}/test").body["id"])
+    kill(world.conn, world.registry, made)
+    return made
+
+
+def event(world: World) -> str:
+    """A pause of a schedule, told."""
+    paused = paused_schedule(world)
+    query = "SELECT id FROM t_acme.events_event WHERE schedule_id = %s"
+    ((event_id,),) = world.conn.execute(query, [paused]).fetchall()
+    return str(event_id)
+
+
 # By the parameter of the path; under other names what single rows ask for instead.
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
@@ -150,9 +184,14 @@ THINGS: dict[str, Callable[[World], str]] = {
     "calendar_id": calendar,
     "secret_id": secret,
     "key_id": key,
+    "member_id": member,
+    "invitation_id": invitation,
     "breaker_id": breaker,
     "name": queue,
     "token": lease,
+    "webhook_id": webhook,
+    "delivery_id": delivery,
+    "event_id": event,
 }
 
 
