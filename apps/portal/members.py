@@ -35,11 +35,12 @@ class MemberList(Page):
         found = Member.objects.filter(tenant=self.tenant).order_by("-uid")
         if (cursor := cursor_of(request)) is not None:
             found = found.filter(uid__lt=cursor)
-        asked = Invitation.objects.filter(tenant=self.tenant, member=None).order_by("-pk") if self.may("invitation.read") else ()
+        asked = Invitation.objects.filter(tenant=self.tenant, member=None).order_by("-pk")
+        most = SHOWN_INVITATIONS if self.may("invitation.read") else 0
         return self.page(
             "portal/members.html", title="Members",
             listed=listed(request, list(found[: PAGE_ROWS + 1]), key=lambda one: one.uid),
-            invitations=[(one, one.status_at(self.now)) for one in asked[:SHOWN_INVITATIONS]],
+            invitations=[(one, one.status_at(self.now)) for one in asked[:most]],
             offers=[self.offer("Invite", "portal:member-invite", "invitation.create", kind="primary")],
         )  # fmt: skip
 
@@ -110,9 +111,7 @@ class InvitationRevoke(VerbPage):
         )  # fmt: skip
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        invitations.invitation_revoke(
-            tenant=self.tenant, actor=self.actor, invitation_id=subject.row.pk, now=self.now
-        )
+        invitations.invitation_revoke(tenant=self.tenant, actor=self.actor, invitation_id=subject.row.pk, now=self.now)
         return Receipt("Taken back.", subject.url)
 
 
@@ -158,7 +157,9 @@ class MemberRemove(MemberVerb):
 
     actions = {"GET": "member.remove", "POST": "member.remove"}
     title, button, kind = "Remove", "Remove the member", "danger"
-    lead = "Their sessions are over with the next request. What they did stays in the audit trail; their API keys stay, too."
+    lead = (
+        "Their sessions end with the next request. What they did stays in the trail, and keys that they made stay, too."
+    )
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
         people.member_remove(
@@ -184,7 +185,9 @@ class MemberReset(MemberVerb):
 
     actions = {"GET": "member.reset", "POST": "member.reset"}
     title, button = "New password", "Make the link"
-    lead = "A link with which they choose a new password. It works once and for a day; until then the present one works."
+    lead = (
+        "A link with which they choose a new password. It works once and for a day; until then the present one works."
+    )
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> HttpResponse:
         _, token = invitations.reset_create(

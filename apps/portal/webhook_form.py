@@ -83,11 +83,12 @@ class WebhookEdit(Page):
 def webhook_form(found: Webhook | None = None) -> Form:
     """Empty, or with what a webhook says."""
     given: dict[str, Any] = as_given(found) if found else {}
-    everything = [Option(EVERYTHING, "all, also those of later versions")]
+    types = [Option(EVERYTHING, "all, also those of later versions")]
+    types += [Option(one, f"{one}: {words}") for one, words in EVENT_TYPES.items()]
     return Form([
         Field("url", "URL", value=given.get("url") or "", required=True, help="Where events are POSTed to, signed."),
         Field("description", "Description", value=given.get("description") or ""),
-        Field("types", "Events", "checks", options=[*everything, *(Option(one, one) for one in EVENT_TYPES)],
+        Field("types", "Events", "checks", options=types,
               chosen=list(given.get("types") or [])),
         Field("jobs", "Only of these jobs", "area", "\n".join(given.get("jobs") or []), rows=2,
               help="Ids, one a line. Empty: of any."),

@@ -60,13 +60,14 @@ class WebhookReplay(WebhookVerb):
     def fields(self, subject: Subject) -> list[Field]:
         words = {"missing": "what has not arrived", "all": "all of it"}
         return [
-            Field("after", "After the event", help="Id of an event, as GET /events lists them. Empty: from the oldest."),
-            Field("replay", "What", "select", REPLAYS[0], options=[Option(one, words.get(one, one)) for one in REPLAYS]),
+            Field("after", "After the event", required=True, help="Id of an event, as the deliveries show it."),
+            Field(
+                "replay", "What", "select", REPLAYS[0], options=[Option(one, words.get(one, one)) for one in REPLAYS]
+            ),
         ]
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        given = form.text("after")
-        after = as_uuid(given) if given else UUID(int=0)
+        after = as_uuid(form.text("after"))
         if after is None:
             raise InvalidInput([FieldError("/after", "type", "must be the id of an event.")])
         kind = form.text("replay") if form.text("replay") in REPLAYS else REPLAYS[0]
@@ -103,9 +104,7 @@ class WebhookDelete(WebhookVerb):
     lead = "Nothing is sent to it any more, and what waits is ended. This can't be taken back."
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        webhook_delete(
-            tenant=self.tenant, actor=self.actor, webhook_id=subject.row.pk, now=self.now, expect=expect
-        )
+        webhook_delete(tenant=self.tenant, actor=self.actor, webhook_id=subject.row.pk, now=self.now, expect=expect)
         return Receipt("The webhook is deleted.", reverse("portal:webhooks"))
 
 
