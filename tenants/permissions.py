@@ -48,6 +48,7 @@ LEAST_ROLE = {
     "queue.pause": "editor",
     "queue.resume": "editor",
     "queue.work": "operator",
+    "audit.read": "admin",  # it says of persons where they were
     "apikey.read": "admin",
     "apikey.create": "admin",
     "apikey.revoke": "admin",

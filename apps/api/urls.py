@@ -3,6 +3,7 @@
 from django.urls import URLPattern, path, re_path
 
 from apps.api import (
+    audit,
     breakers,
     calendars,
     deadletters,
@@ -19,6 +20,9 @@ from apps.api import (
 )
 
 urlpatterns: list[URLPattern] = [
+    path("audit-events", audit.AuditEventList.as_view()),
+    path("audit-events/chain", audit.AuditChain.as_view()),
+    path("audit-events/export", audit.AuditExport.as_view()),
     path("jobs", jobs.JobList.as_view()),
     path("jobs/<uuid:job_id>", jobs.JobDetail.as_view()),
     path("jobs/<uuid:job_id>/pause", jobs.JobPause.as_view()),
