@@ -51,7 +51,16 @@ LEAST_ROLE = {
     "audit.read": "admin",  # it says of persons where they were
     "apikey.read": "admin",
     "apikey.create": "admin",
+    "apikey.rotate": "admin",
     "apikey.revoke": "admin",
+    "member.read": "admin",
+    "member.update": "admin",
+    "member.remove": "admin",
+    "member.reset": "admin",
+    "member.sign_out": "admin",
+    "invitation.read": "admin",
+    "invitation.create": "admin",
+    "invitation.revoke": "admin",
 }
 
 

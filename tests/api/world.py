@@ -43,6 +43,14 @@ def job(world: World) -> str:
     return str(world.make.job()["id"])
 
 
+def external_id(world: World) -> str:
+    """Of a job and of its schedule."""
+    world.make.count += 1
+    own = f"own-{world.make.count}"
+    world.make.schedule(job=world.make.job(external_id=own)["id"], external_id=own)
+    return own
+
+
 def schedule(world: World) -> str:
     return str(world.make.schedule()["id"])
 
@@ -99,6 +107,21 @@ def key(world: World) -> str:
     return _made(world, "api-keys", {"name": f"key {world.make.count}", "role": "viewer"})
 
 
+def member(world: World) -> str:
+    from tenants.models import Tenant
+    from tenants.people import member_make
+
+    world.make.count += 1
+    tenant = Tenant.objects.filter(slug="acme").get()
+    email = f"p{world.make.count}@acme.test"
+    return str(member_make(tenant=tenant, email=email, role="viewer", name="", password=None).uid)
+
+
+def invitation(world: World) -> str:
+    world.make.count += 1
+    return _made(world, "invitations", {"email": f"i{world.make.count}@acme.test", "role": "viewer"})
+
+
 def breaker(world: World) -> str:
     """An open one."""
     from apps.tickets import breakers
@@ -133,6 +156,7 @@ def lease(world: World) -> str:
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
     "schedule_id": schedule,
+    "external_id": external_id,
     "paused schedule": paused_schedule,
     "execution_id": execution,
     "dead execution": dead_execution,
@@ -141,6 +165,8 @@ THINGS: dict[str, Callable[[World], str]] = {
     "calendar_id": calendar,
     "secret_id": secret,
     "key_id": key,
+    "member_id": member,
+    "invitation_id": invitation,
     "breaker_id": breaker,
     "name": queue,
     "token": lease,
