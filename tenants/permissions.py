@@ -49,6 +49,14 @@ LEAST_ROLE = {
     "queue.resume": "editor",
     "queue.work": "operator",
     "audit.read": "admin",  # it says of persons where they were
+    "event.read": "viewer",
+    "webhook.read": "viewer",
+    "webhook.create": "admin",  # it carries what happens here to the outside
+    "webhook.update": "admin",
+    "webhook.delete": "admin",
+    "webhook.rotate": "admin",
+    "webhook.test": "operator",
+    "webhook.replay": "operator",
     "apikey.read": "admin",
     "apikey.create": "admin",
     "apikey.rotate": "admin",
