@@ -1,5 +1,6 @@
 """Writing the trail: one row an effect or refused attempt, in the caller's transaction."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -114,4 +115,7 @@ def _json_rows(rows: Iterable[Entry], about: Iterable[bytes | None]) -> str:
         }
         for one, sealed in zip(rows, about, strict=True)
     ]  # fmt: skip
-    return orjson.dumps(told, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        return orjson.dumps(told, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # numbers beyond 64 bits, which tenants may have given
+        return json.dumps(told, default=str, ensure_ascii=True, allow_nan=False)
