@@ -33,6 +33,7 @@ PLACES = (
     Place("webhooks", "Webhooks", "hook", "portal:webhooks", "webhook.read"),
     Place("keys", "API keys", "key", "portal:keys", "apikey.read"),
     Place("members", "Members", "people", "portal:members", "member.read"),
+    Place("trail", "Audit trail", "list", "portal:trail", "audit.read"),
 )
 
 
