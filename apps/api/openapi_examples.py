@@ -36,6 +36,7 @@ USUAL: Mapping[str, Any] = {
     "code": "name_taken",
     "email": "ada@example.com",
     "url": "https://example.com/hooks/shardbeat",
+    "created_by": "ada@example.com",
     "prefix": "sb_Vh3k",
     "pointer": "/name",
 }
@@ -102,6 +103,7 @@ class Examples:
 
     def _text(self, form: str | None, at: str) -> str:
         known = {"uuid": ID, "date-time": INSTANT, "date": INSTANT[:10], "uri": USUAL["url"], "email": USUAL["email"]}
+        known["json-lines"] = '{"id": "' + ID + '", "action": "job.update"}\n'
         if form in known:
             return str(known[form])
         self.unknown.append(at)

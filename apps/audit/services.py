@@ -1,5 +1,6 @@
 """Writing the trail: one row an effect or refused attempt, in the caller's transaction."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -110,4 +111,9 @@ def django_connection() -> Conn:
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    if value is None:
+        return None
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # numbers beyond 64 bits, which tenants may have given
+        return json.dumps(value, default=str, ensure_ascii=True, allow_nan=False)
