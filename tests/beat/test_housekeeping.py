@@ -115,12 +115,13 @@ def test_dead_processes_and_old_answers_are_forgotten(conn: Conn) -> None:
             [f"{hours} h", hours],
         )
     conn.execute(
-        "INSERT INTO django_session VALUES ('old', '', now() - interval '1 minute'), ('new', '', now() + interval '1 day')"
+        "INSERT INTO django_session VALUES ('old', '', now() - interval '1 minute'),"
+        " ('new', '', now() + interval '1 day')"
     )
     for number, days in enumerate((40, 20)):
         conn.execute(
-            "INSERT INTO tenants_invitation (id, tenant_id, email, name, role, digest, created_at, created_by, expires_at)"
-            " SELECT gen_random_uuid(), id, %s, '', 'viewer', %s, now(), '', now() - %s * interval '1 day'"
+            "INSERT INTO tenants_invitation (id, tenant_id, email, name, role, digest, created_at, created_by,"
+            " expires_at) SELECT gen_random_uuid(), id, %s, '', 'viewer', %s, now(), '', now() - %s * interval '1 day'"
             " FROM tenants_tenant WHERE slug = 'acme'",
             [f"{days}@acme.test", str(number), days],
         )
