@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--noop", type=int, default=60_000)
     parser.add_argument("--celery", type=int, default=10_000)
     parser.add_argument("--audit", type=int, default=100_000, help="rows of the trail that wait to be sealed")
-    parser.add_argument("--only", choices=["fire", "noop", "celery", "audit"], default=None)
+    parser.add_argument("--only", choices=["fire", "noop", "celery", "writes", "audit"], default=None)
     args = parser.parse_args()
     with stage.services(ROOT / "var" / "bench"):
         import os
@@ -30,7 +30,7 @@ def main() -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import audit, fire_release, noop
+        from tests.bench import audit, fire_release, noop, writes
 
         made = stage.prepare(tenants=1 if args.only == "audit" else args.tenants, own_queues=args.own_queues)
         print(
@@ -50,6 +50,13 @@ def main() -> None:
                 f" writes/s over {audit.TENANTS:,} tenants {100 * (cost['python'] + cost['database']):.1f} % of a core"
                 f" ({100 * cost['database']:.1f} in the database), sealed after p99 {cost['p99_s']:.1f} s"
             )
+        if args.only in (None, "writes"):
+            for name, one in writes.run(made).items():
+                print(
+                    f"{name} over the API: {one.per_s:,.0f}/s from {writes.CLIENTS} clients to {writes.WEBS} web"
+                    f" processes, a request {one.median_ms:,.0f} ms; {one.per_core:,.0f}/s a core ({one.web_ms:.2f} ms"
+                    f" CPU of the web process and {one.database_ms:.2f} ms of the database for each)"
+                )
         ours = plain = None
         if args.only in (None, "noop"):
             ours = noop.shardbeat(made, count=args.noop, own_queues=args.own_queues, workers=2)
