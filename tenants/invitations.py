@@ -211,5 +211,6 @@ def about_invitation(invitation: Invitation) -> str:
 def _record(actor: Actor, action: str, invitation: Invitation, now: datetime, **more: Any) -> None:
     record(
         actor=actor, action=action, object_type="invitation", object_id=invitation.pk, now=now,
-        tenant_id=invitation.tenant_id, about=about_invitation(invitation), personal={"email": invitation.email}, **more,
+        tenant_id=invitation.tenant_id, about=about_invitation(invitation), personal={"email": invitation.email},
+        **more,
     )  # fmt: skip
