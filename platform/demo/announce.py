@@ -136,10 +136,9 @@ Shardbeat runs. Ctrl-C stops it; the data stays in var/.
 
 def _console(tenant: dict[str, Any]) -> str:
     """The logins of a tenant's console, one a line."""
-    return "".join(
-        f"\n                  console login {login['email']} / {login['password']}"
-        for login in tenant.get("console", ())
-    )
+    logins = tenant.get("console", ())
+    return "".join(f"
+{'':18}console login {login['email']} / {login['password']}" for login in logins)
 
 
 def result_line(slug: str, *, job: str, run: dict[str, Any]) -> str:
