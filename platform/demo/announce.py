@@ -137,8 +137,8 @@ Shardbeat runs. Ctrl-C stops it; the data stays in var/.
 def _console(tenant: dict[str, Any]) -> str:
     """The logins of a tenant's console, one a line."""
     logins = tenant.get("console", ())
-    return "".join(f"
-{'':18}console login {login['email']} / {login['password']}" for login in logins)
+    lines = [f"\n{'':18}console login {login['email']} / {login['password']}" for login in logins]
+    return "".join(lines)
 
 
 def result_line(slug: str, *, job: str, run: dict[str, Any]) -> str:
