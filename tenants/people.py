@@ -19,6 +19,7 @@ from apps.audit.services import Actor, record
 from kernel.errors import Conflict, FieldError, Forbidden, InvalidInput, NotFound, Stale
 from kernel.ids import uuid7
 from tenants.emails import plain_email, shown_email
+from tenants.limits import make_room
 from tenants.models import Invitation, Member, Role, Tenant
 from tenants.permissions import ROLES, may_grant
 from tenants.work import atomically
@@ -37,11 +38,23 @@ def member_add(
         check_password(password, email=email, name=name)
 
     def work() -> Member:
+        make_room_for_person(tenant, email=email, now=now)
         member = member_make(tenant=tenant, email=email, role=role, name=name, password=password)
         _record(actor, "member.create", member, now, after={"email": shown_email(email), "role": role})
         return member
 
     return atomically(work)
+
+
+def make_room_for_person(tenant: Tenant, *, email: str, now: datetime) -> None:
+    """QuotaExceeded when the plan has no place for one more; open invitations have theirs, but for this e-mail's."""
+    invited = Invitation.objects.filter(
+        tenant=tenant, member=None, accepted_at=None, revoked_at=None, expires_at__gt=now
+    ).exclude(email=email)
+    make_room(
+        tenant, Member.objects.filter(tenant=tenant), invited, quota="max_members",
+        what="members, people who are invited included",
+    )  # fmt: skip
 
 
 def member_make(*, tenant: Tenant, email: str, role: str, name: str, password: str | None) -> Member:

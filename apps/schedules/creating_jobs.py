@@ -13,7 +13,6 @@ from apps.schedules.batches import in_rounds, only, results
 from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedJob, job_as_given
 from apps.schedules.job_input import JobForm, JobRules, read_job
-from apps.schedules.limits import plan_locked, quota_error, use_of
 from apps.schedules.models import Job, JobVersion
 from apps.schedules.services_secrets import PLAIN_KINDS, secrets_missing, target_restored
 from apps.secrets import literals
@@ -22,6 +21,7 @@ from kernel.containerrules import rules_of
 from kernel.errors import InvalidInput, QuotaExceeded, ShardbeatError
 from kernel.ids import uuid7s
 from tenants import door
+from tenants.limits import plan_locked, quota_error, use_of
 from tenants.models import Plan, Tenant
 from tenants.registry import reach_of
 from tenants.work import in_tenant

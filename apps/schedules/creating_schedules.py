@@ -14,7 +14,6 @@ from apps.schedules import naming, store
 from apps.schedules.batches import in_rounds, only, results
 from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedSchedule, schedule_as_given
-from apps.schedules.limits import plan_locked, quota_error, use_of
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.policy import first_due
 from apps.schedules.remaking import entry_at
@@ -26,6 +25,7 @@ from kernel.errors import FieldError, InvalidInput, QuotaExceeded, ShardbeatErro
 from kernel.ids import uuid7s
 from kernel.jsonrules import value_faults
 from tenants import door
+from tenants.limits import plan_locked, quota_error, use_of
 from tenants.models import Plan, Tenant
 from tenants.work import in_tenant
 
