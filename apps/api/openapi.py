@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.drainage import reset_generator_stats
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
@@ -21,9 +22,11 @@ from apps.api.openapi_examples import add_examples
 from apps.api.openapi_links import add_links
 from apps.api.openapi_parameters import describe_parameters
 from apps.api.openapi_problems import OWN_CODES, document_problems
+from apps.api.openapi_roles import add_roles
 from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+from tenants.permissions import KEY_ROLES, ROLES, known_scopes
 
 Decorator = Callable[[Any], Any]
 JSON = "application/json"
@@ -64,6 +67,17 @@ class KeyScheme(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
         return {"type": "http", "scheme": "bearer", "bearerFormat": "sb_..."}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):
+    """How `SessionAuthentication` is shown."""
+
+    target_class = "apps.api.session_auth.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        text = "The console's login, on the tenant's host; what changes something needs X-CSRFToken as well."
+        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME, "description": text}
 
 
 def parameter(name: str, kind: Any = str, *, choices: Sequence[str] = (), text: str = "") -> OpenApiParameter:
@@ -156,6 +170,10 @@ def openapi_document() -> dict[str, Any]:
             "AttemptState": [*ATTEMPT_STATES],
             "ExecutionState": [*EXECUTION_STATES],
             "JobStatus": ["active", "paused"],
+            "KeyRole": [*KEY_ROLES],
+            "MemberRole": [*ROLES],
+            "Scope": known_scopes(),
+            "InvitationStatus": ["open", "accepted", "revoked", "expired"],
         },
     }
     with patched_settings(options):
@@ -164,6 +182,7 @@ def openapi_document() -> dict[str, Any]:
     for name, schema in schemas.items():
         if name.endswith(STRICT_SUFFIXES):
             schema["additionalProperties"] = False
+    add_roles(found)
     describe_parameters(found)
     add_examples(found)
     add_links(found)

@@ -107,6 +107,21 @@ def key(world: World) -> str:
     return _made(world, "api-keys", {"name": f"key {world.make.count}", "role": "viewer"})
 
 
+def member(world: World) -> str:
+    from tenants.models import Tenant
+    from tenants.people import member_make
+
+    world.make.count += 1
+    tenant = Tenant.objects.filter(slug="acme").get()
+    email = f"p{world.make.count}@acme.test"
+    return str(member_make(tenant=tenant, email=email, role="viewer", name="", password=None).uid)
+
+
+def invitation(world: World) -> str:
+    world.make.count += 1
+    return _made(world, "invitations", {"email": f"i{world.make.count}@acme.test", "role": "viewer"})
+
+
 def breaker(world: World) -> str:
     """An open one."""
     from apps.tickets import breakers
@@ -150,6 +165,8 @@ THINGS: dict[str, Callable[[World], str]] = {
     "calendar_id": calendar,
     "secret_id": secret,
     "key_id": key,
+    "member_id": member,
+    "invitation_id": invitation,
     "breaker_id": breaker,
     "name": queue,
     "token": lease,
