@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
+from django.db.models import QuerySet
 
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, FieldError, Forbidden, InvalidInput, NotFound, Stale
@@ -48,13 +49,17 @@ def member_add(
 
 def make_room_for_person(tenant: Tenant, *, email: str, now: datetime) -> None:
     """QuotaExceeded when the plan has no place for one more; open invitations have theirs, but for this e-mail's."""
+    members, invited = counted_people(tenant, now=now)
+    what = "members, people who are invited included"
+    make_room(tenant, members, invited.exclude(email=email), quota="max_members", what=what)
+
+
+def counted_people(tenant: Tenant, *, now: datetime) -> "tuple[QuerySet[Member], QuerySet[Invitation]]":
+    """Whom a plan counts: members, and those who are invited and may still accept."""
     invited = Invitation.objects.filter(
         tenant=tenant, member=None, accepted_at=None, revoked_at=None, expires_at__gt=now
-    ).exclude(email=email)
-    make_room(
-        tenant, Member.objects.filter(tenant=tenant), invited, quota="max_members",
-        what="members, people who are invited included",
     )  # fmt: skip
+    return Member.objects.filter(tenant=tenant), invited
 
 
 def member_make(*, tenant: Tenant, email: str, role: str, name: str, password: str | None) -> Member:

@@ -48,6 +48,7 @@ LEAST_ROLE = {
     "queue.pause": "editor",
     "queue.resume": "editor",
     "queue.work": "operator",
+    "usage.read": "viewer",
     "apikey.read": "admin",
     "apikey.create": "admin",
     "apikey.rotate": "admin",

@@ -17,6 +17,7 @@ from apps.schedules.models import Job, JobVersion
 from apps.schedules.services_secrets import PLAIN_KINDS, secrets_missing, target_restored
 from apps.secrets import literals
 from apps.tickets import pull_queues
+from apps.usage import notices
 from kernel.containerrules import rules_of
 from kernel.errors import InvalidInput, QuotaExceeded, ShardbeatError
 from kernel.ids import uuid7s
@@ -59,6 +60,9 @@ def jobs_create(
         room = None if plan.max_jobs is None else plan.max_jobs - use
         refused |= in_rounds(forms, room=room, make=make, over=over)
         found = results(len(items), made, refused, atomic=atomic)
+        notices.crossed(
+            door.raw(), tenant.pk, quota="max_jobs", limit=plan.max_jobs, before=use, after=use + len(made), now=now
+        )
         record_many([_entry(one) for one in made.values()], actor=actor, now=now, tenant_id=tenant.pk)
         return found
 

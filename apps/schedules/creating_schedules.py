@@ -21,6 +21,7 @@ from apps.schedules.running import JobNow, share_jobs
 from apps.schedules.schedule_input import ScheduleForm, definition_of_form, read_schedule
 from apps.schedules.services_calendars import exclusions_shared
 from apps.schedules.timing import spec_to_json
+from apps.usage import notices
 from kernel.errors import FieldError, InvalidInput, QuotaExceeded, ShardbeatError
 from kernel.ids import uuid7s
 from kernel.jsonrules import value_faults
@@ -71,6 +72,10 @@ def schedules_create(
         room = None if plan.max_schedules is None else plan.max_schedules - use
         refused |= in_rounds(planned, room=room, make=make, over=over)
         found = results(len(items), made, refused, atomic=atomic)
+        notices.crossed(
+            door.raw(), tenant.pk, quota="max_schedules", limit=plan.max_schedules, before=use, after=use + len(made),
+            now=now,
+        )  # fmt: skip
         record_many([_entry(one) for one in made.values()], actor=actor, now=now, tenant_id=tenant.pk)
         return found
 
