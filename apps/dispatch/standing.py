@@ -10,9 +10,11 @@ from apps.secrets.models import Secret
 from apps.tickets import releasing
 from apps.usage import counting, rates
 from apps.usage.admitting import live_of
+from apps.webhooks.models import Webhook
+from apps.webhooks.services import WEBHOOKS_MAX
 from tenants import door
 from tenants.apikeys import counted_keys
-from tenants.models import Tenant
+from tenants.models import Plan, Tenant
 from tenants.people import counted_people
 
 COUNTED_MAX = 10_000  # more are counted only as far as a limit reaches
@@ -59,9 +61,14 @@ def standings(tenant: Tenant, *, now: datetime) -> list[Standing]:
         _counted("max_schedules", "schedules", plan.max_schedules, Schedule.objects.filter(deleted_at=None)),
         _counted("max_calendars", "calendars", plan.max_calendars, Calendar.objects.filter(deleted_at=None)),
         _counted("max_secrets", "secrets", plan.max_secrets, Secret.objects.filter(purpose=Secret.Purpose.JOB)),
+        _counted("max_webhooks", "webhooks", _webhooks(plan), Webhook.objects.filter(deleted_at=None)),
         _counted("max_members", "members and open invitations", plan.max_members, *counted_people(tenant, now=now)),
         _counted("max_api_keys", "valid API keys", plan.max_api_keys, counted_keys(tenant, now=now)),
     ]  # fmt: skip
+
+
+def _webhooks(plan: Plan) -> int:
+    return WEBHOOKS_MAX if plan.max_webhooks is None else min(plan.max_webhooks, WEBHOOKS_MAX)
 
 
 def _of_day(tenant: Tenant, now: datetime) -> int:

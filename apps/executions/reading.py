@@ -13,6 +13,7 @@ from uuid import UUID
 import orjson
 from psycopg import sql
 
+from kernel.eventtypes import DELIVERY
 from kernel.ids import ID_SLACK, attempt_id, first_id_at
 from kernel.transitions import TICKET_STATES
 from tenants import door
@@ -175,6 +176,8 @@ def _conditions(tenant: Tenant, wanted: ExecutionFilter) -> tuple[list[str], lis
         found.append(("e.schedule_id = %s", [wanted.schedule_id]))
     if wanted.triggers:
         found.append(("e.trigger = ANY(%s)", [list(wanted.triggers)]))
+    elif wanted.run_key is None and wanted.job_ids is None:  # deliveries are listed with their webhook
+        found.append(("e.trigger <> %s", [DELIVERY]))
     if wanted.run_key is not None:
         found.append(("e.run_key = %s", [wanted.run_key]))
     if wanted.replay_of is not None:

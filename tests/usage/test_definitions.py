@@ -48,11 +48,19 @@ def a_key(tenant: Tenant, number: int) -> object:
     return apikey_issue(tenant=tenant, actor=actor(tenant), name=f"k{number}", role="viewer", now=NOW)
 
 
+def a_webhook(tenant: Tenant, number: int) -> object:
+    from apps.webhooks.services import webhook_create
+
+    data = {"url": f"https://example.com/{number}", "types": ["run.failed"]}
+    return webhook_create(tenant=tenant, actor=actor(tenant), data=data, now=NOW)
+
+
 KINDS: dict[str, Make] = {
     "max_jobs": lambda tenant, number: make_job(tenant),
     "max_schedules": lambda tenant, number: make_schedule(tenant, _job_of(tenant)),
     "max_calendars": a_calendar,
     "max_secrets": a_secret,
+    "max_webhooks": a_webhook,
     "max_members": a_person,
     "max_api_keys": a_key,
 }
