@@ -49,6 +49,7 @@ LEAST_ROLE = {
     "queue.resume": "editor",
     "queue.work": "operator",
     "usage.read": "viewer",
+    "audit.read": "admin",  # it says of persons where they were
     "event.read": "viewer",
     "webhook.read": "viewer",
     "webhook.create": "admin",  # it carries what happens here to the outside

@@ -28,6 +28,7 @@ from apps.api.shapes import job_shape, jobs_defined
 from apps.schedules import services
 from apps.schedules.job_input import KINDS, READ_ONLY
 from apps.schedules.models import Job
+from kernel.errors import ShardbeatError
 
 TAG = "jobs"
 STATUSES = ("active", "paused")
@@ -87,7 +88,7 @@ class JobBulk(BulkEndpoint):
         found = services.jobs_create(
             tenant=self.tenant, actor=self.actor, items=batch.items, now=self.now, atomic=batch.atomic
         )
-        return [one.job.pk if isinstance(one, services.DefinedJob) else one for one in found]
+        return [one if isinstance(one, ShardbeatError) else one.job.pk for one in found]
 
 
 class JobDetail(Endpoint):
