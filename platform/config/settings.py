@@ -42,6 +42,7 @@ SHARED_APPS = [
     "apps.api",
     "apps.console",
     "apps.portal",
+    "apps.signin",
     "workers",
     "demo",
     "django.contrib.admin",
