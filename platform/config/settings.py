@@ -79,6 +79,7 @@ DATABASES["default"]["OPTIONS"] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
+    "prepare_threshold": 1_000_000,  # only what asks for it is prepared: texts that name a schema are too many
     # A frozen web process must not hold a row for ever. Commands that migrate go without (door.become_owner).
     "options": "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=30000",
     **DATABASES["default"]["OPTIONS"],
