@@ -131,6 +131,9 @@ OF_A_CHANGE = ("csrf_failed", "busy", "secrets_key_unknown")  # the trail encryp
 OF_IF_MATCH = ("stale", "if_match_required")
 OF_IDEMPOTENCY = ("request_in_progress", "idempotency_key_reused")
 
+# Of no operation: what a path answers that has none for the method, and what people meet who sign in.
+ELSEWHERE = ("method_not_allowed", "identity_provider_unusable", "id_token_refused")
+
 
 def by_status(codes: Iterable[str]) -> dict[int, list[str]]:
     """The codes of each status, both in order."""

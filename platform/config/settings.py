@@ -237,7 +237,9 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "Shardbeat API",
     "VERSION": "1",
-    "DESCRIPTION": "Jobs, schedules and their executions.",
+    "DESCRIPTION": "Jobs, schedules and their executions. Send an API key as bearer; every operation says which role it"
+    " needs (`x-role`) and which action a key's scopes must name (`x-action`). Whatever is refused is answered with a"
+    " problem document whose `code` is stable.",
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
