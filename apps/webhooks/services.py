@@ -13,7 +13,6 @@ from apps.audit.services import Actor, record
 from apps.due import bells
 from apps.events import store as events
 from apps.events.store import LAST, Position
-from apps.schedules.limits import quota_error
 from apps.secrets.models import Secret
 from apps.secrets.store import put_value
 from apps.webhooks import deliveries, wanted
@@ -27,6 +26,7 @@ from kernel.ids import uuid7
 from kernel.jsonrules import merge_patch
 from kernel.webhooksign import BadSigningSecret, hmac_key, new_hmac_secret
 from tenants import door
+from tenants.limits import quota_error
 from tenants.models import Tenant
 from tenants.registry import reach_of
 from tenants.work import in_tenant
