@@ -81,7 +81,7 @@ def test_everything_works_without_script(acme: Tenant, web: Web) -> None:
 def test_every_page_is_clean_for_everybody(acme: Tenant, conn: Any, registry: Any, web: Web) -> None:
     kept = stock(acme, conn, registry, name=f"{HOSTILE} {LONG}"[:180], payload={HOSTILE: [LONG, "</pre><script>"]})
     admin, viewer = made_member(acme, "admin"), made_member(acme, "viewer")
-    mine = [*kept.paths, "/console/keys", "/console/members", "/console/audit"]
+    mine = [*kept.paths, "/console/keys", "/console/members", "/console/audit", "/console/usage"]
     for email, paths, dark, width in (
         (admin, [*mine, *kept.verbs], False, 1280), (admin, mine, True, 390),
         (viewer, kept.paths[5:], True, 1280),
