@@ -14,9 +14,10 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 
 from apps.api.endpoint import changes_what_is_stored
-from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
+from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX, SELECTING
 from apps.api.problems import MEDIA_TYPE
 from apps.api.rehearsal import PARAMETER
+from apps.api.selecting import SELECTED
 from apps.schedules.job_input import KINDS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
@@ -51,22 +52,32 @@ class KeyScheme(OpenApiAuthenticationExtension):
         return {"type": "http", "scheme": "bearer", "bearerFormat": "sb_..."}
 
 
-def parameter(name: str, kind: Any = str, *, choices: Sequence[str] = (), text: str = "") -> OpenApiParameter:
+def parameter(
+    name: str, kind: Any = str, *, choices: Sequence[str] = (), several: bool = True, text: str = ""
+) -> OpenApiParameter:
     """A filter of a list. With `choices`, several may be given with commas."""
-    if choices:
+    if choices and several:
         schema = {"type": "array", "items": {"type": "string", "enum": list(choices)}, "minItems": 1}
         return OpenApiParameter(name, schema, style="form", explode=False, description=text)
+    if choices:
+        return OpenApiParameter(name, {"type": "string", "enum": list(choices)}, description=text)
     return OpenApiParameter(name, kind, description=text)
+
+
+def time_parameters(*stems: str) -> list[OpenApiParameter]:
+    """created -> created_after and created_before, both exclusive."""
+    return [
+        parameter(f"{stem}_{end}", OpenApiTypes.DATETIME, text=f"{stem}_at is {text}")
+        for stem in stems
+        for end, text in (("after", "later than this"), ("before", "earlier than this"))
+    ]
 
 
 LABEL_PARAMETER = OpenApiParameter(
     "label", {"type": "array", "items": {"type": "string"}}, style="form", explode=True,
     description="name:value; given several times, all must match",
 )  # fmt: skip
-CREATED_PARAMETERS = (
-    parameter("created_after", OpenApiTypes.DATETIME),
-    parameter("created_before", OpenApiTypes.DATETIME),
-)
+COUNT_PARAMETER = parameter("count", bool, text="true: how many there are, exactly up to 10,000, on every page")
 
 
 def operation(
@@ -99,21 +110,29 @@ def operation(
     described: Decorator = extend_schema(
         operation_id=name, summary=summary, tags=[tag], parameters=shown, request=request, responses=responses
     )
-    return (lambda method: described(changes_what_is_stored(method))) if rehearsed else described
+
+    def describe(method: Any) -> Any:
+        found = described(changes_what_is_stored(method) if rehearsed else method)
+        found.answer = answer  # what of it can be selected: apps.api.selecting
+        return found
+
+    return describe
 
 
 @cache
-def listing(item: type[serializers.Serializer[Any]], name: str) -> type[serializers.Serializer[Any]]:
-    """The answer of a list: `items` and `next_cursor`."""
-    return type(
-        f"{name}List",
-        (serializers.Serializer,),
-        {
-            "items": item(many=True),
-            "next_cursor": serializers.CharField(allow_null=True),
-            "__doc__": "A page; `next_cursor` is null on the last one.",
-        },
-    )
+def listing(
+    item: type[serializers.Serializer[Any]], name: str, *, counted: bool = False
+) -> type[serializers.Serializer[Any]]:
+    """The answer of a list: `items` and `next_cursor`, and the count of one that can be `counted`."""
+    members: dict[str, Any] = {
+        "items": item(many=True),
+        "next_cursor": serializers.CharField(allow_null=True),
+        "__doc__": "A page; `next_cursor` is null on the last one. A page before it may be short, even empty.",
+    }
+    if counted:
+        members["count"] = serializers.IntegerField(required=False, help_text="With count=true: at least so many.")
+        members["count_is_exact"] = serializers.BooleanField(required=False, help_text="Whether it is just so many.")
+    return type(f"{name}List", (serializers.Serializer,), members)
 
 
 @cache
@@ -138,7 +157,10 @@ def openapi_document() -> dict[str, Any]:
     for name, schema in schemas.items():
         if name.endswith(STRICT_SUFFIXES):
             schema["additionalProperties"] = False
+    schemas["Selected"] = {"type": "object", "description": "Only the members that `fields` names, and `id`."}
     for path in found["paths"].values():
+        if "get" in path:
+            _readable(path["get"], schemas)
         for one in path.values():
             one["responses"]["429"] = _too_many()
             one["responses"]["default"] = {
@@ -147,6 +169,41 @@ def openapi_document() -> dict[str, Any]:
             }
     found["servers"] = [{"url": "/"}]
     return found
+
+
+def _readable(one: dict[str, Any], schemas: Mapping[str, Any]) -> None:
+    """What every read can do: select members of the answer, and answer only what has changed."""
+    content = one["responses"]["200"].get("content", {}).get(JSON, {})
+    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    members = schemas.get(name, {}).get("properties")
+    if not members:
+        return
+    is_list = set(members) >= {"items", "next_cursor"}
+    if is_list:
+        members = schemas[members["items"]["items"]["$ref"].rpartition("/")[2]]["properties"]
+    selected: dict[str, Any] = {"$ref": "#/components/schemas/Selected"}
+    if is_list:
+        rest = {key: value for key, value in schemas[name]["properties"].items() if key != "items"}
+        selected = {
+            "type": "object",
+            "properties": {"items": {"type": "array", "items": selected}, **rest},
+            "required": ["items", "next_cursor"],
+        }
+    one["responses"]["200"]["content"][SELECTED] = {"schema": selected}
+    one["responses"]["304"] = {"description": "What If-None-Match names is still so."}
+    names = {"type": "string", "enum": sorted(members)}
+    one["parameters"] = [
+        *one.get("parameters", ()),
+        {
+            "name": SELECTING, "in": "query", "style": "form", "explode": False,
+            "schema": {"type": "array", "items": names, "minItems": 1},
+            "description": f"Only these members, with commas; `id` always comes. The answer is {SELECTED}.",
+        },
+        {
+            "name": "If-None-Match", "in": "header", "schema": {"type": "string"},
+            "description": "ETag of a former answer; 304 while it would be the same.",
+        },
+    ]  # fmt: skip
 
 
 def _too_many() -> dict[str, Any]:
