@@ -107,21 +107,63 @@ class Role(models.TextChoices):
 
 
 class Member(models.Model):
-    """A person's role in a tenant."""
+    """A person in a tenant. The login is of this tenant alone: the same e-mail elsewhere is another account."""
 
+    uid = models.UUIDField(unique=True, default=uuid7, editable=False, help_text="Its id in the API.")
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="members")
     user = models.ForeignKey("auth.User", on_delete=models.CASCADE, related_name="memberships")
+    email = models.CharField(
+        max_length=254, blank=True, help_text="In lower case; empty: can't sign in with a password."
+    )
+    name = models.CharField(max_length=100, blank=True)
     role = models.CharField(max_length=10, choices=Role.choices)
+    revision = models.IntegerField(default=1, help_text="Grows with every change; the ETag.")
+    session_epoch = models.IntegerField(default=1, help_text="Sessions that began under another number are over.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["tenant", "user"], name="member_once_per_tenant"),
+            models.UniqueConstraint(
+                fields=["tenant", "email"], condition=~Q(email=""), name="member_email_is_unique_in_tenant"
+            ),
             models.CheckConstraint(condition=Q(role__in=Role.values), name="member_role_is_known"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.user_id} {self.role}"
+        return f"{self.email or self.user_id} {self.role}"
+
+
+class Invitation(models.Model):
+    """Somebody may become a member, or with `member` choose a new password. Only a hash of its token is kept."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="invitations")
+    member = models.ForeignKey(
+        Member, on_delete=models.CASCADE, null=True, related_name="resets", help_text="Whose password is chosen anew."
+    )
+    email = models.CharField(max_length=254)
+    name = models.CharField(max_length=100, blank=True)
+    role = models.CharField(max_length=10, choices=Role.choices)
+    digest = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the whole token, hexadecimal.")
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=200)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "email"],
+                condition=Q(accepted_at=None, revoked_at=None),
+                name="invitation_one_open_per_email",
+            ),
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="invitation_role_is_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.email} {self.role}"
 
 
 class ApiKey(models.Model):
@@ -133,7 +175,11 @@ class ApiKey(models.Model):
     prefix = models.CharField(max_length=16, unique=True)
     digest = models.CharField(max_length=64, help_text="SHA-256 of the whole key, hexadecimal.")
     role = models.CharField(max_length=10, choices=Role.choices)
+    scopes = models.JSONField(null=True, blank=True, help_text="What of the role it may do; null: all of it.")
     created_at = models.DateTimeField(auto_now_add=True)
+    created_by = models.CharField(max_length=200, blank=True)
+    replaces = models.UUIDField(null=True, editable=False, help_text="The key that this one was rotated from.")
+    rotated_at = models.DateTimeField(null=True, editable=False, help_text="When a successor was made, once.")
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, help_text="To the minute.")

@@ -37,15 +37,16 @@ class Standing:
     """Where somebody stands after a request was counted, or was not because the limit is reached."""
 
     policy: str
-    limit: int  # requests in WINDOW_S
+    limit: int  # requests in window_s
     remaining: int
     reset_s: int  # until there is more room
     allowed: bool = True
+    window_s: int = WINDOW_S
 
     def headers(self) -> dict[str, str]:
         """As draft-ietf-httpapi-ratelimit-headers-10 writes them."""
         return {
-            "RateLimit-Policy": f'"{self.policy}";q={self.limit};w={WINDOW_S}',
+            "RateLimit-Policy": f'"{self.policy}";q={self.limit};w={self.window_s}',
             "RateLimit": f'"{self.policy}";r={self.remaining};t={self.reset_s}',
         }
 
@@ -58,9 +59,9 @@ class RateLimited(ShardbeatError):
 
     def __init__(self, standing: Standing, what: str) -> None:
         super().__init__(
-            f"At most {standing.limit} {what} in {WINDOW_S} s; come again in {standing.reset_s} s.",
-            policy=standing.policy, limit=standing.limit, use=standing.limit - standing.remaining, window_s=WINDOW_S,
-            retry_after_s=standing.reset_s,
+            f"At most {standing.limit} {what} in {standing.window_s} s; come again in {standing.reset_s} s.",
+            policy=standing.policy, limit=standing.limit, use=standing.limit - standing.remaining,
+            window_s=standing.window_s, retry_after_s=standing.reset_s,
         )  # fmt: skip
         self.standing = standing
 
@@ -76,12 +77,17 @@ class Rates:
         self._lock = threading.Lock()  # the library's own counters in memory let a race refuse too many
         self._asleep_until = self._quiet_until = float("-inf")
 
-    def take(self, policy: str, limit: int, *who: str | int) -> Standing | None:
+    def take(self, policy: str, limit: int, *who: str | int, minutes: int = 1) -> Standing | None:
         """Counts one request of `who`, if there is room. None when nobody counts."""
-        item = RateLimitItemPerMinute(limit, namespace=policy)
+        item = RateLimitItemPerMinute(limit, minutes, namespace=policy)
         names = [str(one) for one in who]
         standing: Standing | None = self._ask(lambda: self._take(item, policy, names))
         return standing
+
+    def forget(self, policy: str, limit: int, *who: str | int, minutes: int = 1) -> None:
+        """Forgets what was counted of `who` with the same limit."""
+        item = RateLimitItemPerMinute(limit, minutes, namespace=policy)
+        self._ask(lambda: self._window.clear(item, *[str(one) for one in who]))
 
     def remember(self, name: str, *, seconds: int) -> None:
         """Keeps a name for so long."""
@@ -103,14 +109,16 @@ class Rates:
 
     def _take(self, item: RateLimitItemPerMinute, policy: str, names: list[str]) -> Standing:
         allowed = self._window.hit(item, *names)
+        window_s = item.get_expiry()
         # Not the library's own figures: they say "now" in the first moment of a window.
-        former, former_s, current, current_s = self._storage.get_sliding_window(item.key_for(*names), WINDOW_S)
-        room = max(0, item.amount - floor(former * former_s / WINDOW_S) - current)
-        until_next_s = current_s - WINDOW_S  # a window is kept for one more, in which it is the former one
+        former, former_s, current, current_s = self._storage.get_sliding_window(item.key_for(*names), window_s)
+        room = max(0, item.amount - floor(former * former_s / window_s) - current)
+        until_next_s = current_s - window_s  # a window is kept for one more, in which it is the former one
         if former:
-            step_s = WINDOW_S / former  # so often one of the former window's stops counting
+            step_s = window_s / former  # so often one of the former window's stops counting
             until_next_s = min(until_next_s, former_s % step_s or step_s)
-        return Standing(policy, item.amount, room if allowed else 0, max(1, floor(until_next_s) + 1), allowed)
+        left = room if allowed else 0
+        return Standing(policy, item.amount, left, max(1, floor(until_next_s) + 1), allowed, window_s)
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         if not self._shared:

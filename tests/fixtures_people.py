@@ -53,14 +53,15 @@ def globex_people(globex: Tenant) -> Iterator[People]:
     yield _people(globex)
 
 
-def member_of(tenant: Tenant, role: str = "admin", *, name: str = "") -> Member:
+def member_of(tenant: Tenant, role: str = "admin", *, email: str = "") -> Member:
     """Somebody of the tenant, with the password PASSWORD."""
-    from django.contrib.auth.models import User
+    from tenants.people import member_make
 
-    from tenants.models import Member
-
-    user = User.objects.create_user(name or f"{role}@{tenant.slug}.test", password=PASSWORD)
-    return Member.objects.create(tenant=tenant, user=user, role=role)
+    member = member_make(
+        tenant=tenant, email=email or f"{role}@{tenant.slug}.test", role=role, name=role.title(), password=PASSWORD
+    )
+    member.tenant = tenant
+    return member
 
 
 def signed_in(member: Member) -> Client:

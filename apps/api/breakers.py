@@ -53,7 +53,7 @@ class BreakerReset(Endpoint):
 
     @operation(
         "breakers_reset", "Close a circuit breaker; what waits for it is let go", body=NoInput, answer=BreakerAnswer,
-        retry_safe=True, tag=TAG,
+        retry_safe=True, tag=TAG, problems=("breaker_closed",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, breaker_id: UUID) -> Response:

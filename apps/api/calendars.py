@@ -45,7 +45,7 @@ class CalendarList(Endpoint):
 
     @operation(
         "calendars_create", "Create a calendar", body=CalendarInput, answer=CalendarAnswer, status=201,
-        retry_safe=True, tag=TAG,
+        retry_safe=True, tag=TAG, problems=("name_taken", "too_many_calendars"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -71,7 +71,7 @@ class CalendarDetail(Endpoint):
 
     @operation(
         "calendars_patch", "Change a calendar; the schedules that use it follow from now on", body=CalendarChange,
-        answer=CalendarAnswer, if_match=True, tag=TAG,
+        answer=CalendarAnswer, if_match=True, tag=TAG, problems=("name_taken",),
     )  # fmt: skip
     def patch(self, request: Request, calendar_id: UUID) -> Response:
         changed = services.calendar_update(
@@ -82,7 +82,7 @@ class CalendarDetail(Endpoint):
 
     @operation(
         "calendars_replace", "Replace a calendar", body=CalendarReplacement, answer=CalendarAnswer, if_match=True,
-        tag=TAG,
+        tag=TAG, problems=("name_taken",),
     )  # fmt: skip
     def put(self, request: Request, calendar_id: UUID) -> Response:
         changed = services.calendar_replace(
@@ -92,7 +92,8 @@ class CalendarDetail(Endpoint):
         return tagged(calendar_shape(changed), changed.revision)
 
     @operation(
-        "calendars_delete", "Delete a calendar that no schedule uses", status=204, if_match=True, tag=TAG
+        "calendars_delete", "Delete a calendar that no schedule uses", status=204, if_match=True, tag=TAG,
+        problems=("calendar_in_use",),
     )  # fmt: skip
     def delete(self, request: Request, calendar_id: UUID) -> Response:
         services.calendar_delete(

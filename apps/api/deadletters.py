@@ -47,6 +47,7 @@ class DeadLetterReplay(Endpoint):
     @operation(
         "dead_letters_replay", "Replay: reopen the execution, or make a new one with another payload",
         body=ReplayInput, answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG,
+        problems=("not_open", "not_dead", "job_deleted", "execution_gone", "quota_exceeded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, letter_id: UUID) -> Response:
@@ -66,7 +67,7 @@ class DeadLetterResolve(Endpoint):
 
     @operation(
         "dead_letters_resolve", "Close a dead letter without a run", body=NoteInput, answer=DeadLetterAnswer,
-        retry_safe=True, tag=TAG,
+        retry_safe=True, tag=TAG, problems=("not_open",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, letter_id: UUID) -> Response:

@@ -1,7 +1,7 @@
 """The bodies and answers as OpenAPI shows them. They describe; the services decide, and the tests compare both."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 
@@ -10,6 +10,7 @@ from apps.schedules.job_input import KINDS
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 
 Serializer = serializers.Serializer[Any]
+Example = Mapping[str, Any]  # members as they may look; openapi_examples says what becomes of it
 TARGET_TEXT = (
     "http: url, method, headers, body, success_status, success_if, redirects, connect_timeout_s, auth, completion;"
     " URL, headers and body may hold templates such as {{ payload.id }}. python: task, soft_timeout_s. pull: what your"
@@ -54,6 +55,8 @@ def labels() -> Any:
 class RetryInput(Serializer):
     """When a failed attempt is tried again."""
 
+    EXAMPLE: ClassVar[Example] = {"max_attempts": 5, "base_s": 2, "max_s": 600}
+
     max_attempts = serializers.IntegerField(min_value=1, max_value=100, required=False, help_text="All tries. 3.")
     backoff = serializers.ChoiceField(["exponential", "fixed"], required=False)
     base_s = serializers.FloatField(min_value=0, max_value=86_400, required=False)
@@ -70,6 +73,8 @@ class RetryInput(Serializer):
 
 class JobChange(Serializer):
     """What of a job can be changed."""
+
+    EXAMPLE: ClassVar[Example] = {"timeout_s": 120, "labels": {"team": "reports"}}
 
     name = serializers.CharField(max_length=200, required=False)
     target = serializers.DictField(
@@ -103,6 +108,11 @@ class JobChange(Serializer):
 class JobInput(JobChange):
     """A job as its owner writes it."""
 
+    EXAMPLE: ClassVar[Example] = {
+        "name": "nightly report", "kind": "http", "target": {"url": "https://example.com/report", "method": "POST"},
+        "payload": {"format": "pdf"}, "timeout_s": 60, "retry": RetryInput.EXAMPLE, "labels": {"team": "billing"},
+    }  # fmt: skip
+
     name = serializers.CharField(max_length=200)
     kind = serializers.ChoiceField(list(KINDS))
     labels = optional(serializers.DictField, child=label())
@@ -117,6 +127,11 @@ JobReplacement = replacement("JobReplacement", JobInput, job_input.READ_ONLY)
 class RetryAnswer(Serializer):
     """A complete retry policy."""
 
+    EXAMPLE: ClassVar[Example] = {
+        "max_attempts": 5, "backoff": "exponential", "base_s": 2.0, "factor": 2.0, "max_s": 600.0, "jitter": "full",
+        "retry_on": [], "never_on": [],
+    }  # fmt: skip
+
     max_attempts = serializers.IntegerField()
     backoff = serializers.ChoiceField(["exponential", "fixed"])
     base_s = serializers.FloatField()
@@ -129,6 +144,11 @@ class RetryAnswer(Serializer):
 
 class JobAnswer(Serializer):
     """A job."""
+
+    EXAMPLE: ClassVar[Example] = {
+        **JobInput.EXAMPLE, "retry": RetryAnswer.EXAMPLE, "priority": 5, "version": 1,
+        "target": {"url": "https://example.com/report", "method": "POST", "headers": {}},
+    }  # fmt: skip
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -154,6 +174,8 @@ class JobAnswer(Serializer):
 
 class TimingInput(Serializer):
     """When a schedule runs."""
+
+    EXAMPLE: ClassVar[Example] = {"trigger": {"cron": "0 3 * * *"}, "timezone": "Europe/Berlin"}
 
     trigger = serializers.DictField(
         help_text='{"cron": "0 3 * * *"} or a list, {"every_s": 300, "anchor"?: time}, {"every": {"months": 1}}, '
@@ -198,6 +220,8 @@ class TimingInput(Serializer):
 class ScheduleInput(TimingInput):
     """A schedule as its owner writes it."""
 
+    EXAMPLE: ClassVar[Example] = {**TimingInput.EXAMPLE, "name": "nightly report", "labels": {"team": "billing"}}
+
     name = serializers.CharField(max_length=200)
     job = serializers.UUIDField()
     pause_after_failures = optional(
@@ -219,6 +243,8 @@ class ScheduleInput(TimingInput):
 class ScheduleChange(ScheduleInput):
     """What of a schedule can be changed."""
 
+    EXAMPLE: ClassVar[Example] = {"trigger": {"cron": "30 3 * * mon-fri"}}
+
     name = serializers.CharField(max_length=200, required=False)
     job = serializers.UUIDField(required=False)
     trigger = serializers.DictField(required=False)
@@ -227,6 +253,12 @@ class ScheduleChange(ScheduleInput):
 
 class ScheduleAnswer(Serializer):
     """A schedule."""
+
+    EXAMPLE: ClassVar[Example] = {
+        **ScheduleInput.EXAMPLE, "jitter_s": 0, "misfire": "fire_once", "grace_s": 60, "overlap": "allow",
+        "dst_gap": "run_after", "dst_fold": "first", "outside": "skip", "on_excluded": "skip", "overlap_max": 10,
+        "status": "active", "version": 1, "next_at": "2027-03-02T02:00:00Z",
+    }  # fmt: skip
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -277,6 +309,8 @@ ScheduleReplacement = replacement("ScheduleReplacement", ScheduleInput, schedule
 class PreviewRange(Serializer):
     """How much of a schedule's future to show."""
 
+    EXAMPLE: ClassVar[Example] = {"count": 1}
+
     after = wall_time("Later than this; now.")
     until = wall_time("Up to this, inclusive.")
     count = optional(serializers.IntegerField, min_value=1, max_value=1000, help_text="5; with until 1000.")
@@ -286,6 +320,8 @@ class PreviewRange(Serializer):
 class PreviewInput(ScheduleInput, PreviewRange):
     """A schedule that is not saved, and how much of its future to show."""
 
+    EXAMPLE: ClassVar[Example] = {**TimingInput.EXAMPLE, "count": 1}
+
     name = optional(serializers.CharField, max_length=200)
     job = optional(serializers.UUIDField)
 
@@ -293,11 +329,18 @@ class PreviewInput(ScheduleInput, PreviewRange):
 class PreviewAsk(TimingInput, PreviewRange):
     """How much of a schedule's future to show; with members of a schedule also what it would be like with them."""
 
+    EXAMPLE: ClassVar[Example] = {"trigger": {"cron": "30 3 * * mon-fri"}, "count": 1}
+
     trigger = serializers.DictField(required=False)
 
 
 class OccurrenceAnswer(Serializer):
     """One line of a preview."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "nominal_local": "2027-03-02T03:00:00+01:00", "nominal_at": "2027-03-02T02:00:00Z",
+        "at": "2027-03-02T02:00:00Z", "flags": [], "words": [],
+    }  # fmt: skip
 
     nominal_local = serializers.CharField(help_text="What the trigger says, in the schedule's zone.")
     nominal_at = serializers.DateTimeField(help_text="The same in UTC.")
@@ -309,6 +352,11 @@ class OccurrenceAnswer(Serializer):
 class LeftOutAnswer(Serializer):
     """What the trigger says and does not run."""
 
+    EXAMPLE: ClassVar[Example] = {
+        "nominal_local": "2027-03-02T03:00:00+01:00", "nominal_at": "2027-03-02T02:00:00Z", "flags": ["excluded"],
+        "words": ["left out: an excluded day"],
+    }  # fmt: skip
+
     nominal_local = serializers.CharField()
     nominal_at = serializers.DateTimeField()
     flags = serializers.ListField(child=serializers.CharField())
@@ -317,6 +365,11 @@ class LeftOutAnswer(Serializer):
 
 class ForecastAnswer(Serializer):
     """The coming runs of a schedule."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "occurrences": [OccurrenceAnswer.EXAMPLE], "previous": [], "left_out": [],
+        "description": "at 03:00 every day", "notes": [],
+    }  # fmt: skip
 
     occurrences = OccurrenceAnswer(many=True)
     previous = OccurrenceAnswer(many=True)
@@ -327,6 +380,8 @@ class ForecastAnswer(Serializer):
 
 class DifferenceAnswer(Serializer):
     """Instants that a change would add to and take from the same stretch of time."""
+
+    EXAMPLE: ClassVar[Example] = {"added": [OccurrenceAnswer.EXAMPLE], "removed": [], "kept": 5, "until": None}
 
     added = OccurrenceAnswer(many=True)
     removed = OccurrenceAnswer(many=True)

@@ -1,8 +1,10 @@
 """The bodies and answers of pull queues and of results that come later, as OpenAPI shows them."""
 
+from typing import ClassVar
+
 from rest_framework import serializers
 
-from apps.api.documents import Serializer, nullable, optional
+from apps.api.documents import Example, Serializer, nullable, optional
 from apps.api.leases_read import ENDS, ITEMS_MAX
 from apps.executions.models import TRIGGERS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
@@ -11,12 +13,16 @@ from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 class ConsumerAnswer(Serializer):
     """Who asked for work within the last hour, by the name that it gave itself."""
 
+    EXAMPLE: ClassVar[Example] = {"name": "worker-1"}
+
     name = serializers.CharField()
     seen_at = serializers.DateTimeField(help_text="To some seconds.")
 
 
 class QueueAnswer(Serializer):
     """A pull queue."""
+
+    EXAMPLE: ClassVar[Example] = {"name": "invoices", "ready": 12, "running": 2, "oldest_at": "2027-03-01T07:59:30Z"}
 
     name = serializers.CharField()
     status = serializers.ChoiceField(["active", "paused"])
@@ -33,6 +39,8 @@ class QueueAnswer(Serializer):
 class LeaseInput(Serializer):
     """A wish for work."""
 
+    EXAMPLE: ClassVar[Example] = {"max": 10, "wait_s": 0, "lease_s": 60, "worker": "worker-1"}
+
     max = optional(serializers.IntegerField, min_value=1, max_value=100, help_text="1.")
     wait_s = optional(serializers.IntegerField, min_value=0, max_value=30, help_text="Wait so long for work. 0.")
     lease_s = optional(
@@ -43,6 +51,12 @@ class LeaseInput(Serializer):
 
 class LeaseAnswer(Serializer):
     """A leased run."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "attempt": 1, "job_name": "print invoices", "job_version": 1, "trigger": "api",
+        "lease_until": "2027-03-01T08:01:00Z", "deadline": "2027-03-01T08:05:00Z", "payload": {"invoice": 4711},
+        "target": {},
+    }  # fmt: skip
 
     token = serializers.CharField(help_text="Names this attempt; keep it to yourself.")
     execution = serializers.UUIDField()
@@ -70,12 +84,16 @@ class LeaseListAnswer(Serializer):
 class HeartbeatInput(Serializer):
     """Still at it."""
 
+    EXAMPLE: ClassVar[Example] = {"lease_s": 60, "progress": {"pages": 3}}
+
     lease_s = optional(serializers.IntegerField, min_value=1, max_value=900, help_text="As before.")
     progress = serializers.JSONField(required=False, help_text="At most 2 KiB; shown with the execution.")
 
 
 class AliveAnswer(Serializer):
     """How long the attempt may go on."""
+
+    EXAMPLE: ClassVar[Example] = {"lease_until": "2027-03-01T08:01:00Z", "deadline": "2027-03-01T08:05:00Z"}
 
     cancel_requested = serializers.BooleanField(help_text="Stop, and say how it ended before lease_until.")
     lease_until = serializers.DateTimeField()
@@ -85,11 +103,15 @@ class AliveAnswer(Serializer):
 class ResultInput(Serializer):
     """A result."""
 
+    EXAMPLE: ClassVar[Example] = {"result": {"pages": 12}}
+
     result = serializers.JSONField(required=False, help_text="At most 64 KiB.")
 
 
 class ErrorInput(Serializer):
     """What went wrong."""
+
+    EXAMPLE: ClassVar[Example] = {"message": "the printer is out of paper", "class": "no_paper"}
 
     message = serializers.CharField(max_length=500)
     details = serializers.JSONField(required=False, help_text="At most 2 KiB.")
@@ -102,6 +124,8 @@ class ErrorInput(Serializer):
 class FailInput(Serializer):
     """An error."""
 
+    EXAMPLE: ClassVar[Example] = {"error": ErrorInput.EXAMPLE, "retry_after_s": 60}
+
     error = ErrorInput()
     retryable = optional(serializers.BooleanField, help_text="false: never again, whatever the policy says.")
     retry_after_s = optional(serializers.IntegerField, min_value=0, max_value=86_400)
@@ -110,11 +134,15 @@ class FailInput(Serializer):
 class ReleaseInput(Serializer):
     """Given back."""
 
+    EXAMPLE: ClassVar[Example] = {"delay_s": 30}
+
     delay_s = optional(serializers.IntegerField, min_value=0, max_value=86_400, help_text="Not before.")
 
 
 class SettledAnswer(Serializer):
     """What came of an attempt."""
+
+    EXAMPLE: ClassVar[Example] = {"attempt": 1, "attempt_state": "succeeded", "execution_state": "succeeded"}
 
     execution = serializers.UUIDField()
     attempt = serializers.IntegerField()
@@ -125,6 +153,8 @@ class SettledAnswer(Serializer):
 
 class SettleItemInput(Serializer):
     """The end of one lease: its token, how it ended, and what belongs to that."""
+
+    EXAMPLE: ClassVar[Example] = {"token": "sbl_...", "end": "complete", "result": {"pages": 12}}
 
     token = serializers.CharField()
     end = serializers.ChoiceField(list(ENDS), required=False, help_text="complete.")
@@ -152,6 +182,10 @@ class FaultAnswer(Serializer):
 class SettleItemAnswer(Serializer):
     """What came of one, with the status and code that it would have had alone."""
 
+    EXAMPLE: ClassVar[Example] = {
+        **SettledAnswer.EXAMPLE, "status": 200, "code": None, "detail": None, "errors": [],
+    }  # fmt: skip
+
     status = serializers.IntegerField()
     code = nullable(serializers.CharField)
     detail = nullable(serializers.CharField)
@@ -174,6 +208,8 @@ class SettleListAnswer(Serializer):
 class CompletionAsk(Serializer):
     """A result, or an error when there is one."""
 
+    EXAMPLE: ClassVar[Example] = {"token": "sbr_...", "result": {"pages": 12}}
+
     token = optional(serializers.CharField, help_text="With an API key; without, it is the bearer's.")
     result = serializers.JSONField(required=False, help_text="At most 64 KiB.")
     error = ErrorInput(required=False, allow_null=True)
@@ -183,5 +219,7 @@ class CompletionAsk(Serializer):
 
 class CompletionBeat(HeartbeatInput):
     """Still at it."""
+
+    EXAMPLE: ClassVar[Example] = {"token": "sbr_...", "progress": {"pages": 3}}
 
     token = optional(serializers.CharField, help_text="With an API key; without, it is the bearer's.")

@@ -1,8 +1,10 @@
 """The bodies and answers of executions, dead letters and API keys as OpenAPI shows them."""
 
+from typing import ClassVar
+
 from rest_framework import serializers
 
-from apps.api.documents import Serializer, label, labels, nullable, optional
+from apps.api.documents import Example, Serializer, label, labels, nullable, optional
 from apps.executions.models import TRIGGERS
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
@@ -11,6 +13,8 @@ from tenants.permissions import KEY_ROLES
 
 class SubmitInput(Serializer):
     """A wish for a run."""
+
+    EXAMPLE: ClassVar[Example] = {"payload": {"format": "pdf"}, "delay_s": 60, "priority": 7}
 
     job = serializers.UUIDField()
     payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
@@ -25,6 +29,12 @@ class SubmitInput(Serializer):
 
 class ExecutionAnswer(Serializer):
     """An execution: its history and, while it is alive, its live state."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "job_version": 1, "state": "scheduled", "trigger": "api", "priority": 7, "count": 1,
+        "available_at": "2027-03-01T08:01:00Z", "actual_at": "2027-03-01T08:01:00Z", "attempt_count": 0, "labels": {},
+        "fired_by": "key:nightly (editor)", "payload": {"format": "pdf"},
+    }  # fmt: skip
 
     id = serializers.UUIDField()
     job = serializers.UUIDField()
@@ -69,6 +79,13 @@ class ExecutionAnswer(Serializer):
 class AttemptAnswer(Serializer):
     """One try of an execution."""
 
+    EXAMPLE: ClassVar[Example] = {
+        "number": 1,
+        "state": "succeeded",
+        "finished_at": "2027-03-01T08:00:02Z",
+        "worker": None,
+    }
+
     id = serializers.UUIDField()
     execution = serializers.UUIDField()
     number = serializers.IntegerField()
@@ -82,6 +99,11 @@ class AttemptAnswer(Serializer):
 
 class DeadLetterAnswer(Serializer):
     """An execution that a person should look at."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "status": "open", "fingerprint": "2f1c9d0a7b3e5864", "attempts": 5,
+        "error": {"class": "http", "status": 500, "message": "the answer was 500"},
+    }  # fmt: skip
 
     id = serializers.UUIDField()
     execution = serializers.UUIDField()
@@ -100,15 +122,21 @@ class DeadLetterAnswer(Serializer):
 class ReasonInput(Serializer):
     """Why."""
 
+    EXAMPLE: ClassVar[Example] = {"reason": "maintenance"}
+
     reason = optional(serializers.CharField, max_length=500)
 
 
 class NoInput(Serializer):
     """Nothing: no body, or an empty object."""
 
+    EXAMPLE: ClassVar[Example] = {}
+
 
 class ReplayInput(Serializer):
     """How to replay: with `payload` a new execution is made, without it the same one is reopened."""
+
+    EXAMPLE: ClassVar[Example] = {"payload": {"format": "html"}, "note": "fixed by the supplier"}
 
     payload = serializers.JSONField(required=False)
     note = optional(serializers.CharField, max_length=1000)
@@ -117,11 +145,15 @@ class ReplayInput(Serializer):
 class NoteInput(Serializer):
     """What was found."""
 
+    EXAMPLE: ClassVar[Example] = {"note": "fixed by the supplier"}
+
     note = optional(serializers.CharField, max_length=1000)
 
 
 class ApiKeyInput(Serializer):
     """A new API key."""
+
+    EXAMPLE: ClassVar[Example] = {"name": "deploy", "role": "editor"}
 
     name = serializers.CharField(max_length=100)
     role = serializers.ChoiceField(list(KEY_ROLES))
@@ -130,6 +162,8 @@ class ApiKeyInput(Serializer):
 
 class ApiKeyAnswer(Serializer):
     """An API key; its text can't be read."""
+
+    EXAMPLE: ClassVar[Example] = {"name": "deploy", "prefix": "sb_acme_Vh3k", "role": "editor"}
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -143,5 +177,7 @@ class ApiKeyAnswer(Serializer):
 
 class NewApiKeyAnswer(ApiKeyAnswer):
     """A new API key with its text, which is shown only this once."""
+
+    EXAMPLE: ClassVar[Example] = {**ApiKeyAnswer.EXAMPLE, "key": "sb_..."}
 
     key = nullable(serializers.CharField, help_text="Null when the answer is replayed: the text is not kept.")

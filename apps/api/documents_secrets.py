@@ -1,8 +1,10 @@
 """Secrets as OpenAPI shows them. No answer holds a value."""
 
+from typing import ClassVar
+
 from rest_framework import serializers
 
-from apps.api.documents import Serializer, nullable, optional, replacement
+from apps.api.documents import Example, Serializer, nullable, optional, replacement
 from apps.secrets.services import MAX_DESCRIPTION_CHARS
 from apps.secrets.signing import OVERLAP_MAX
 from kernel.secretrules import NAME_PATTERN
@@ -13,12 +15,20 @@ READ_ONLY = ("id", "name", "version", "value_set_at", "last_used_at", "created_a
 class SecretChange(Serializer):
     """What of a secret can be changed. Its name can't: jobs hold it."""
 
+    EXAMPLE: ClassVar[Example] = {"value": "correct horse battery staple"}
+
     value = serializers.CharField(required=False, help_text="At most 32,768 bytes. Taken, and never shown.")
     description = optional(serializers.CharField, max_length=MAX_DESCRIPTION_CHARS)
 
 
 class SecretInput(SecretChange):
     """A secret that jobs can name."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "name": "REPORT_TOKEN",
+        "value": "correct horse battery staple",
+        "description": "of the report server",
+    }
 
     name = serializers.RegexField(f"^{NAME_PATTERN}$", help_text="Letters, digits and _ . -")
     value = serializers.CharField(help_text="At most 32,768 bytes. Taken, and never shown.")
@@ -34,6 +44,8 @@ SecretReplacement = replacement("SecretReplacement", SecretWhole, READ_ONLY)
 class SecretAnswer(Serializer):
     """A secret; its value can't be read."""
 
+    EXAMPLE: ClassVar[Example] = {"name": "REPORT_TOKEN", "description": "of the report server", "version": 1}
+
     id = serializers.UUIDField()
     name = serializers.CharField()
     description = nullable(serializers.CharField)
@@ -46,6 +58,8 @@ class SecretAnswer(Serializer):
 
 class SigningRotateInput(Serializer):
     """How to change over."""
+
+    EXAMPLE: ClassVar[Example] = {"overlap_s": 3600}
 
     overlap_s = optional(
         serializers.IntegerField, min_value=0, max_value=int(OVERLAP_MAX.total_seconds()),
@@ -64,5 +78,7 @@ class SigningAnswer(Serializer):
 
 class NewSigningAnswer(SigningAnswer):
     """A new signing secret with its text, which is shown only this once."""
+
+    EXAMPLE: ClassVar[Example] = {"signing_secret": "whsec_..."}
 
     signing_secret = nullable(serializers.CharField, help_text="Null when the answer is replayed: it is not kept.")

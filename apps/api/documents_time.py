@@ -1,8 +1,10 @@
 """Calendars, and what is done to schedules, as OpenAPI shows them."""
 
+from typing import ClassVar
+
 from rest_framework import serializers
 
-from apps.api.documents import Serializer, optional, replacement, wall_time
+from apps.api.documents import Example, Serializer, optional, replacement, wall_time
 from apps.api.documents_runs import ReasonInput
 from apps.schedules import calendar_input
 from apps.schedules.timing_spec import CHOICES
@@ -11,11 +13,15 @@ from apps.schedules.timing_spec import CHOICES
 class SchedulePauseInput(ReasonInput):
     """Why, and until when."""
 
+    EXAMPLE: ClassVar[Example] = {"reason": "maintenance"}
+
     resume_at = wall_time("It goes on by itself from this time on; until somebody resumes it.")
 
 
 class ScheduleResumeInput(Serializer):
     """How to go on."""
+
+    EXAMPLE: ClassVar[Example] = {"catch_up": True}
 
     catch_up = optional(
         serializers.BooleanField, help_text="Make up, by the misfire policy, for what the pause missed."
@@ -25,11 +31,15 @@ class ScheduleResumeInput(Serializer):
 class ScheduleTriggerInput(Serializer):
     """How to run now."""
 
+    EXAMPLE: ClassVar[Example] = {"overlap": "skip"}
+
     overlap = optional(serializers.ChoiceField, choices=list(CHOICES["overlap"]), help_text="Instead of its own.")
 
 
 class CalendarChange(Serializer):
     """What of a calendar can be changed."""
+
+    EXAMPLE: ClassVar[Example] = {"dates": ["2027-12-24", "2027-12-25"]}
 
     name = serializers.CharField(max_length=200, required=False)
     dates = optional(serializers.ListField, child=serializers.CharField(), max_length=1000, help_text="2026-12-25")
@@ -52,11 +62,21 @@ class CalendarChange(Serializer):
 class CalendarInput(CalendarChange):
     """A named calendar of excluded days."""
 
+    EXAMPLE: ClassVar[Example] = {
+        "name": "holidays", "dates": ["2027-12-25"], "ranges": [{"from": "2027-12-27", "to": "2027-12-31"}],
+        "rrules": ["FREQ=YEARLY;BYMONTH=5;BYMONTHDAY=1"], "weekdays": ["sat", "sun"],
+    }  # fmt: skip
+
     name = serializers.CharField(max_length=200)
 
 
 class CalendarAnswer(Serializer):
     """A named calendar of excluded days."""
+
+    EXAMPLE: ClassVar[Example] = {
+        **CalendarInput.EXAMPLE, "rrules": [{"rrule": "FREQ=YEARLY;BYMONTH=5;BYMONTHDAY=1"}],
+        "weekend": ["sat", "sun"],
+    }  # fmt: skip
 
     id = serializers.UUIDField()
     name = serializers.CharField()

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.api.deprecation import say as say_deprecated
 from apps.api.idempotency import once
 from apps.api.lists import SELECTING, ListQuery
 from apps.api.middleware import TenantRequest
@@ -80,6 +81,7 @@ class Endpoint(APIView):
         if request.method in ("GET", "HEAD") and finished.status_code == 200 and self._selectable():
             finished = read_answer(request, finished, self.fields)
         finished.headers.setdefault("Cache-Control", "no-store")  # an answer is for this key only
+        say_deprecated(getattr(self, str(request.method).lower(), None), finished)
         return finished
 
     def _selectable(self) -> frozenset[str]:

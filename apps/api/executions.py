@@ -36,7 +36,7 @@ class ExecutionList(Endpoint):
 
     @operation(
         "executions_submit", "Run a job at once or later", body=SubmitInput, answer=ExecutionAnswer, status=202,
-        retry_safe=True, tag=TAG,
+        retry_safe=True, tag=TAG, problems=("quota_exceeded",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -63,6 +63,7 @@ class ExecutionCancel(Endpoint):
     @operation(
         "executions_cancel", "Cancel an execution: 200 when it is cancelled, 202 when its worker was asked to stop",
         body=NoInput, answer=ExecutionAnswer, also={202: ExecutionAnswer}, retry_safe=True, tag=TAG,
+        problems=("already_finished",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, execution_id: UUID) -> Response:
@@ -78,7 +79,7 @@ class ExecutionRerun(Endpoint):
 
     @operation(
         "executions_rerun", "Run a finished execution again as a new one", body=NoInput, answer=ExecutionAnswer,
-        status=202, retry_safe=True, tag=TAG,
+        status=202, retry_safe=True, tag=TAG, problems=("not_finished", "quota_exceeded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, execution_id: UUID) -> Response:

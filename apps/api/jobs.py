@@ -32,7 +32,8 @@ class JobList(Endpoint):
         return list_jobs(self, self.query(*(one.name for one in OF_JOBS)))
 
     @operation(
-        "jobs_create", "Create a job", body=JobInput, answer=JobAnswer, status=201, retry_safe=True, tag=TAG
+        "jobs_create", "Create a job", body=JobInput, answer=JobAnswer, status=201, retry_safe=True, tag=TAG,
+        problems=("name_taken", "external_id_taken", "quota_exceeded", "secrets_key_unknown"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -51,7 +52,15 @@ class JobDetail(Endpoint):
         found = access_job(actor=self.actor, job_id=job_id, need="job.read")
         return tagged(job_shape(found), found.job.revision)
 
-    @operation("jobs_patch", "Change members of a job", body=JobChange, answer=JobAnswer, if_match=True, tag=TAG)
+    @operation(
+        "jobs_patch",
+        "Change members of a job",
+        body=JobChange,
+        answer=JobAnswer,
+        if_match=True,
+        tag=TAG,
+        problems=("name_taken", "external_id_taken", "kind_is_fixed", "secrets_key_unknown", "secret_unreadable"),
+    )
     def patch(self, request: Request, job_id: UUID) -> Response:
         changed = services.job_update(
             tenant=self.tenant, actor=self.actor, job_id=job_id, patch=self.body, now=self.now,
@@ -59,7 +68,15 @@ class JobDetail(Endpoint):
         )  # fmt: skip
         return tagged(job_shape(changed), changed.job.revision)
 
-    @operation("jobs_replace", "Replace a job", body=JobReplacement, answer=JobAnswer, if_match=True, tag=TAG)
+    @operation(
+        "jobs_replace",
+        "Replace a job",
+        body=JobReplacement,
+        answer=JobAnswer,
+        if_match=True,
+        tag=TAG,
+        problems=("name_taken", "external_id_taken", "kind_is_fixed", "secrets_key_unknown", "secret_unreadable"),
+    )
     def put(self, request: Request, job_id: UUID) -> Response:
         changed = services.job_replace(
             tenant=self.tenant, actor=self.actor, job_id=job_id, data=read_only_dropped(self.body, READ_ONLY),
@@ -67,7 +84,14 @@ class JobDetail(Endpoint):
         )  # fmt: skip
         return tagged(job_shape(changed), changed.job.revision)
 
-    @operation("jobs_delete", "Delete a job that no schedule uses", status=204, if_match=True, tag=TAG)
+    @operation(
+        "jobs_delete",
+        "Delete a job that no schedule uses",
+        status=204,
+        if_match=True,
+        tag=TAG,
+        problems=("job_in_use",),
+    )
     def delete(self, request: Request, job_id: UUID) -> Response:
         services.job_delete(
             tenant=self.tenant, actor=self.actor, job_id=job_id, now=self.now, expect=revisions(request)

@@ -95,7 +95,7 @@ class LeaseHeartbeat(Holding):
 
     @operation(
         "leases_heartbeat", "Extend a lease, tell progress, hear of a cancel", body=HeartbeatInput, answer=AliveAnswer,
-        tag=TAG,
+        tag=TAG, problems=("lease_over",),
     )  # fmt: skip
     def post(self, request: Request, token: str) -> Response:
         found = self.token("lease", token)
@@ -107,7 +107,14 @@ class LeaseComplete(Holding):
 
     actions = {"POST": "queue.work"}
 
-    @operation("leases_complete", "End a lease with a result", body=ResultInput, answer=SettledAnswer, tag=TAG)
+    @operation(
+        "leases_complete",
+        "End a lease with a result",
+        body=ResultInput,
+        answer=SettledAnswer,
+        tag=TAG,
+        problems=("lease_over",),
+    )
     def post(self, request: Request, token: str) -> Response:
         return self.say(read_result(self.token("lease", token), self.body))
 
@@ -119,7 +126,7 @@ class LeaseFail(Holding):
 
     @operation(
         "leases_fail", "End a lease with an error; the job's retry policy decides what follows", body=FailInput,
-        answer=SettledAnswer, tag=TAG,
+        answer=SettledAnswer, tag=TAG, problems=("lease_over",),
     )  # fmt: skip
     def post(self, request: Request, token: str) -> Response:
         return self.say(read_fail(self.token("lease", token), self.body))
@@ -132,7 +139,7 @@ class LeaseRelease(Holding):
 
     @operation(
         "leases_release", "Give a lease back without using up an attempt", body=ReleaseInput, answer=SettledAnswer,
-        tag=TAG,
+        tag=TAG, problems=("lease_over",),
     )  # fmt: skip
     def post(self, request: Request, token: str) -> Response:
         return self.say(read_release(self.token("lease", token), self.body))
@@ -177,7 +184,7 @@ class ExecutionComplete(_Completing):
 
     @operation(
         "executions_complete", "End a run whose receiver answered 202, with the token that it was sent",
-        body=CompletionAsk, answer=SettledAnswer, tag="executions",
+        body=CompletionAsk, answer=SettledAnswer, tag="executions", problems=("lease_over",),
     )  # fmt: skip
     def post(self, request: Request, execution_id: UUID) -> Response:
         return self.say(read_completion(self.attempt(execution_id), self.body))
@@ -188,7 +195,7 @@ class ExecutionHeartbeat(_Completing):
 
     @operation(
         "executions_heartbeat", "Keep a run alive whose receiver answered 202", body=CompletionBeat, answer=AliveAnswer,
-        tag="executions",
+        tag="executions", problems=("lease_over",),
     )  # fmt: skip
     def post(self, request: Request, execution_id: UUID) -> Response:
         return self.beat(self.attempt(execution_id), *read_heartbeat(self.body, token=True))

@@ -13,11 +13,16 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 
+from apps.api.codes import CODES
+from apps.api.deprecation import Deprecated, mark
 from apps.api.endpoint import changes_what_is_stored
-from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX, SELECTING
-from apps.api.problems import MEDIA_TYPE
+from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
+from apps.api.openapi_examples import add_examples
+from apps.api.openapi_links import add_links
+from apps.api.openapi_parameters import describe_parameters
+from apps.api.openapi_problems import OWN_CODES, document_problems
+from apps.api.openapi_reads import document_reads
 from apps.api.rehearsal import PARAMETER
-from apps.api.selecting import SELECTED
 from apps.schedules.job_input import KINDS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
@@ -28,8 +33,9 @@ SCHEME = "apiKey"
 STRICT_SUFFIXES = ("Input", "Change", "Replacement", "Ask", "Beat")
 
 PAGE_SIZE_PARAMETER = OpenApiParameter(
-    "page_size", {"type": "integer", "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": PAGE_SIZE}
-)
+    "page_size", {"type": "integer", "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": PAGE_SIZE},
+    description="how many items a page has at most",
+)  # fmt: skip
 CURSOR_PARAMETER = OpenApiParameter("cursor", str, description="next_cursor of the former page")
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=True, description="ETag, or *")
 IDEMPOTENCY = OpenApiParameter(
@@ -83,13 +89,17 @@ COUNT_PARAMETER = parameter("count", bool, text="true: how many there are, exact
 def operation(
     name: str, summary: str, *, answer: Any = None, status: int = 200, body: Any = None, tag: str,
     parameters: Sequence[OpenApiParameter] = (), if_match: bool = False, retry_safe: bool = False,
-    also: Mapping[int, Any] | None = None, rehearsed: bool | None = None,
+    also: Mapping[int, Any] | None = None, rehearsed: bool | None = None, problems: Sequence[str] = (),
+    deprecated: Deprecated | None = None,
 ) -> Decorator:  # fmt: skip
     """Describes one operation; `name` is its operationId.
 
     What is `rehearsed` takes validate_only: whatever has a body and is retry-safe or wants If-Match, unless it says
-    otherwise because not all of its effects are in its transaction.
+    otherwise because not all of its effects are in its transaction. `problems` are the codes (apps.api.codes) that it
+    answers with beside those that follow from its form. A deprecated one says so in each answer.
     """
+    if unknown := set(problems) - set(CODES):
+        raise ValueError(f"{name}: {', '.join(sorted(unknown))} must be in apps.api.codes")
     shown = list(parameters)
     if if_match:
         shown.append(IF_MATCH)
@@ -107,16 +117,19 @@ def operation(
         request = {MERGE_PATCH: body, JSON: body}
     elif body is not None:
         request = {JSON: body}
-    described: Decorator = extend_schema(
-        operation_id=name, summary=summary, tags=[tag], parameters=shown, request=request, responses=responses
-    )
+    describe: Decorator = extend_schema(
+        operation_id=name, summary=summary, tags=[tag], parameters=shown, request=request, responses=responses,
+        deprecated=deprecated is not None, extensions={OWN_CODES: list(problems)} if problems else None,
+    )  # fmt: skip
 
-    def describe(method: Any) -> Any:
-        found = described(changes_what_is_stored(method) if rehearsed else method)
-        found.answer = answer  # what of it can be selected: apps.api.selecting
-        return found
+    def finish(method: Any) -> Any:
+        if rehearsed:
+            method = changes_what_is_stored(method)
+        method = describe(method)
+        method.answer = answer  # what of it can be selected: apps.api.selecting
+        return method if deprecated is None else mark(method, deprecated)
 
-    return describe
+    return finish
 
 
 @cache
@@ -153,92 +166,13 @@ def openapi_document() -> dict[str, Any]:
     with patched_settings(options):
         found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
     schemas = found["components"]["schemas"]
-    schemas.update(_problem_schemas())
     for name, schema in schemas.items():
         if name.endswith(STRICT_SUFFIXES):
             schema["additionalProperties"] = False
-    schemas["Selected"] = {"type": "object", "description": "Only the members that `fields` names, and `id`."}
-    for path in found["paths"].values():
-        if "get" in path:
-            _readable(path["get"], schemas)
-        for one in path.values():
-            one["responses"]["429"] = _too_many()
-            one["responses"]["default"] = {
-                "description": "A problem.",
-                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-            }
+    document_reads(found)
+    describe_parameters(found)
+    add_examples(found)
+    add_links(found)
+    document_problems(found)
     found["servers"] = [{"url": "/"}]
     return found
-
-
-def _readable(one: dict[str, Any], schemas: Mapping[str, Any]) -> None:
-    """What every read can do: select members of the answer, and answer only what has changed."""
-    content = one["responses"]["200"].get("content", {}).get(JSON, {})
-    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
-    members = schemas.get(name, {}).get("properties")
-    if not members:
-        return
-    is_list = set(members) >= {"items", "next_cursor"}
-    if is_list:
-        members = schemas[members["items"]["items"]["$ref"].rpartition("/")[2]]["properties"]
-    selected: dict[str, Any] = {"$ref": "#/components/schemas/Selected"}
-    if is_list:
-        rest = {key: value for key, value in schemas[name]["properties"].items() if key != "items"}
-        selected = {
-            "type": "object",
-            "properties": {"items": {"type": "array", "items": selected}, **rest},
-            "required": ["items", "next_cursor"],
-        }
-    one["responses"]["200"]["content"][SELECTED] = {"schema": selected}
-    one["responses"]["304"] = {"description": "What If-None-Match names is still so."}
-    names = {"type": "string", "enum": sorted(members)}
-    one["parameters"] = [
-        *one.get("parameters", ()),
-        {
-            "name": SELECTING, "in": "query", "style": "form", "explode": False,
-            "schema": {"type": "array", "items": names, "minItems": 1},
-            "description": f"Only these members, with commas; `id` always comes. The answer is {SELECTED}.",
-        },
-        {
-            "name": "If-None-Match", "in": "header", "schema": {"type": "string"},
-            "description": "ETag of a former answer; 304 while it would be the same.",
-        },
-    ]  # fmt: skip
-
-
-def _too_many() -> dict[str, Any]:
-    """What comes when there were too many requests, or a plan allows no more objects (then without the headers)."""
-    texts = {
-        "Retry-After": "Seconds.",
-        "RateLimit": 'Where the caller stands: "policy";r=what is left;t=seconds until there is more.',
-        "RateLimit-Policy": '"policy";q=requests;w=seconds',
-    }
-    return {
-        "description": "Too many requests (`rate_limited`), or a limit of the plan (`quota_exceeded`).",
-        "headers": {name: {"description": text, "schema": {"type": "string"}} for name, text in texts.items()},
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
-
-
-def _problem_schemas() -> dict[str, Any]:
-    """Schemas of problem documents; they may have more members, which the code decides."""
-    error = {
-        "type": "object",
-        "description": "One fault of a request.",
-        "properties": {name: {"type": "string"} for name in ("pointer", "code", "detail")},
-        "required": ["pointer", "code", "detail"],
-    }
-    texts = ("type", "title", "detail", "code", "request_id")
-    return {
-        "ProblemError": error,
-        "Problem": {
-            "type": "object",
-            "description": "A problem document (RFC 9457). Its code is stable; docs/reference/errors.md lists them.",
-            "properties": {
-                **{name: {"type": "string"} for name in texts},
-                "status": {"type": "integer"},
-                "errors": {"type": "array", "items": {"$ref": "#/components/schemas/ProblemError"}},
-            },
-            "required": ["type", "title", "status", "detail", "code", "errors", "request_id"],
-        },
-    }

@@ -71,7 +71,8 @@ class PreviewSaved(Endpoint):
     actions = {"POST": "schedule.preview"}
 
     @operation("schedules_preview", "Preview a schedule, or a change of it with the difference", body=PreviewAsk,
-               answer=PreviewAnswer, tag=TAG)  # fmt: skip
+               answer=PreviewAnswer, tag=TAG, problems=("invalid_schedule",),
+    )  # fmt: skip
     def post(self, request: Request, schedule_id: UUID) -> Response:
         found = access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.preview")
         faults = Faults()

@@ -135,7 +135,12 @@ class QueueLease(Endpoint):
     actions = {"POST": "queue.work"}
 
     @operation(
-        "queues_lease", "Lease runs, waiting for them if wished", body=LeaseInput, answer=LeaseListAnswer, tag=TAG
+        "queues_lease",
+        "Lease runs, waiting for them if wished",
+        body=LeaseInput,
+        answer=LeaseListAnswer,
+        tag=TAG,
+        problems=("too_many_waiting",),
     )
     def post(self, request: Request, name: str) -> Response:
         if not pull_queues.known(door.raw(), tenant_id=self.tenant.pk, name=name):

@@ -50,7 +50,7 @@ class ScheduleList(ScheduleEndpoint):
 
     @operation(
         "schedules_create", "Create a schedule; it is due from now on", body=ScheduleInput, answer=ScheduleAnswer,
-        status=201, retry_safe=True, tag=TAG,
+        status=201, retry_safe=True, tag=TAG, problems=("name_taken", "external_id_taken", "quota_exceeded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -75,7 +75,7 @@ class ScheduleDetail(ScheduleEndpoint):
 
     @operation(
         "schedules_patch", "Change members of a schedule; it never fires by that", body=ScheduleChange,
-        answer=ScheduleAnswer, if_match=True, tag=TAG,
+        answer=ScheduleAnswer, if_match=True, tag=TAG, problems=("name_taken", "external_id_taken"),
     )  # fmt: skip
     def patch(self, request: Request, schedule_id: UUID) -> Response:
         changed = services.schedule_update(
@@ -91,6 +91,7 @@ class ScheduleDetail(ScheduleEndpoint):
         answer=ScheduleAnswer,
         if_match=True,
         tag=TAG,
+        problems=("name_taken", "external_id_taken"),
     )
     def put(self, request: Request, schedule_id: UUID) -> Response:
         changed = services.schedule_replace(
@@ -114,7 +115,7 @@ class SchedulePause(ScheduleEndpoint):
 
     @operation(
         "schedules_pause", "Pause a schedule; no debt builds up", body=SchedulePauseInput, answer=ScheduleAnswer,
-        retry_safe=True, tag=TAG,
+        retry_safe=True, tag=TAG, problems=("schedule_completed",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, schedule_id: UUID) -> Response:
@@ -167,6 +168,7 @@ class ScheduleTrigger(Endpoint):
     @operation(
         "schedules_trigger", "Run a schedule's job once, now; skipped where its overlap policy leaves no room",
         body=ScheduleTriggerInput, answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG,
+        problems=("quota_exceeded",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, schedule_id: UUID) -> Response:

@@ -50,7 +50,7 @@ class SecretList(Endpoint):
 
     @operation(
         "secrets_create", "Create a secret; jobs name it, and nothing shows it", body=SecretInput, answer=SecretAnswer,
-        status=201, retry_safe=True, tag=TAG,
+        status=201, retry_safe=True, tag=TAG, problems=("name_taken", "too_many_secrets", "secrets_key_unknown"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -79,19 +79,26 @@ class SecretDetail(Endpoint):
 
     @operation(
         "secrets_patch", "Give a secret another value or description; runs use it from their next start on",
-        body=SecretChange, answer=SecretAnswer, if_match=True, tag=TAG,
+        body=SecretChange, answer=SecretAnswer, if_match=True, tag=TAG, problems=("secrets_key_unknown",),
     )  # fmt: skip
     def patch(self, request: Request, secret_id: UUID) -> Response:
         return self._change(request, secret_id, self.body, whole=False)
 
     @operation(
         "secrets_replace", "Replace a secret's value and description", body=SecretReplacement, answer=SecretAnswer,
-        if_match=True, tag=TAG,
+        if_match=True, tag=TAG, problems=("secrets_key_unknown",),
     )  # fmt: skip
     def put(self, request: Request, secret_id: UUID) -> Response:
         return self._change(request, secret_id, read_only_dropped(self.body, READ_ONLY), whole=True)
 
-    @operation("secrets_delete", "Delete a secret that no job names", status=204, if_match=True, tag=TAG)
+    @operation(
+        "secrets_delete",
+        "Delete a secret that no job names",
+        status=204,
+        if_match=True,
+        tag=TAG,
+        problems=("secret_in_use",),
+    )
     def delete(self, request: Request, secret_id: UUID) -> Response:
         secret_delete(
             tenant=self.tenant, actor=self.actor, secret_id=secret_id, now=self.now, expect=revisions(request)

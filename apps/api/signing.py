@@ -47,6 +47,7 @@ class SigningRotate(Endpoint):
     @operation(
         "signing_secrets_rotate", "Make a new signing secret, shown only in this answer; the former signs as well "
         "for a while", body=SigningRotateInput, answer=NewSigningAnswer, status=201, retry_safe=True, tag=TAG,
+        problems=("secrets_key_unknown",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:

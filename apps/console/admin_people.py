@@ -3,15 +3,23 @@
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
 from apps.audit.trail import TrailMixin
+from tenants.people import USER_PREFIX
 
 admin.site.unregister([User, Group])
 
 
 @admin.register(User)
 class OperatorAdmin(TrailMixin, UserAdmin):
+    """Those of members are changed under Members alone: their services keep sessions, mails and the trail right."""
+
     trail_masked = ("password", "password1", "password2")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        return super().get_queryset(request).exclude(username__startswith=USER_PREFIX, is_staff=False)
 
 
 @admin.register(Group)

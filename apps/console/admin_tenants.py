@@ -21,7 +21,7 @@ from apps.console.selecting import ticked
 from apps.console.shown import tenant_link
 from kernel.addressrules import plain_rule
 from tenants.keys import apikey_create, apikey_revoke
-from tenants.models import ApiKey, Domain, Member, Plan, Tenant
+from tenants.models import ApiKey, Domain, Plan, Tenant
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
@@ -122,16 +122,6 @@ class DomainAdmin(SmallAdmin):
 
     def saved_besides(self, form: forms.ModelForm[Any]) -> Iterable[str]:
         return ("is_primary",)
-
-
-@admin.register(Member)
-class MemberAdmin(SmallAdmin):
-    list_display = ("user", "tenant", "role", "created_at")
-    list_filter = ("role",)
-    list_select_related = ("tenant", "user")
-    search_fields = ("user__username", "tenant__slug")
-    autocomplete_fields = ("tenant", "user")
-    ordering = ("tenant__slug", "user__username")
 
 
 @admin.register(ApiKey)

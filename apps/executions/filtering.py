@@ -27,6 +27,7 @@ WITH_ERROR = ("dead", "cancelled", "expired")
 RARE_TRIGGERS = ("manual", "backfill", "replay", "workflow", "catch_up")  # of the index execution_by_rare_trigger
 IN_FLIGHT = ("queued", "running")
 _TICKET_STATE = "(SELECT state FROM tickets_ticket WHERE execution_id = e.id)"
+ALIVE = Part((Condition("e.finished_at IS NULL"),))
 MAX_JOBS_APART = 20  # of more jobs, the newest rows are looked at instead of each job's
 
 
@@ -88,7 +89,8 @@ def _indexes(tenant_id: int, wanted: ExecutionFilter) -> dict[str, Path]:
         found["jobs"] = Path(jobs or (Part((Condition("false"),)),))
     states = _states_with_errors(wanted)
     if states and "succeeded" not in states:
-        found["states"] = Path(_of_states(tenant_id, states))
+        path = Path(_of_states(tenant_id, states))
+        found["alive" if ALIVE in path.parts else "states"] = path
     if wanted.triggers and set(wanted.triggers) <= set(RARE_TRIGGERS):
         rare = Condition(f"e.trigger IN ({_quoted(RARE_TRIGGERS)})")
         found["triggers"] = Path(tuple(Part((rare,), "e.trigger", one) for one in wanted.triggers))
@@ -98,7 +100,7 @@ def _indexes(tenant_id: int, wanted: ExecutionFilter) -> dict[str, Path]:
     if since is not None:  # what started since then has ended since then, or is alive
         parts = [Part((Condition("e.finished_at > %s", (since,)), *_range("finished_at", wanted)))]
         if wanted.finished_after is None and wanted.finished_before is None:
-            parts.append(Part((Condition("e.finished_at IS NULL"),)))
+            parts.append(ALIVE)
         found["ended since"] = Path(tuple(parts), ordered=False)
     return found
 
@@ -120,8 +122,7 @@ def _of_states(tenant_id: int, states: Sequence[str]) -> tuple[Part, ...]:
     parts = [Part((bad,), "e.state", state) for state in states if state in BAD_STATES]
     live = [state for state in states if state not in BAD_STATES]
     if live:  # their tickets say which; what is in flight is found through the tickets, which are few
-        alive = Part((Condition("e.finished_at IS NULL"),))
-        parts.append(_in_flight(tenant_id, live) if set(live) <= set(IN_FLIGHT) else alive)
+        parts.append(_in_flight(tenant_id, live) if set(live) <= set(IN_FLIGHT) else ALIVE)
     return tuple(parts)
 
 

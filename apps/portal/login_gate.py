@@ -7,16 +7,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
 
 from apps.audit.services import Actor
 from tenants.models import Member, Tenant
 from tenants.work import database_now
 
+HOME = "/console/"
 LOGIN_PATH = "/console/login"
 
 
 class PortalRequest(HttpRequest):
-    """What pages behind the gate find on a request; the schema is the tenant's."""
+    """What pages find on a request; the schema is the tenant's."""
 
     tenant: Tenant
     member: Member
@@ -25,19 +27,36 @@ class PortalRequest(HttpRequest):
     now: datetime  # the database's
 
 
-def signed_in(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+View = Callable[..., HttpResponse]
+
+
+def signed_in(view: View) -> View:
     """Only for members of the tenant; others are sent to the login, and back afterwards. 404 on the public hosts."""
 
     @wraps(view)
     def gate(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        if getattr(request, "tenant", None) is None:
-            raise Http404
-        if getattr(request, "actor", None) is None:
-            back = request.get_full_path() if request.method in ("GET", "HEAD") else "/console/"
+        if request.actor is None:
+            back = request.get_full_path() if request.method in ("GET", "HEAD") else HOME
             return HttpResponseRedirect(f"{LOGIN_PATH}?{urlencode({'next': back})}")
+        return view(request, *args, **kwargs)
+
+    return of_tenant(gate)
+
+
+def of_tenant(view: View) -> View:
+    """Only on the host of a tenant that is active; for anybody there. What is answered is for this person only."""
+
+    @wraps(view)
+    def gate(request: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        tenant: Tenant | None = getattr(request, "tenant", None)
+        if tenant is None:
+            raise Http404
         request.now = database_now()
-        response = view(request, *args, **kwargs)
-        response.headers.setdefault("Cache-Control", "no-store")  # a page is for this person only
+        if tenant.status == Tenant.Status.ACTIVE:
+            response = view(request, *args, **kwargs)
+        else:
+            response = render(request, "portal/login_closed.html", status=403)
+        response.headers.setdefault("Cache-Control", "no-store")
         return response
 
     return gate

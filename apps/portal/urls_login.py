@@ -1,5 +1,12 @@
 """Signing in and out."""
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from apps.portal import login, login_invitations
+
+urlpatterns: list[URLPattern] = [
+    path("login", login.login, name="login"),
+    path("logout", login.logout, name="logout"),
+    path("password", login.password, name="password"),
+    path("invitation", login_invitations.invitation, name="invitation"),
+]

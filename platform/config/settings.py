@@ -25,6 +25,9 @@ TENANT_DOMAIN = env.text("TENANT_DOMAIN", "localhost")
 CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS")
 TRUSTED_PROXIES = env.whole("TRUSTED_PROXIES", 0)  # of ours before the web: so many last entries of X-Forwarded-For
 FAILED_AUTH_PER_MIN = env.whole("FAILED_AUTH_PER_MIN", 60)  # requests without a valid key, by address; 0: any number
+FAILED_LOGINS = env.whole("FAILED_LOGINS", 10)  # attempts of one account in 15 minutes (tenants.guard); 0: any number
+MEMBER_SESSION_S = env.whole("MEMBER_SESSION_HOURS", 12, least=1) * 3_600
+INVITATION_LIFE_S = env.whole("INVITATION_DAYS", 7, least=1) * 86_400
 
 # Shared apps live in the public schema, tenant apps in every tenant's own.
 SHARED_APPS = [
@@ -182,6 +185,9 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
 APPEND_SLASH = False
+# Invitations and links for a new password go out by mail where EMAIL_URL names a server, else only to whoever asked.
+EMAIL_SENDER, EMAIL_URL = env.text("EMAIL_SENDER", "shardbeat@localhost"), env.text("EMAIL_URL", "")
+globals().update(env.mail(EMAIL_URL))
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
@@ -194,6 +200,7 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("SECURE_COOKIES")
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "apps.portal.login_csrf.failed"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -24,7 +24,6 @@ COUNT_MOST = 10_000  # a count is exact up to here
 COUNT_LOOK_ROWS = 60_000  # that a count looks at
 SPARSE = 2  # a row of a narrow index costs a page of the table; so many fewer of them are looked at
 
-FIRST_ID, LAST_ID = UUID(int=0), UUID(int=(1 << 128) - 1)
 FENCE_ROWS = 1_000_000_000  # more than any table has
 
 Conn = psycopg.Connection[Any]
@@ -40,7 +39,7 @@ class Condition(NamedTuple):
 class Part(NamedTuple):
     """Rows that one index gives: all conditions hold, and `column`, if there is one, has a value.
 
-    The column leads the index. It is asked for as a range of (column, id), which no other index can give in order: an
+    The column leads the index. It is asked for as a range in the order of (column, id), which no other index gives: an
     equality would let the planner filter the whole table in the order of ids instead.
     """
 
@@ -214,12 +213,11 @@ def _between(order: Order, part: Part, after: Position | None, last: Position | 
     if not part.column:
         ends = ((beyond, after), (until, last))
         return tuple(_compared(order, sign, position) for sign, position in ends if position is not None)
-    newest, oldest = (LAST_ID, FIRST_ID) if order.descending else (FIRST_ID, LAST_ID)
-    row = f"({part.column}, e.id)"
-    return (
-        Condition(f"{row} {beyond if after else beyond + '='} (%s, %s)", (part.value, after.id if after else newest)),
-        Condition(f"{row} {until} (%s, %s)", (part.value, last.id if last else oldest)),
-    )
+    found = [Condition(f"{part.column} >= %s AND {part.column} <= %s", (part.value, part.value))]
+    for sign, position in ((beyond, after), (until, last)):
+        if position is not None:
+            found.append(Condition(f"({part.column}, e.id) {sign} (%s, %s)", (part.value, position.id)))
+    return tuple(found)
 
 
 def _compared(order: Order, sign: str, position: Position) -> Condition:

@@ -67,8 +67,11 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="tenant",
             constraint=models.CheckConstraint(
-                condition=Q(("status", "deleting"), ("delete_after__isnull", False))
-                | (~Q(("status", "deleting")) & Q(("delete_after", None))),
+                condition=Q(
+                    Q(("delete_after__isnull", False), ("status", "deleting")),
+                    Q(Q(("status", "deleting"), _negated=True), ("delete_after", None)),
+                    _connector="OR",
+                ),
                 name="tenant_is_deleted_after_a_grace",
             ),
         ),

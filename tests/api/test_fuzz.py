@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from tests.api.makers import Makers, kill
+from tests.api.makers import Makers
 from tests.api.test_tenants import operations
-from tests.fixtures_api import BASE, validate
+from tests.api.world import World
+from tests.fixtures_api import BASE, MADE_UP
 
 if TYPE_CHECKING:
     from tests.fixtures_api import Api
@@ -26,15 +27,12 @@ def test_made_up_requests(api: Api, make: Makers, conn: Any, registry: Any, meth
 
     from apps.api.openapi import openapi_document
 
-    schedule = make.schedule()
-    run = make.execution(job=schedule["job"])["id"]
-    kill(conn, registry, run)
-    letter = api.get("dead-letters").body["items"][0]["id"]
-    known = {"job_id": schedule["job"], "schedule_id": schedule["id"], "execution_id": run, "letter_id": letter}
+    world = World(api, make, conn, registry)
+    world.with_things(path)
     operation = schemathesis.openapi.from_dict(openapi_document())[path][method]
 
     def one(case: Any) -> None:
-        send(api, method, path, known, case)
+        send(api, method, path, world.ids, case)
 
     bounded = settings(
         max_examples=EXAMPLES, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
@@ -55,13 +53,12 @@ def send(api: Api, method: str, path: str, known: dict[str, str], case: Any) -> 
         path = path.replace("{" + name + "}", str(value))
     body = b"" if type(case.body).__name__ == "NotSet" else encoded(case.body)
     query = urlencode(case.query or {}, doseq=True, errors="replace")
-    response = Client(raise_request_exception=False).generic(
-        method, f"{path}?{query}", body, content_type="application/json" if body else "", headers=headers
-    )
-    response.wsgi_request._body = body
+    client = Client(raise_request_exception=False)
+    client.defaults[MADE_UP] = "yes"
+    response = client.generic(
+        method, f"{path}?{query}", body, content_type="application/json" if body else "", headers=headers,
+    )  # fmt: skip
     assert response.status_code < 500, (body, response.content)
-    if response.status_code >= 400:
-        validate(response)
 
 
 def encoded(body: Any) -> bytes:

@@ -1,0 +1,112 @@
+"""Every code of a problem, once: its statuses, what it means, what to do.
+
+From here come the answers of each operation in the OpenAPI document and the table of docs/reference/errors.md
+(`manage.py api_reference` writes it). A new code needs its line here and its name in the `problems` of the operations
+that answer with it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+
+class Code(NamedTuple):
+    """`statuses` are those that it comes with; texts are Markdown."""
+
+    statuses: tuple[int, ...]
+    meaning: str
+    remedy: str = ""
+
+
+CODES: Mapping[str, Code] = {
+    "invalid": Code((400,), "faults of the body or the query, in `errors`", "mend them"),
+    "invalid_schedule": Code((400,), "the stored schedule can't be read any more", "write its trigger again"),
+    "malformed_json": Code((400,), "the body is not JSON"),
+    "repeated_member": Code((400,), "an object of the body has two members of one name"),
+    "bad_request": Code((400,), "the request can't be understood"),
+    "unknown_host": Code((400, 404), "this host is not served here (400), or no tenant has it (404)"),
+    "not_authenticated": Code((401,), "no API key", "send `Authorization: Bearer sb_...`"),
+    "invalid_key": Code((401,), "unknown, expired or revoked", "make a new key"),
+    "role_too_low": Code((403,), "the key's role does not allow this; `needs` names the one that does"),
+    "scope_missing": Code(
+        (403,), "the key has scopes and none names this; `needs` is the action", "use another key"
+    ),
+    "key_of_another_tenant": Code((403,), "the host belongs to another tenant"),
+    "tenant_not_active": Code((403,), "the tenant is suspended or being deleted"),
+    "not_found": Code((404,), "missing, deleted, or not yours"),
+    "method_not_allowed": Code((405,), "`Allow` names those that there are"),
+    "not_acceptable": Code((406,), "answers are `application/json`"),
+    "name_taken": Code((409,), "there is already one of this name"),
+    "external_id_taken": Code((409,), "there is already one with this `external_id`"),
+    "job_in_use": Code((409,), "schedules use the job: `schedules` (the first 20), `schedule_count`"),
+    "calendar_in_use": Code(
+        (409,), "schedules use the calendar: `schedules` (the first 20)", "give them another one first"
+    ),
+    "secret_in_use": Code(
+        (409,), "jobs name the secret: `jobs` (the first 20), `job_count`", "change or delete them first"
+    ),
+    "too_many_secrets": Code((409,), "a tenant has at most 1,000", "delete some"),
+    "too_many_calendars": Code((409,), "a tenant has at most 1,000", "delete some"),
+    "breaker_closed": Code((409,), "the circuit breaker is closed: calls are made"),
+    "kind_is_fixed": Code((409,), "the kind of a job can't change", "make another job"),
+    "schedule_completed": Code((409,), "there is nothing to pause"),
+    "already_finished": Code((409,), "the execution can't be cancelled any more"),
+    "not_finished": Code((409,), "a living execution is not rerun", "cancel it or wait"),
+    "not_open": Code((409,), "the dead letter was replayed or resolved before"),
+    "not_dead": Code((409,), "the execution can't be replayed: it is not dead", "resolve the letter"),
+    "job_deleted": Code((409,), "the execution can't be replayed: its job is deleted", "resolve the letter"),
+    "execution_gone": Code((409,), "the execution can't be replayed: it is not kept any more", "resolve the letter"),
+    "lease_over": Code(
+        (409,),
+        "the attempt that the token names is over: it ended otherwise, or its lease or time-out ran out."
+        " `attempt_state`, `execution_state` say how, when it is known",
+        "stop working on it",
+    ),
+    "request_in_progress": Code((409,), "the same `Idempotency-Key` is being served", "wait for `Retry-After`"),
+    "busy": Code((409,), "the object is being changed from many sides", "try again"),
+    "length_required": Code(
+        (411,), "a body without a length, and the server can't tell where it ends", "send `Content-Length`"
+    ),
+    "stale": Code((412,), "changed since you read it", "read again, change again"),
+    "body_too_large": Code((413,), "above 2 MiB"),
+    "unsupported_media_type": Code(
+        (415,), "bodies are `application/json` (PATCH also `application/merge-patch+json`)"
+    ),
+    "idempotency_key_reused": Code((422,), "the key belongs to another request", "take a new key"),
+    "if_match_required": Code((428,), "a change must say what it has read", "send `If-Match`"),
+    "quota_exceeded": Code((429,), "a limit of the plan: `quota`, `limit`, `use`"),
+    "rate_limited": Code(
+        (429,),
+        "too many requests in a minute: `policy` is `api-key` (the plan's limit of one key) or"
+        " `failed-authentication` (no valid key, by address); `limit`, `use`, `window_s`",
+        "wait for `Retry-After`; see [api.md](../api.md#requests-a-minute)",
+    ),
+    "internal_error": Code((500,), "a fault of ours", "tell us the `request_id`"),
+    "secret_unreadable": Code((500,), "a stored secret can't be decrypted", "set its value again"),
+    "secrets_key_unknown": Code((503,), "the operator's key for the secrets is missing"),
+    "too_many_waiting": Code(
+        (503,), "as many requests as may wait for work do so already",
+        "wait for `Retry-After`, or ask with `wait_s` 0",
+    ),
+    "unavailable": Code((503,), "the database does not answer", "wait for `Retry-After`"),
+}  # fmt: skip
+
+# Any request may be answered so, whatever it asks for.
+ALWAYS = (
+    "invalid", "bad_request", "unknown_host", "not_authenticated", "invalid_key", "role_too_low", "scope_missing",
+    "key_of_another_tenant", "tenant_not_active", "not_acceptable", "length_required", "body_too_large",
+    "rate_limited", "internal_error", "unavailable",
+)  # fmt: skip
+OF_A_BODY = ("malformed_json", "repeated_member", "unsupported_media_type")
+OF_A_PATH = ("not_found",)  # of paths that name a thing
+OF_A_CHANGE = ("busy",)
+OF_IF_MATCH = ("stale", "if_match_required")
+OF_IDEMPOTENCY = ("request_in_progress", "idempotency_key_reused")
+
+
+def by_status(codes: Iterable[str]) -> dict[int, list[str]]:
+    """The codes of each status, both in order."""
+    found: dict[int, list[str]] = {}
+    for code in dict.fromkeys(codes):
+        for status in CODES[code].statuses:
+            found.setdefault(status, []).append(code)
+    return dict(sorted(found.items()))

@@ -1,0 +1,169 @@
+"""Every operation for everybody: all roles, no key, a key that is none, the other tenant. Made from the document.
+
+The rows are in tests/api/rows; an operation without its row fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from apps.api.openapi import openapi_document
+from apps.api.openapi_examples import ID
+from tests.api.makers import Makers
+from tests.api.rows import Row, all_rows
+from tests.api.world import THINGS, World
+from tests.fixtures_api import NOTHING, Answer, Api
+from tests.fixtures_people import ROLES, People
+
+Conn = psycopg.Connection[Any]
+ROWS = all_rows()
+JSON = "application/json"
+UNKNOWN_KEY = "sb_" + "A" * 8 + "_" + "b" * 40
+# Members of bodies that name other things, and how to make one.
+NAMED = {"job": "job_id", "schedule": "schedule_id", "execution": "execution_id", "token": "token"}
+UNIQUE = ("name", "external_id", "email")  # numbered, so that each body makes another thing
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the document."""
+
+    name: str
+    method: str
+    path: str
+    example: Any
+
+    def send(self, api: Api, path: str, body: Any) -> Answer:
+        return api.call(self.method, path, body, headers={"If-Match": "*"})
+
+
+def operations() -> list[Operation]:
+    found = []
+    for path, methods in openapi_document()["paths"].items():
+        for method, one in methods.items():
+            media = one.get("requestBody", {}).get("content", {}).get(JSON, {})
+            found.append(Operation(one["operationId"], method.upper(), path, media.get("example", NOTHING)))
+    return sorted(found, key=lambda one: one.name)
+
+
+def action_of(operation: Operation) -> str:
+    """What the permissions table is asked for."""
+    from django.urls import resolve
+
+    parts = operation.path.replace("{version}", "1").split("/")
+    path = "/".join(ID if part.startswith("{") else part for part in parts)
+    view: Any = resolve(path).func
+    return str(view.cls.actions[operation.method])
+
+
+def in_body(world: World, example: Any) -> Any:
+    """The example with things that there are in the place of the things that it names."""
+    if isinstance(example, dict):
+        return {name: _member(world, name, value) for name, value in example.items()}
+    return [in_body(world, one) for one in example] if isinstance(example, list) else example
+
+
+def _member(world: World, name: str, value: Any) -> Any:
+    if name in NAMED and isinstance(value, str):
+        return THINGS[NAMED[name]](world)
+    if name in UNIQUE and isinstance(value, str):
+        world.make.count += 1
+        return f"{world.make.count}{value}" if name == "email" else f"{value}_{world.make.count}"
+    return in_body(world, value)
+
+
+@pytest.fixture
+def world(api: Api, make: Makers, conn: Conn, registry: Any) -> World:
+    return World(api, make, conn, registry)
+
+
+@pytest.fixture
+def key_of(acme_people: People) -> Callable[[str], str]:
+    """A key of acme with a role."""
+
+    def find(role: str) -> str:
+        from tenants.keys import apikey_create
+
+        return acme_people.keys.get(role) or apikey_create(tenant=acme_people.tenant, name=role, role=role)[1]
+
+    return find
+
+
+def prepared(world: World, operation: Operation, row: Row) -> tuple[str, Any]:
+    """A path and a body of new things."""
+    path = world.with_things(operation.path, **row.things)
+    return path, row.body(world) if row.body else in_body(world, operation.example)
+
+
+def test_every_operation_has_its_row_and_every_row_its_operation() -> None:
+    names = {one.name for one in operations()}
+    assert names - set(ROWS) == set(), "add their rows to tests/api/rows (CONTRIBUTING.md says how)"
+    assert set(ROWS) - names == set(), "these operations are gone"
+
+
+def test_the_table_of_permissions_says_what_the_rows_say() -> None:
+    from tenants.permissions import LEAST_ROLE
+
+    actions = {one.name: action_of(one) for one in operations()}
+    rows = {name: row.least for name, row in ROWS.items()}
+    assert {name: LEAST_ROLE[action] for name, action in actions.items()} == rows
+    assert set(actions.values()) == set(LEAST_ROLE), "no operation asks for these"
+
+
+@pytest.mark.parametrize("operation", operations(), ids=lambda one: one.name)
+def test_what_everybody_gets(
+    operation: Operation, world: World, key_of: Callable[[str], str], acme_people: People, globex_people: People,
+    conn: Conn,
+) -> None:  # fmt: skip
+    row = ROWS[operation.name]
+    path, body = prepared(world, operation, row)
+    refused: dict[str, tuple[Api, int, str]] = {
+        "nobody": (Api(None), 401, "not_authenticated"),
+        "nobody on the tenant's host": (Api(None, host=acme_people.host), 401, "not_authenticated"),
+        "an unknown key": (Api(UNKNOWN_KEY), 401, "invalid_key"),
+        "the other tenant on this host": (
+            Api(globex_people.admin, host=acme_people.host), 403, "key_of_another_tenant",
+        ),
+    }  # fmt: skip
+    allowed = {*ROLES[ROLES.index(row.least) :], *row.also}
+    for role in (*ROLES, "worker"):
+        if role not in allowed:
+            refused[role] = (Api(key_of(role)), 403, "role_too_low")
+    for who, (api, status, code) in refused.items():
+        answer = operation.send(api, path, body)
+        assert (answer.status, answer.code) == (status, code), (who, answer.body)
+        if status == 403:
+            assert _noted(conn, answer.body["request_id"]) == 1, who
+    _check_other_tenant(operation, row, Api(globex_people.admin), path, body, world)
+    for role in sorted(allowed):
+        if operation.method != "GET":
+            path, body = prepared(world, operation, row)
+        answer = operation.send(Api(key_of(role)), path, body)
+        assert answer.status == row.answer, (role, answer.body)
+
+
+def _check_other_tenant(operation: Operation, row: Row, api: Api, path: str, body: Any, world: World) -> None:
+    """What names a thing of acme is not there; what names none shows none."""
+    names_a_thing = "{" in operation.path
+    expected = row.other or (404 if names_a_thing else row.answer)
+    answer = operation.send(api, path, body)
+    assert answer.status == expected, answer.body
+    if names_a_thing:
+        assert answer.code == "not_found"
+    told = json.dumps(answer.body)
+    for name, value in world.ids.items():
+        assert value not in told or value in path, (name, told)
+
+
+def _noted(conn: Conn, request_id: str) -> int:
+    """Refusals in the trail of one request."""
+    query = "SELECT count(*) FROM audit_auditevent WHERE request_id = %s AND NOT allowed"
+    row = conn.execute(query, [request_id]).fetchone()
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,154 @@
+"""What one request of the role matrix needs: acme's things, made for the names that paths give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from tests.api.makers import TARGET, Makers, begin, kill
+
+if TYPE_CHECKING:
+    from tenants.registry import Registry
+    from tests.fixtures_api import Api
+
+LATER = {"target": {**TARGET, "completion": "callback"}, "timeout_s": 3600}
+
+
+@dataclass
+class World:
+    """acme, seen by its admin. `ids` are those of the things that were made, by the parameter of the path."""
+
+    api: Api
+    make: Makers
+    conn: psycopg.Connection[Any]
+    registry: Registry
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def with_things(self, path: str, **others: str) -> str:
+        """The path with things that are made now; `others` says where another one than the usual is wanted."""
+        for part in path.split("/"):
+            if part.startswith("{"):
+                name = part.strip("{}")
+                thing = others.get(name, name)
+                assert thing in THINGS, f"tests/api/world.py does not know how to make {thing}"
+                self.ids[name] = THINGS[thing](self)
+                path = path.replace(part, self.ids[name])
+        return path
+
+
+def job(world: World) -> str:
+    return str(world.make.job()["id"])
+
+
+def schedule(world: World) -> str:
+    return str(world.make.schedule()["id"])
+
+
+def paused_schedule(world: World) -> str:
+    made = schedule(world)
+    assert world.api.post(f"schedules/{made}/pause").status == 200
+    return made
+
+
+def execution(world: World) -> str:
+    """One that waits."""
+    return str(world.make.execution()["id"])
+
+
+def dead_execution(world: World) -> str:
+    made = execution(world)
+    kill(world.conn, world.registry, made)
+    return made
+
+
+def held_execution(world: World) -> str:
+    """One whose receiver answered 202; `ids["completion"]` is the token that it was sent."""
+    from tenants.runtokens import runtoken_make
+
+    run = world.make.execution(job=world.make.job(**LATER)["id"])
+    one = begin(world.conn, run["id"])
+    token = runtoken_make(
+        "completion", tenant_id=one.tenant_id, execution_id=one.execution_id, attempt=one.attempt, fence=one.fence
+    )
+    assert token is not None
+    world.ids["completion"] = token
+    return str(run["id"])
+
+
+def letter(world: World) -> str:
+    dead = dead_execution(world)
+    [found] = world.api.get(f"dead-letters?execution={dead}").body["items"]
+    return str(found["id"])
+
+
+def calendar(world: World) -> str:
+    world.make.count += 1
+    return _made(world, "calendars", {"name": f"holidays {world.make.count}", "dates": ["2027-12-25"]})
+
+
+def secret(world: World) -> str:
+    world.make.count += 1
+    return _made(world, "secrets", {"name": f"TOKEN_{world.make.count}", "value": "s3cret"})
+
+
+def key(world: World) -> str:
+    world.make.count += 1
+    return _made(world, "api-keys", {"name": f"key {world.make.count}", "role": "viewer"})
+
+
+def breaker(world: World) -> str:
+    """An open one."""
+    from apps.tickets import breakers
+
+    world.make.count += 1
+    host = f"h{world.make.count}.example:443"
+    query = "SELECT id FROM tenants_tenant WHERE slug = 'acme'"
+    ((tenant_id,),) = world.conn.execute(query).fetchall()
+    breakers.open_(
+        world.conn, tenant_id=tenant_id, destination=host, failures=1, reason="down", open_s=60, max_s=60
+    )  # fmt: skip
+    [found] = world.api.get(f"breakers?destination={host}").body["items"]
+    return str(found["id"])
+
+
+def queue(world: World) -> str:
+    """A pull queue with work in it."""
+    world.make.count += 1
+    name = f"queue-{world.make.count}"
+    made = world.make.job(kind="pull", queue=name, target={})
+    world.make.execution(job=made["id"])
+    return name
+
+
+def lease(world: World) -> str:
+    """The token of a lease."""
+    answer = world.api.post(f"queues/{queue(world)}/lease", {})
+    return str(answer.body["items"][0]["token"])
+
+
+# By the parameter of the path; under other names what single rows ask for instead.
+THINGS: dict[str, Callable[[World], str]] = {
+    "job_id": job,
+    "schedule_id": schedule,
+    "paused schedule": paused_schedule,
+    "execution_id": execution,
+    "dead execution": dead_execution,
+    "held execution": held_execution,
+    "letter_id": letter,
+    "calendar_id": calendar,
+    "secret_id": secret,
+    "key_id": key,
+    "breaker_id": breaker,
+    "name": queue,
+    "token": lease,
+    "version": lambda world: "1",
+}
+
+
+def _made(world: World, path: str, body: dict[str, Any]) -> str:
+    answer = world.api.post(path, body)
+    assert answer.status == 201, answer.body
+    return str(answer.body["id"])
