@@ -15,6 +15,7 @@ import psycopg
 from django.db import transaction
 from psycopg import sql
 
+from apps.audit import personal
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, FieldError, InvalidInput
 from tenants.models import Tenant
@@ -173,6 +174,7 @@ def _remove_some(conn: Conn, table: str, tenant_id: int) -> int:
 
 
 def _record_end(conn: Conn, tenant_id: int, slug: str, schema: str) -> None:
+    personal.erase_tenant(conn, tenant_id)  # the trail stays, and names nobody any more
     conn.execute(
         "INSERT INTO audit_auditevent (at, tenant_id, actor, action, object_type, object_id, allowed, before, reason,"
         " request_id) VALUES (clock_timestamp(), %s, 'system:deletion', 'tenant.deleted', 'tenant', %s, true,"

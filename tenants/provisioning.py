@@ -100,16 +100,15 @@ def grants_sql(schema: str) -> sql.Composed:
 
 
 def grant_shared() -> None:
-    """Grants on the shared schema; audit rows are insert-only for the application's role."""
+    """Grants on the shared schema. Rows of the trail and its seals can only be added, the sealer's row only changed."""
     conn = door.raw()
-    with conn.cursor() as cursor:
-        cursor.execute(grants_sql("public"))
-        if conn.info.user != door.application_role():
-            cursor.execute(
-                sql.SQL("REVOKE UPDATE, DELETE, TRUNCATE ON audit_auditevent FROM {}").format(
-                    sql.Identifier(door.application_role())
-                )
-            )
+    role = sql.Identifier(door.application_role())
+    taken = sql.SQL(
+        ";REVOKE UPDATE, DELETE, TRUNCATE ON audit_auditevent, audit_seal FROM {role};"
+        "REVOKE INSERT, DELETE, TRUNCATE ON audit_sealstate FROM {role}"
+    ).format(role=role)
+    with conn.cursor() as cursor:  # several statements at once are one transaction: nothing is granted in between
+        cursor.execute(grants_sql("public") + (taken if conn.info.user != door.application_role() else sql.SQL("")))
 
 
 def pending() -> list[Pending]:

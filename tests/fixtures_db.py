@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -21,13 +22,18 @@ if TYPE_CHECKING:
 # Rows that belong to the database itself; audit rows need their own way.
 KEEP = {
     "django_migrations", "django_content_type", "auth_permission", "tenants_plan", "tenants_tenant", "tenants_domain",
-    "due_shardlease", "audit_auditevent",
+    "due_shardlease", "audit_auditevent", "audit_seal", "audit_sealstate",
 }  # fmt: skip
 TABLES = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r' AND (n.nspname = 'public' OR n.nspname LIKE 't\\_%%') AND c.relname <> ALL(%s)
   AND c.relname NOT LIKE 'django_celery_beat%%'
 """
+TRAIL = ("audit_auditevent", "audit_seal", "audit_sealstate")
+FRESH_SEALER = (
+    "UPDATE audit_sealstate SET step = 0, at_txid = 0, at_id = 0, late = '{}', rescan_id = NULL, total = 0, mac = '',"
+    " wrapped = NULL, kek_id = ''"
+)
 TENANTS = ("acme", "globex")
 
 
@@ -97,8 +103,10 @@ def db(transactional_db: None) -> None:
 
 def clean() -> None:
     """Removes what a test may have written, in all schemas, children before parents; leases are free again."""
+    from apps.audit import personal
     from tenants import door
 
+    personal.forget()
     with door.connect("tests clean", owner=True, guarded=False) as conn:
         waiting = [
             (schema, table) for schema, table in conn.execute(TABLES, [sorted(KEEP)]) if _has_rows(conn, schema, table)
@@ -112,10 +120,10 @@ def clean() -> None:
                     left.append((schema, table))
             assert len(left) < len(waiting), f"could not empty {left}"
             waiting = left
-        if _has_rows(conn, "public", "audit_auditevent"):  # only its owner can do this
-            conn.execute("ALTER TABLE audit_auditevent DISABLE TRIGGER audit_append_only")
-            conn.execute("DELETE FROM audit_auditevent")
-            conn.execute("ALTER TABLE audit_auditevent ENABLE TRIGGER audit_append_only")
+        if _has_rows(conn, "public", "audit_auditevent") or _has_rows(conn, "public", "audit_seal"):
+            with unguarded_trail(conn):
+                conn.execute("DELETE FROM audit_auditevent; DELETE FROM audit_seal")
+                conn.execute(FRESH_SEALER)
         conn.execute(
             "UPDATE due_shardlease SET owner = NULL, expires_at = '2000-01-01', taken_at = NULL, taken_from = NULL"
         )
@@ -129,6 +137,18 @@ def clean() -> None:
 def _has_rows(conn: psycopg.Connection[Any], schema: str, table: str) -> bool:
     row = conn.execute(sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(sql.Identifier(schema, table))).fetchone()
     return bool(row and row[0])
+
+
+@contextmanager
+def unguarded_trail(conn: psycopg.Connection[Any]) -> Iterator[None]:
+    """The owner may switch off what keeps rows of the trail from being changed; nobody else can."""
+    for table in TRAIL:
+        conn.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+    try:
+        yield
+    finally:
+        for table in TRAIL:
+            conn.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ class BreakerAdmin(ByTenantAdmin):
 @admin.register(ShardLease)
 class ShardLeaseAdmin(ReadOnlyAdmin):
     list_display = ("__str__", "held", "holder", "term", "expires_at", "taken_at", "taken_from")
-    list_filter = (choice_filter("kind", ("fire", "release", "reconcile")), HolderFilter)
+    list_filter = (choice_filter("kind", ("fire", "release", "reconcile", "seal")), HolderFilter)
     uuid_search = ("owner", "taken_from")
     search_help_text = "Id of a dispatcher."
     ordering = ("kind", "shard")

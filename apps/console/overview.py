@@ -4,11 +4,13 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
+from apps.audit import chain
 from apps.due import slots, watch
 from tenants import door
 
 CAP = watch.CAP
 LATE_S = 10.0
+UNSEALED_MANY = 5_000
 
 # Each part reads one partial index; `ready` has two, by whether its time has come.
 _COUNTS = """
@@ -36,17 +38,20 @@ def overview() -> list[Line]:
     seen = watch.look(door.raw())
     with connection.cursor() as cursor:
         cursor.execute(_COUNTS, {"cap": CAP + 1, "sends": slots.SENDS_MAX})
-        ranked, waiting, queued, running, workers, given_up = cursor.fetchone()
+        ranked, unranked, queued, running, workers, given_up = cursor.fetchone()
     late_s = seen.late.total_seconds()
+    waiting, alarms = chain.waiting(door.raw(), most=CAP + 1), chain.alarms(door.raw(), most=CAP + 1)
     return [
         _line("Dispatchers alive", seen.dispatchers, "due/dispatcher/?live=yes", bad=not seen.dispatchers),
         _line("Leases without live holder", len(seen.unheld), "due/shardlease/?held=no", bad=bool(seen.unheld)),
         _line("Workers alive", workers, "tickets/worker/?live=yes", bad=not workers),
         Line("Oldest due entry", f"{late_s:.1f} s", _state(late_s > LATE_S), "due/dueentry/?due=now"),
         _line("Due entries put aside", seen.parked, "due/dueentry/?parked=yes", bad=bool(seen.parked)),
-        _line("Tickets ready", ranked + waiting, "tickets/ticket/?state=ready"),
+        _line("Tickets ready", ranked + unranked, "tickets/ticket/?state=ready"),
         _line("Tickets queued", queued, "tickets/ticket/?state=queued"),
         _line("Tickets running", running, "tickets/ticket/?state=running"),
+        _line("Audit rows not sealed yet", waiting, "audit/auditevent/", bad=waiting > UNSEALED_MANY),
+        _line("Alarms of the audit trail", alarms, "audit/auditevent/?q=audit.alarm", bad=bool(alarms)),
         _line("Periodic slots given up", given_up, "due/beatslot/?state=given-up", bad=bool(given_up)),
     ]
 

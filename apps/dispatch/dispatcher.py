@@ -7,7 +7,8 @@ from typing import Any
 import psycopg
 from django.conf import settings
 
-from apps.dispatch import fire, reconcile, release, zonedata
+from apps.dispatch import auditing, fire, reconcile, release, zonedata
+from apps.dispatch.auditing import SealService
 from apps.dispatch.deletion import LOOK_S, DeletionService
 from apps.dispatch.fire import FireService
 from apps.dispatch.keeper import Keeper
@@ -45,6 +46,7 @@ class Dispatcher:
             name = f"release {pool}"
             self._add(name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL)))
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
+        self._add("seal", SealService(line("seal"), self.keeper), idle_s=auditing.EVERY_S)
         self._add("deletion", DeletionService(line("deletion")), idle_s=LOOK_S)
         self._add("listen", Ear(line("listen"), self._loops))
         self._loops["keeper"] = Loop(self.keeper, error_max_s=KEEPER_AGAIN_S)
@@ -88,7 +90,7 @@ class Dispatcher:
         kind, shard = slice_
         if kind == release.KIND:
             return shard in {POOL_NUMBER[pool] for pool in self.pools}
-        return kind in (fire.KIND, reconcile.KIND)
+        return kind in (fire.KIND, reconcile.KIND, auditing.KIND)
 
     def _progressed(self, kind: str) -> bool:
         """Whether all loops of a kind have completed a pass within the time between renewals."""

@@ -6,8 +6,8 @@ inserted again), add a ticket for each that was inserted. A batch that fails is 
 """
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from uuid import UUID
 import psycopg
 from django.conf import settings
 
+from apps.dispatch import quotas
 from apps.dispatch.apart import Apart
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.planning import Plan, make_plan
@@ -25,6 +26,8 @@ from apps.executions import store as executions
 from apps.schedules import timing
 from apps.schedules.timing_runs import counted
 from apps.tickets import store as tickets
+from apps.usage import deltas
+from apps.usage.figures import CANCELLED, COUNTED, FIRED, SKIPPED, Tally
 from kernel.pools import PULL
 from kernel.service import Pass
 from tenants.door import Line
@@ -133,7 +136,8 @@ def fire_batch(
             found, now=now, registry=registry, alive=_alive(conn, found), suspended=_suspended(conn, registry, found),
             fired_by=fired_by,
         )  # fmt: skip
-        counts = _write(conn, registry, plan, now=now)
+        counted = quotas.keep_within(conn, registry, plan, now=now)
+        counts = _write(conn, registry, plan, counted, now=now)
     if plan.held:
         log.error("%d due entries are held back (%s), such as %s", len(plan.held), plan.held[0][1], plan.held[0][0].key)
     counts["held"] = len(plan.held)
@@ -141,7 +145,7 @@ def fire_batch(
     return counts
 
 
-def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime) -> dict[str, int]:
+def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int], *, now: datetime) -> dict[str, int]:
     schemas = {tenant_id: tenancy.schema for tenant_id, tenancy in registry.by_id.items()}
     replaced = _make_way(conn, plan) if plan.replacing else {}
     with conn.pipeline():
@@ -171,9 +175,14 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime) -> dict
     new = [row[0] for cursor in inserted for row in cursor]
     made = [plan.new_tickets[execution_id] for execution_id in new]
     tickets.copy_in(conn, made)
-    if new:
-        tickets.notify_ready(conn)
-        tickets.notify_pull(conn, ((one.tenant_id, one.queue) for one in made if one.pool == PULL))
+    fired = Counter(one.tenant_id for one in made if one.schedule_id is not None)
+    with conn.pipeline():
+        if counted:
+            quotas.give_back(conn, counted, fired, now=now)
+        deltas.add(conn, _tally(plan, fired, counted, replaced), now=now)
+        if new:
+            tickets.notify_ready(conn)
+            tickets.notify_pull(conn, ((one.tenant_id, one.queue) for one in made if one.pool == PULL))
     return {
         "fired": len(new),
         "already_there": len(plan.new_tickets) - len(new),
@@ -183,6 +192,24 @@ def _write(conn: Conn, registry: Registry, plan: Plan, *, now: datetime) -> dict
         "poison": len(plan.poison),
         "replaced": sum(len(rows) for rows in replaced.values()),
     }
+
+
+def _tally(
+    plan: Plan, fired: Mapping[int, int], counted: Mapping[int, int],
+    replaced: Mapping[int, Sequence[executions.Replaced]],
+) -> Tally:  # fmt: skip
+    tally = Tally()
+    for tenant_id, count in fired.items():
+        tally.add(tenant_id, FIRED, count)
+        if tenant_id in counted:
+            tally.add(tenant_id, COUNTED, count)
+    for part in (plan.skipped, plan.standing):
+        for tenant_id, skips in part.items():
+            tally.add(tenant_id, SKIPPED, sum(skip.occurrences for skip in skips))
+    for tenant_id, ended in replaced.items():
+        for one in ended:
+            tally.add(tenant_id, CANCELLED if one.attempt else SKIPPED)
+    return tally
 
 
 def _make_way(conn: Conn, plan: Plan) -> dict[int, list[executions.Replaced]]:

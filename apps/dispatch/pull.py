@@ -22,6 +22,8 @@ from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions
 from apps.tickets import pull_queues, releasing, remote
 from apps.tickets.values import Started
+from apps.usage import deltas, rates
+from apps.usage.figures import DISPATCH, RELEASED, Tally
 from kernel.errors import NotFound
 from tenants.door import raw
 from tenants.models import Tenant
@@ -51,13 +53,13 @@ class _Claimed(NamedTuple):
 def lease(*, tenant: Tenant, queue: str, most: int, lease_s: int, holder: str, now: datetime) -> list[Item]:
     """Leases up to `most` runs of the queue, the best first. NotFound when the tenant has no such queue."""
     tenancy = tenancy_of(tenant)
-    done = in_tenant(tenant, lambda: _claim(raw(), tenancy, queue, most, lease_s, holder))
+    done = in_tenant(tenant, lambda: _claim(raw(), tenancy, queue, most, lease_s, holder, now))
     if done.unreadable:
         _refuse(raw(), tenancy, done.unreadable, now)
     return done.items
 
 
-def _claim(conn: Conn, tenancy: Tenancy, queue: str, most: int, lease_s: int, holder: str) -> _Claimed:
+def _claim(conn: Conn, tenancy: Tenancy, queue: str, most: int, lease_s: int, holder: str, now: datetime) -> _Claimed:
     admission = pull_queues.lock_tenant(conn, tenant_id=tenancy.id, queue=queue)
     if admission is None or not admission.known:
         raise NotFound("There is no such queue.")
@@ -65,6 +67,10 @@ def _claim(conn: Conn, tenancy: Tenancy, queue: str, most: int, lease_s: int, ho
         return _Claimed([], [])
     if admission.max_running is not None:
         most = min(most, admission.max_running - releasing.held_by_tenants(conn, [tenancy.id])[tenancy.id])
+    rate = {} if admission.max_runs_per_min is None else {tenancy.id: admission.max_runs_per_min}
+    used = rates.used(conn, list(rate), now=now) if rate else {}
+    if rate:
+        most = min(most, rate[tenancy.id] - used[tenancy.id])
     if most <= 0:
         return _Claimed([], [])
     remote.promote(conn, tenant_id=tenancy.id, queue=queue, limit=PROMOTE_MAX)
@@ -74,7 +80,18 @@ def _claim(conn: Conn, tenancy: Tenancy, queue: str, most: int, lease_s: int, ho
     leased = {
         one.started.execution_id: one for one in remote.lease(conn, ids, holder=holder, lease_s=lease_s)
     }  # fmt: skip
+    rates.take(conn, {tenancy.id: len(leased)}, before=used, limits=rate, now=now)
+    deltas.add(conn, _tally(tenancy.id, [one.started for one in leased.values()]), now=now)
     return _prepared(conn, tenancy, [leased[one] for one in ids if one in leased])
+
+
+def _tally(tenant_id: int, leased: Sequence[Started]) -> Tally:
+    tally = Tally()
+    tally.add(tenant_id, RELEASED, len(leased))
+    for one in leased:
+        if one.first_queued_at == one.started_at:
+            tally.took(tenant_id, DISPATCH, (one.started_at - one.actual_at).total_seconds())
+    return tally
 
 
 def _choose(conn: Conn, tenant_id: int, queue: str, most: int) -> list[UUID]:

@@ -2,7 +2,8 @@
 
 Each pass ends running tickets whose worker died or whose deadline passed (attempt `lost`, then the retry policy), ends
 those that waited for too long (see `outcomes.expire`), and takes one bounded step of the rotation over everything else
-that could have come apart (see `repairs`). It also sees when the database's clock goes back (see `clockwatch`).
+that could have come apart (see `repairs`). It also sees when the database's clock goes back (see `clockwatch`), and
+sums up the figures of usage (see `usage.rolling`).
 """
 
 import logging
@@ -25,6 +26,7 @@ from apps.schedules.definitions import Definition, Definitions
 from apps.tickets import holding, pull_queues, workers
 from apps.tickets.store import NOTHING
 from apps.tickets.values import Lost as LostTicket
+from apps.usage.rolling import Rolling
 from kernel.clock import monotonic_s
 from kernel.service import Pass
 from tenants.door import Line
@@ -57,6 +59,7 @@ class ReconcileService:
         self._definitions = Definitions()
         self._expiry = Expiry()
         self._rotation = Rotation()
+        self._usage = Rolling()
         self._clock = ClockWatch()
         self._rotate_at = float("-inf")
         self._lost_after = NOTHING
@@ -69,13 +72,14 @@ class ReconcileService:
         counts, self._lost_after = end_lost(conn, self._registry, self._definitions, after=self._lost_after)
         counts |= self._clock.step(conn, self._registry)
         counts |= self._expiry.run(conn, self._registry, now=database_now(conn))
+        counts |= self._usage.step(conn, now=database_now(conn))
         if monotonic_s() >= self._rotate_at:
             for name, count in self._rotation.step(conn, self._registry).items():
                 counts[name] = counts.get(name, 0) + count
             workers.prune(conn, older_than_s=FORGET_WORKERS_S)
             pull_queues.forget_consumers(conn)
             self._rotate_at = monotonic_s() + ROTATE_EVERY_S
-        full = self._lost_after != NOTHING or self._expiry.full or self._clock.busy
+        full = self._lost_after != NOTHING or self._expiry.full or self._clock.busy or self._usage.full
         return Pass(counts, full=full, wait_s=settings.LEASE_LOOK_S)
 
     def close(self) -> None:

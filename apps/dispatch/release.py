@@ -23,6 +23,8 @@ from apps.dispatch.publish import Publisher
 from apps.due import leases
 from apps.tickets import releasing, workers
 from apps.tickets.values import Candidate, Flow
+from apps.usage import deltas, rates
+from apps.usage.figures import DISPATCH, RELEASED, Tally
 from kernel.clock import monotonic_s
 from kernel.pools import POOL_NUMBER
 from kernel.service import Pass
@@ -54,6 +56,9 @@ class ReleaseService:
         self._again_at = float("-inf")
         self._released_at = float("-inf")
         self._busy = False  # whether what is ready waits for something that ends soon
+        self._held_until: datetime | None = None  # when runs may go that their tenant's rate holds back
+        self._rates: dict[int, int] = {}  # limits of a minute, of the tenants in hand that have one
+        self._rate_used: dict[int, int] = {}
 
     def run_once(self) -> Pass:
         term = self._keeper.held(KIND).get(POOL_NUMBER[self.pool])
@@ -76,17 +81,22 @@ class ReleaseService:
         counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
         if not releasing.any_ready(conn, self.pool):
             return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
-        self._busy = False
+        self._busy, self._held_until = False, None
         messages, released = self._release(conn, term, now)
         if messages:
             self._publisher.publish(messages)
         counts["released"] = released
         counts["messages"] = len(messages)
-        return Pass(counts, full=released > 0, wait_s=BUSY_WAIT_S if self._busy else None)
+        return Pass(counts, full=released > 0, wait_s=self._wait_s(now))
 
     def close(self) -> None:
         self._publisher.close()
         self._line.close()
+
+    def _wait_s(self, now: datetime) -> float | None:
+        if self._busy:
+            return BUSY_WAIT_S
+        return None if self._held_until is None else max(BUSY_WAIT_S, (self._held_until - now).total_seconds())
 
     def _release(self, conn: Conn, term: int, now: datetime) -> tuple[list[Message], int]:
         with conn.transaction():
@@ -109,13 +119,24 @@ class ReleaseService:
             number = releasing.next_release(conn)
             self._released_at = monotonic_s()
             gone = set(releasing.release(conn, [one.execution_id for one in chosen], release=number, now=now))
-        chosen = [one for one in chosen if one.execution_id in gone]
+            chosen = [one for one in chosen if one.execution_id in gone]
+            self._count(conn, chosen, now)
         return list(messages_of(chosen, number, room.message_max)), len(chosen)
+
+    def _count(self, conn: Conn, released: list[Candidate], now: datetime) -> None:
+        tally, by_tenant = Tally(), Counter(one.tenant_id for one in released)
+        for tenant_id, count in by_tenant.items():
+            tally.add(tenant_id, RELEASED, count)
+        for one in released:
+            if one.first:
+                tally.took(one.tenant_id, DISPATCH, (now - one.actual_at).total_seconds())
+        rates.take(conn, by_tenant, before=self._rate_used, limits=self._rates, now=now)
+        deltas.add(conn, tally, now=now)
 
     def _choose(self, conn: Conn, room: Room, total: int, now: datetime) -> list[Candidate]:
         """Shares the room, in rounds: what a tenant can't use of its share is offered to the others."""
         flows = self._open_flows(conn, room)
-        claims = self._claims(conn, room, flows, total)
+        claims = self._claims(conn, flows, total, now)
         weights = {tenant_id: claim.weight for tenant_id, claim in claims.items()}
         self._busy = self._busy or bool(claims)
         chosen: dict[UUID, Candidate] = {}
@@ -147,18 +168,26 @@ class ReleaseService:
         return {tenant_id: open_flows(flows, room) for tenant_id, flows in by_tenant.items()}
 
     def _claims(
-        self, conn: Conn, room: Room, flows: Mapping[int, tuple[list[Flow], float]], total: int
+        self, conn: Conn, flows: Mapping[int, tuple[list[Flow], float]], total: int, now: datetime
     ) -> dict[int, Claim]:
         known = {tenant_id: self._registry.get(tenant_id) for tenant_id, (opened, _) in flows.items() if opened}
         tenancies = {tenant_id: tenancy for tenant_id, tenancy in known.items() if tenancy is not None}
         limited = [one.id for one in tenancies.values() if one.max_running is not None]
+        self._rates = {one.id: one.max_runs_per_min for one in tenancies.values() if one.max_runs_per_min is not None}
+        if limited or self._rates:
+            releasing.lock_tenants(conn, {*limited, *self._rates})
         held = releasing.held_by_tenants(conn, limited) if limited else {}
+        self._rate_used = rates.used(conn, list(self._rates), now=now) if self._rates else {}
         claims: dict[int, Claim] = {}
         for tenant_id, tenancy in tenancies.items():
             most = int(min(total, flows[tenant_id][1]))
             if tenancy.max_running is not None:
                 most = min(most, tenancy.max_running - held[tenant_id])
                 self._busy = self._busy or bool(held[tenant_id])
+            if tenant_id in self._rates:
+                left = max(0, self._rates[tenant_id] - self._rate_used[tenant_id])
+                if left < most:
+                    most, self._held_until = left, rates.minute_ends_at(now)
             if most > 0:
                 claims[tenant_id] = Claim(max(1, tenancy.weight), most, tenancy.queue(self.pool))
         return claims

@@ -20,7 +20,9 @@ from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
 from apps.tickets import store as tickets
+from apps.usage import deltas
 from apps.usage.admitting import admit_runs
+from apps.usage.figures import SKIPPED, Tally
 from kernel.errors import Conflict, Faults, FieldError, InvalidInput, NotFound
 from kernel.ids import uuid7
 from kernel.transitions import FINAL_STATES
@@ -104,7 +106,7 @@ def schedule_trigger(
         if decided.replaces:
             make_way(tenant, schedule_id, cancels=decided.cancels, now=now, unguarded=spec.overlap == "allow")
         if not decided.starts:
-            execution_id = _skip(job, run, now)
+            execution_id = _skip(tenant, job, run, now)
         else:
             execution_id = run_start(tenant, job, run, now=now)
         record(
@@ -202,9 +204,12 @@ def _job(tenant: Tenant, job_id: UUID) -> JobNow:
         raise InvalidInput([FieldError("/job", "not_found", "There is no such job.")]) from error
 
 
-def _skip(job: JobNow, run: Run, now: datetime) -> UUID:
+def _skip(tenant: Tenant, job: JobNow, run: Run, now: datetime) -> UUID:
     """The execution that says why there was none. It is no occurrence, so it has no nominal instant."""
     execution_id = uuid7()
+    tally = Tally()
+    tally.add(tenant.pk, SKIPPED)
+    deltas.add(door.raw(), tally, now=now)
     Execution.objects.create(
         id=execution_id, run_key=execution_id.hex, job_id=job.id, job_version=job.version,
         schedule_id=run.schedule_id, schedule_version=run.schedule_version, trigger=run.trigger, state="skipped",

@@ -57,7 +57,7 @@ class DueEntry(models.Model):
 class ShardLease(models.Model):
     """Who serves a slice of the work. `term` only grows; the database's clock alone decides expiry."""
 
-    kind = models.CharField(max_length=10, help_text="fire, release or reconcile")
+    kind = models.CharField(max_length=10, help_text="fire, release, reconcile or seal")
     shard = models.SmallIntegerField()
     owner = models.UUIDField(null=True)
     term = models.BigIntegerField(default=0)

@@ -25,7 +25,7 @@ class Watch(NamedTuple):
 
 _UNHELD = """
 SELECT l.kind, l.shard FROM due_shardlease l LEFT JOIN due_dispatcher d ON d.id = l.owner
-WHERE (l.kind IN ('fire', 'reconcile') OR (l.kind = 'release' AND l.shard = ANY(%s)))
+WHERE (l.kind IN ('fire', 'reconcile', 'seal') OR (l.kind = 'release' AND l.shard = ANY(%s)))
   AND (l.expires_at <= clock_timestamp() OR d.id IS NULL OR d.expires_at <= clock_timestamp())
 ORDER BY 1, 2
 """

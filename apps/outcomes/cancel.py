@@ -2,19 +2,24 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
+
+import psycopg
 
 from apps.audit.services import Actor, record
 from apps.due import entries
 from apps.executions import store as executions
 from apps.executions.models import Execution
 from apps.tickets import store as tickets
+from apps.usage import deltas
+from apps.usage.figures import CANCELLED, Tally
 from kernel.errors import Conflict, NotFound
 from tenants import door
 from tenants.models import Tenant
 from tenants.work import Again, in_tenant
 
+Conn = psycopg.Connection[Any]
 REASON = "cancelled"
 
 
@@ -43,6 +48,7 @@ def _cancel(tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> 
             started_at=started_at,
         )  # fmt: skip
         if ended:
+            _count(conn, tenant, now)
             _record(actor, execution_id, now, tenant)
             return Cancelled("done")
     elif tickets.cancel_running(conn, execution_id, tenant_id=tenant.pk):
@@ -57,9 +63,16 @@ def _cancel(tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> 
         raise Conflict(f"The execution ended already: it is {execution.state}.", code="already_finished")
     waits = execution.state == "scheduled" and entries.remove(conn, [execution_id])
     if waits and executions.cancel(conn, schema, execution_id, now=now, reason=REASON):
+        _count(conn, tenant, now)
         _record(actor, execution_id, now, tenant)
         return Cancelled("done")
     raise Again
+
+
+def _count(conn: Conn, tenant: Tenant, now: datetime) -> None:
+    tally = Tally()
+    tally.add(tenant.pk, CANCELLED)
+    deltas.add(conn, tally, now=now)
 
 
 def _record(actor: Actor, execution_id: UUID, now: datetime, tenant: Tenant) -> None:

@@ -23,6 +23,8 @@ from apps.outcomes.verdict import TOTAL_TIMEOUT, fingerprint, total_timeout_erro
 from apps.tickets import overdue
 from apps.tickets.store import notify_ready
 from apps.tickets.values import Overdue
+from apps.usage import deltas
+from apps.usage.figures import DEAD, EXPIRED, Tally
 from kernel.ids import attempt_id, uuid7
 from tenants.registry import Registry, Tenancy
 
@@ -42,11 +44,13 @@ def expire_batch(
 ) -> dict[str, int]:  # fmt: skip
     """Ends up to `limit` runs that waited for too long at `now`; counts of `expired` and `given_up`."""
     counts = {"expired": 0, "given_up": 0}
+    tally = Tally()
     with conn.transaction():
         by_tenant: dict[int, list[Overdue]] = defaultdict(list)
         for one in overdue.expire(conn, now=now, limit=limit, not_tenants=not_tenants, only_tenants=only_tenants):
             by_tenant[one.tenant_id].append(one)
             counts["expired" if one.first_started_at is None else "given_up"] += 1
+            tally.add(one.tenant_id, EXPIRED if one.first_started_at is None else DEAD)
         if by_tenant:
             conn.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
         for tenant_id, gone in sorted(by_tenant.items()):
@@ -56,6 +60,7 @@ def expire_batch(
                 continue
             _end(conn, tenancy, gone, now)
         if by_tenant:
+            deltas.add(conn, tally, now=now)
             notify_ready(conn)  # what was behind them may go now
     return counts
 

@@ -18,6 +18,7 @@ import psycopg
 
 from apps.deadletters import store as deadletters
 from apps.executions import store as executions
+from apps.outcomes import counted
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
 from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
 from apps.schedules import pausing
@@ -26,6 +27,8 @@ from apps.schedules.retry import retry_from_json
 from apps.tickets import remote
 from apps.tickets import store as tickets
 from apps.tickets.values import Started
+from apps.usage import deltas
+from apps.usage.figures import Tally
 from kernel.ids import attempt_id, uuid7
 from tenants.registry import Registry, Tenancy
 
@@ -134,6 +137,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     ends: list[Pair] = []
     agains: list[tuple[UUID, int, datetime, int, str]] = []
     accepted: list[tuple[UUID, int, str]] = []
+    tally = Tally()
     with conn.transaction():
         watching = pausing.lock_to_pause(conn, _suspects(registry, items))
         current, now = tickets.lock_current(conn, [item.pair for item in items])
@@ -150,6 +154,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
             verdict = _judge(item, cancel_requested)
             done.counts[verdict.state if verdict.kind == "end" else "retry"] += 1
             _note(item, verdict, writes[item.started.tenant_id], watching)
+            counted.count(tally, item.started, item.report, verdict)
             if verdict.kind == "end":
                 ends.append(item.pair)
             else:
@@ -157,7 +162,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 agains.append((*item.pair, verdict.at, verdict.failures, verdict.reason))
         if accepted:
             remote.hand_over(conn, accepted, lease_s=remote.LEASE_MAX_S, grace_s=tickets.REMOTE_CANCEL_GRACE_S)
-        _write(conn, registry, writes, ends, agains)
+        _write(conn, registry, writes, ends, agains, tally, now)
     return done
 
 
@@ -179,7 +184,7 @@ def _suspects(registry: Registry, items: Sequence[Settlement]) -> dict[str, paus
 
 def _write(
     conn: Conn, registry: Registry, writes: dict[int, _Writes], ends: list[Pair],
-    agains: list[tuple[UUID, int, datetime, int, str]],
+    agains: list[tuple[UUID, int, datetime, int, str]], tally: Tally, now: datetime,
 ) -> None:  # fmt: skip
     tenancies = {tenant_id: registry.get(tenant_id) for tenant_id in writes}
     with conn.pipeline():
@@ -187,6 +192,7 @@ def _write(
             tickets.end(conn, ends)
         if agains:
             tickets.try_again(conn, agains)
+        deltas.add(conn, tally, now=now)
         for tenant_id, write in sorted(writes.items()):
             tenancy = tenancies[tenant_id]
             if tenancy is None:  # the tenant is gone and its history with it: only the tickets are ended

@@ -16,6 +16,8 @@ from apps.schedules.running import FIRED_BY_CHARS, JobNow, make_way
 from apps.schedules.timing import spec_from_json
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
+from apps.usage import counting, deltas
+from apps.usage.figures import COUNTED, FIRED, SKIPPED, Tally
 from kernel.ids import uuid7
 from tenants import door
 from tenants.models import Tenant
@@ -43,13 +45,30 @@ def _decide(
     if decision.alert is not None:  # a debt of many years is told, and not run
         pass_over(conn, tenant.schema_name, [entry], now=now, reason="job_paused", by=by)
         return None
-    if decision.replaces:
+    runs = list(occurring.runs_of(entry, decision, guarded=guarded, first_id=uuid7(), now=now, fired_by=by))
+    room, counted = _room(tenant, len(runs), now)
+    made, cut = dict(runs[:room]), [fired for fired, _ in runs[room:]]
+    if decision.replaces and made:
         make_way(tenant, entry.key, cancels=decision.cancels, now=now)
-    made = dict(occurring.runs_of(entry, decision, guarded=guarded, first_id=uuid7(), now=now, fired_by=by))
     new = {row[0] for row in executions.fire(conn, tenant.schema_name, list(made), now=now)}
     tickets.copy_in(conn, [ticket for fired, ticket in made.items() if fired.id in new])
     skips = [occurring.skipped(entry, skip, by) for skip in decision.skips]
+    skips += [occurring.cut_off(cut, occurring.DAILY_QUOTA)] if cut else []
     executions.skip(conn, tenant.schema_name, skips, now=now)
+    if counted and len(new) < room:
+        counting.take(conn, {tenant.pk: len(new) - room}, {}, now=now)
+    tally = Tally()
+    tally.add(tenant.pk, FIRED, len(new))
+    tally.add(tenant.pk, COUNTED, len(new) if counted else 0)
+    tally.add(tenant.pk, SKIPPED, sum(skip.occurrences for skip in skips))
+    deltas.add(conn, tally, now=now)
     if decision.next_nominal is None or decision.next_due is None:
         return None
     return decision.next_nominal, decision.next_due
+
+
+def _room(tenant: Tenant, wanted: int, now: datetime) -> tuple[int, bool]:
+    """How many of these runs the tenant's day has room for, and whether they are counted already."""
+    if tenant.plan.max_runs_per_day is None or not wanted:
+        return wanted, False
+    return counting.reserve(door.raw(), {tenant.pk: wanted}, now=now).get(tenant.pk, 0), True

@@ -1,6 +1,6 @@
 """Rows of what a decision makes of a due entry: executions with their tickets, and skip rows. Values in, values out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from apps.tickets import store as tickets
 from apps.tickets.values import start_by
 from kernel.ids import occurrence_run_key, uuid7
 
+DAILY_QUOTA = "daily_quota"  # why an occurrence is skipped for which its tenant's day has no room
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -37,6 +38,15 @@ def skipped(entry: Entry, skip: Skip, fired_by: str) -> executions.Skipped:
     return executions.Skipped(
         uuid7(), occurrence_run_key(entry.key, skip.nominal_at), entry.job_id, entry.job_version, entry.key,
         entry.version, entry.priority, skip.nominal_at, skip.until, skip.count, skip.reason, fired_by,
+    )  # fmt: skip
+
+
+def cut_off(runs: Sequence[executions.Fired], reason: str) -> executions.Skipped:
+    """The row of one schedule's runs, which follow one another, that are not made after all."""
+    first, last = runs[0], runs[-1]
+    return executions.Skipped(
+        uuid7(), first.run_key, first.job_id, first.job_version, first.schedule_id, first.schedule_version,
+        first.priority, first.nominal_at, last.nominal_at, len(runs), reason, first.fired_by,
     )  # fmt: skip
 
 

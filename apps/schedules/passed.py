@@ -13,6 +13,8 @@ from apps.due.entries import Entry
 from apps.executions import store as executions
 from apps.schedules.timing import TimingInvalid, latest_between, spec_from_json
 from apps.schedules.timing_runs import counted
+from apps.usage import deltas
+from apps.usage.figures import SKIPPED, Tally
 from kernel.ids import occurrence_run_key, uuid7
 
 Conn = psycopg.Connection[Any]
@@ -21,9 +23,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def pass_over(conn: Conn, schema: str, found: Iterable[Entry], *, now: datetime, reason: str, by: str) -> None:
     """Records what these locked entries of schedules owe up to `now`. Their rows are the caller's to remove."""
-    rows = [_skipped(entry, now, reason, by[:80]) for entry in found if entry.nominal_at <= now]
+    tally, rows = Tally(), []
+    for entry in found:
+        if entry.nominal_at <= now:
+            rows.append(_skipped(entry, now, reason, by[:80]))
+            tally.add(entry.tenant_id, SKIPPED, rows[-1].occurrences)
     if rows:
         executions.skip(conn, schema, rows, now=now)
+        deltas.add(conn, tally, now=now)
 
 
 def _skipped(entry: Entry, now: datetime, reason: str, by: str) -> executions.Skipped:

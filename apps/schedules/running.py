@@ -19,6 +19,8 @@ from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
 from apps.tickets.values import start_by
+from apps.usage import deltas
+from apps.usage.figures import CANCELLED, SKIPPED, Tally
 from kernel.errors import NotFound
 from kernel.ids import uuid7
 from kernel.pools import pool_of
@@ -153,6 +155,10 @@ def make_way(tenant: Tenant, schedule_id: UUID, *, cancels: bool, now: datetime,
     if cancels:
         tickets.cancel_running_of(conn, [schedule_id])
     executions.replace(conn, tenant.schema_name, ended, now=now)
+    tally = Tally()
+    for one in ended:
+        tally.add(tenant.pk, CANCELLED if one.attempt else SKIPPED)
+    deltas.add(conn, tally, now=now)
 
 
 def payload_of(execution: Execution) -> tuple[str, str | None]:

@@ -3,18 +3,15 @@
 Everything that fails says only that it failed: wrong key, tampered text and swapped row look the same from outside.
 """
 
-import os
 from dataclasses import dataclass
 from uuid import UUID
 
 import orjson
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from kernel.errors import ShardbeatError
+from kernel.sealing import KEY_BYTES, NONCE_BYTES, Unreadable, decrypt, encrypt, new_key
 
-KEY_BYTES = 32
-NONCE_BYTES = 12  # NIST SP 800-38D; random, so a data key must be replaced before 2^32 values
+__all__ = ["KEY_BYTES", "Place", "Sealed", "SecretUnreadable", "new_key", "seal", "unseal", "unwrap", "wrap"]
 FORMAT = 1
 
 
@@ -47,35 +44,30 @@ class Place:
         return orjson.dumps(["shardbeat secret", FORMAT, self.tenant_id, self.purpose, self.name, self.version])
 
 
-def new_key() -> bytes:
-    return os.urandom(KEY_BYTES)
-
-
 def seal(key: bytes, value: str, place: Place) -> Sealed:
     """Encrypts a value for its place."""
-    nonce = os.urandom(NONCE_BYTES)
-    return Sealed(nonce, AESGCM(key).encrypt(nonce, value.encode(), place.bound()))
+    both = encrypt(key, value.encode(), place.bound())
+    return Sealed(both[:NONCE_BYTES], both[NONCE_BYTES:])
 
 
 def unseal(key: bytes, sealed: Sealed, place: Place) -> str:
     """The value again. SecretUnreadable."""
     try:
-        return AESGCM(key).decrypt(sealed.nonce, sealed.ciphertext, place.bound()).decode()
-    except (InvalidTag, ValueError):
+        return decrypt(key, sealed.nonce + sealed.ciphertext, place.bound()).decode()
+    except (Unreadable, UnicodeDecodeError):
         raise SecretUnreadable(f"The secret {place.name} can't be decrypted.") from None
 
 
 def wrap(kek: bytes, key: bytes, *, tenant_id: int, key_id: UUID) -> bytes:
     """A data key, encrypted by a key-encryption key: the nonce, then the ciphertext."""
-    nonce = os.urandom(NONCE_BYTES)
-    return nonce + AESGCM(kek).encrypt(nonce, key, _key_place(tenant_id, key_id))
+    return encrypt(kek, key, _key_place(tenant_id, key_id))
 
 
 def unwrap(kek: bytes, wrapped: bytes, *, tenant_id: int, key_id: UUID) -> bytes:
     """The data key again. SecretUnreadable."""
     try:
-        return AESGCM(kek).decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], _key_place(tenant_id, key_id))
-    except (InvalidTag, ValueError):
+        return decrypt(kek, wrapped, _key_place(tenant_id, key_id))
+    except Unreadable:
         raise SecretUnreadable("The tenant's data key can't be decrypted.") from None
 
 

@@ -4,12 +4,10 @@ Which version is current is asked each time, so a new value counts from the next
 the work of decrypting it.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -20,11 +18,10 @@ from apps.secrets.keyring import keyring
 from apps.secrets.sealing import Place, Sealed
 from kernel.clock import monotonic_s
 from kernel.errors import ShardbeatError
+from kernel.shelf import Shelf
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
-K = TypeVar("K")
-V = TypeVar("V")
 LIFE_S = 60.0  # of a decrypted value in this process
 VALUES_MOST = 2_000
 KEYS_MOST = 1_000
@@ -107,36 +104,6 @@ class Vault:
         value = sealing.unseal(data_key, Sealed(nonce, ciphertext), Place(tenant_id, purpose, name, version))
         self._values.put((tenant_id, secret_id, version, key_id), value)
         return value
-
-
-class Shelf(Generic[K, V]):
-    """A bounded memory whose entries live for a fixed time from when they were put."""
-
-    def __init__(self, most: int, life_s: float, clock: Callable[[], float]) -> None:
-        self._most, self._life_s, self._clock = most, life_s, clock
-        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()  # oldest first
-        self._lock = threading.Lock()
-
-    def get(self, key: K) -> V | None:
-        with self._lock:
-            found = self._entries.get(key)
-            return found[1] if found is not None and found[0] > self._clock() else None
-
-    def put(self, key: K, value: V) -> None:
-        with self._lock:
-            self._entries.pop(key, None)
-            self._entries[key] = (self._clock() + self._life_s, value)
-            while len(self._entries) > self._most:
-                self._entries.popitem(last=False)
-
-    def prune(self) -> None:
-        with self._lock:
-            now = self._clock()
-            while self._entries and next(iter(self._entries.values()))[0] <= now:
-                self._entries.popitem(last=False)
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
 
 def _in(query: sql.SQL, tenancy: Tenancy) -> sql.Composed:

@@ -51,6 +51,7 @@ class Admission(NamedTuple):
 
     active: bool
     max_running: int | None
+    max_runs_per_min: int | None
     known: bool
     paused: bool
 
@@ -91,7 +92,7 @@ def lock_tenant(conn: Conn, *, tenant_id: int, queue: str) -> Admission | None:
     The tenant's row, as release does for tenants with a limit: the one lock serves both.
     """
     locked = conn.execute(
-        "SELECT t.status = 'active' AND NOT t.dispatch_paused, p.max_running"
+        "SELECT t.status = 'active' AND NOT t.dispatch_paused, p.max_running, p.max_runs_per_min"
         " FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id WHERE t.id = %s FOR NO KEY UPDATE OF t",
         [tenant_id],
     ).fetchone()
@@ -100,7 +101,7 @@ def lock_tenant(conn: Conn, *, tenant_id: int, queue: str) -> Admission | None:
     found = conn.execute(
         "SELECT paused_at IS NOT NULL FROM tickets_pullqueue WHERE tenant_id = %s AND name = %s", [tenant_id, queue]
     ).fetchone()
-    return Admission(locked[0], locked[1], known=found is not None, paused=bool(found and found[0]))
+    return Admission(locked[0], locked[1], locked[2], known=found is not None, paused=bool(found and found[0]))
 
 
 def known(conn: Conn, *, tenant_id: int, name: str) -> bool:

@@ -3,7 +3,7 @@
 As in `store`: one statement a transition, in the connection's current transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -45,7 +45,8 @@ WITH RECURSIVE flow AS (
 CANDIDATES = """
 SELECT c.* FROM unnest(%(tenants)s::int[], %(gates)s::uuid[], %(limits)s::int[]) AS f(tenant_id, gate, most)
 CROSS JOIN LATERAL (
-    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END
+    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END,
+           first_queued_at IS NULL
     FROM tickets_ticket t
     WHERE pool = %(pool)s AND tenant_id = f.tenant_id AND gate = f.gate AND state = 'ready' AND rank IS NOT NULL
       AND (start_by IS NULL OR start_by >= %(now)s)
@@ -123,18 +124,19 @@ def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]], *, now
 
 
 def held_by_tenants(conn: Conn, tenant_ids: Sequence[int]) -> dict[int, int]:
-    """How much of these tenants is queued or running, over all pools; until the transaction ends nobody adds to it.
-
-    Whoever admits work of a tenant with a limit takes this lock first, in id order.
-    """
+    """How much of these tenants is queued or running, over all pools. The caller holds their rows (`lock_tenants`)."""
     ids = sorted(tenant_ids)
-    conn.execute("SELECT 1 FROM tenants_tenant WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", [ids])
     rows = conn.execute(
         "SELECT tenant_id, count(*) FROM tickets_ticket"
         " WHERE state IN ('queued', 'running') AND tenant_id = ANY(%s) GROUP BY 1",
         [ids],
     )
     return {**dict.fromkeys(ids, 0), **{row[0]: row[1] for row in rows}}
+
+
+def lock_tenants(conn: Conn, tenant_ids: Collection[int]) -> None:
+    """Until the transaction ends nobody else admits work of these tenants; for those with a limit of runs, at once."""
+    conn.execute("SELECT 1 FROM tenants_tenant WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", [sorted(tenant_ids)])
 
 
 def move_to_queue(conn: Conn, ids: Sequence[UUID], queue: str) -> None:

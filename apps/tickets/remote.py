@@ -57,7 +57,8 @@ WHERE gate = ANY(%s) AND gate_limit IS NOT NULL AND state IN ('queued', 'running
 _CANDIDATES = """
 SELECT c.* FROM unnest(%(gates)s::uuid[], %(limits)s::int[]) AS f(gate, most)
 CROSS JOIN LATERAL (
-    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END
+    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END,
+           first_queued_at IS NULL
     FROM tickets_ticket t
     WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
       AND gate = f.gate AND (start_by IS NULL OR start_by >= clock_timestamp())

@@ -60,6 +60,7 @@ class Started(NamedTuple):
     first_started_at: datetime
     cancel_requested: bool
     total_timeout_s: int | None
+    actual_at: datetime
 
     @property
     def give_up_at(self) -> datetime | None:
@@ -98,6 +99,7 @@ class Candidate(NamedTuple):
     rank: datetime
     actual_at: datetime
     serial: UUID | None  # its schedule, when that runs one at a time
+    first: bool = True  # whether it was never released before
 
 
 class Replaced(NamedTuple):

@@ -3,7 +3,7 @@
 Each is noted at most once a day for a tenant, a limit and a level. Whoever tells tenants takes them with `take`.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import psycopg
@@ -11,7 +11,6 @@ import psycopg
 from apps.usage.models import LEVELS
 
 Conn = psycopg.Connection[Any]
-KEPT = timedelta(days=3)
 
 _NOTE = """
 INSERT INTO usage_notice (tenant_id, quota, level, day, most, use, noted_at)

@@ -17,7 +17,7 @@ env.load_file(VAR_DIR / "env")  # what `make run` chose; the environment wins
 
 DEBUG = env.flag("DEBUG")
 SECRET_KEY = env.text("SECRET_KEY", "")  # Django refuses to use an empty one; commands that need none run without
-# Key-encryption keys "id:base64, id:base64" (32 bytes each), the current one first; apps.secrets.keyring reads them.
+# Key-encryption keys "id:base64, id:base64" (32 bytes each), the current one first; kernel.keyring reads them.
 SECRETS_KEYS = env.text("SECRETS_KEYS", "")
 ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,.localhost,127.0.0.1,[::1]")
 PUBLIC_HOSTS = tuple(env.listed("PUBLIC_HOSTS", "localhost,127.0.0.1,[::1],testserver"))

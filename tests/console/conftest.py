@@ -13,6 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from django.test import Client
 
+# The trail holds an operator's number, and their name only in cipher.
+WHO = "coalesce((SELECT 'admin:' || username FROM auth_user WHERE 'user:' || id = subject), actor)"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202e&\"'"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.console.conftest import WHO
 from tests.secrets.hands import make_secret
 
 Conn = psycopg.Connection[Any]
@@ -41,7 +42,7 @@ def test_a_value_is_set_and_noted(page: Any, acme: Any, secret: Any, conn: Conn)
     answer = page.post(f"{LIST}{secret.pk}/change/", form, follow=True)
     assert answer.status_code == 200 and "n3w" not in answer.content.decode()
     assert value_now(acme) == "n3w"
-    rows = conn.execute("SELECT actor, action, after FROM audit_auditevent ORDER BY id").fetchall()
+    rows = conn.execute(f"SELECT {WHO}, action, after FROM audit_auditevent ORDER BY id").fetchall()
     assert rows[-1] == ("admin:ada", "secret.update", {"version": 2}) and "n3w" not in repr(rows)
 
 

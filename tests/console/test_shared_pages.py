@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from kernel.clock import utc_now
-from tests.console.conftest import HOSTILE, logged_in
+from tests.console.conftest import HOSTILE, WHO, logged_in
 from tests.fixtures_flow import LEASES, SERVED_LEASES
 
 Conn = psycopg.Connection[Any]
@@ -263,7 +263,7 @@ def test_periodic_tasks_are_switched_and_run_from_the_list(page: Any, conn: Conn
 def events(conn: Conn, action: str) -> list[tuple[Any, ...]]:
     """(actor, object, tenant, before, after) of this test's rows in the trail."""
     return conn.execute(
-        "SELECT actor, object_id, tenant_id, before, after FROM audit_auditevent"
+        f"SELECT {WHO}, object_id, tenant_id, before, after FROM audit_auditevent"
         " WHERE action = %s AND at > clock_timestamp() - interval '20 seconds' AND id > %s ORDER BY id",
         [action, _seen.get("id", 0)],
     ).fetchall()

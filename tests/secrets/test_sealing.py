@@ -7,13 +7,13 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-from django.core.exceptions import ImproperlyConfigured
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.secrets import keyring, sealing
-from apps.secrets.keyring import KeyUnknown
+from apps.secrets import sealing
 from apps.secrets.sealing import Place, Sealed, SecretUnreadable
+from kernel import keyring
+from kernel.keyring import KeyringInvalid, KeyUnknown
 from tests.secrets.hands import kek
 
 PLACE = Place(tenant_id=7, purpose="job", name="TOKEN", version=3)
@@ -93,6 +93,6 @@ def test_keys_may_be_written_in_either_base64() -> None:
     ],
 )  # fmt: skip
 def test_malformed_keys_are_refused_without_repeating_them(text: str) -> None:
-    with pytest.raises(ImproperlyConfigured) as caught:
+    with pytest.raises(KeyringInvalid) as caught:
         keyring.parse(text)
     assert "A" * 42 not in str(caught.value)

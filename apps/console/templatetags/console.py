@@ -6,6 +6,7 @@ from django import template
 from django.db import OperationalError
 
 from apps.audit.models import AuditEvent
+from apps.audit.shown import Shown, shown
 from apps.audit.trail import database_now
 from apps.console.overview import overview
 from apps.console.reading import short_statements
@@ -25,7 +26,7 @@ def console_overview() -> dict[str, Any]:
 
 
 @register.simple_tag
-def recent_changes(tenant: Any = None) -> list[AuditEvent]:
+def recent_changes(tenant: Any = None) -> list[Shown]:
     """The newest rows of the trail, of one tenant or of all."""
     rows = AuditEvent.objects.defer("before", "after").order_by("-pk")
-    return list((rows.filter(tenant_id=tenant.pk) if tenant else rows)[:RECENT])
+    return shown((rows.filter(tenant_id=tenant.pk) if tenant else rows)[:RECENT], seals=False)

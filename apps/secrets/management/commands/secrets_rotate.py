@@ -6,13 +6,17 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandParser
 
+from apps.audit import chain, personal
 from apps.audit.services import Actor
 from apps.secrets.keyring import keyring
 from apps.secrets.rotation import BATCH, Counts, tenant_rotate
+from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.models import Tenant
 from tenants.work import database_now
+
+TRAIL = "(audit trail)"
 
 
 class Command(Base):
@@ -42,24 +46,37 @@ class Command(Base):
                 tenant=tenant, actor=actor, data_keys=options["data_keys"], dry_run=options["dry_run"],
                 clock=database_now, batch=options["batch"],
             )  # fmt: skip
+        if not options["tenant"]:
+            found[TRAIL] = _of_trail(dry_run=options["dry_run"])
         total = {
             name: sum(getattr(one, name) for one in found.values())
             for name in ("rewrapped", "new_data_keys", "reencrypted", "removed_data_keys", "left")
         }
         unreadable = {slug: one.unreadable for slug, one in found.items() if one.unreadable}
         answer = {
-            "key": current, "dry_run": options["dry_run"], "tenants": len(found), **total, "unreadable": unreadable,
+            "key": current, "dry_run": options["dry_run"], "tenants": len(tenants), **total, "unreadable": unreadable,
             "changed": {slug: asdict(one) for slug, one in found.items() if one.changed},
         }  # fmt: skip
         would = "would be " if options["dry_run"] else ""
         lines = [
-            f"{len(found)} tenants: {total['rewrapped']} data keys {would}wrapped with {current}, "
+            f"{len(tenants)} tenants: {total['rewrapped']} data keys {would}wrapped with {current}, "
             f"{total['reencrypted']} values {would}encrypted anew, {total['left']} data keys left under other keys."
         ]
         lines += [f"{slug}: can't be read: {', '.join(names)}" for slug, names in unreadable.items()]
         self.show(answer, "\n".join(lines), as_json=options["format"] == "json")
         if unreadable:
             raise SystemExit(EXIT_FOUND)
+
+
+def _of_trail(*, dry_run: bool) -> Counts:
+    """The keys of the audit trail, which belong to no tenant's schema."""
+    with door.connect("secrets rotate") as conn:
+        (links, broken), (people, unreadable) = (
+            chain.rewrap(conn, dry_run=dry_run),
+            personal.rewrap(conn, dry_run=dry_run),
+        )
+    lost = [*broken, *unreadable]
+    return Counts(rewrapped=links + people, left=len(lost), unreadable=lost)
 
 
 def _all() -> list[Tenant]:
