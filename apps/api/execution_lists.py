@@ -80,7 +80,8 @@ def list_executions(
     }
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
     query.finish()
-    found = ExecutionFilter(job_ids=_jobs(query, job_id, schedule_id, name), **wanted)
+    schedule_job_ids = jobs_of(schedule_id) if schedule_id is not None else []
+    found = ExecutionFilter(job_ids=_jobs(query, job_id, name), schedule_job_ids=schedule_job_ids, **wanted)
     page = executions_read(endpoint.tenant, found, order=order, after=after, size=size)
     count = executions_count(endpoint.tenant, found, order=order) if counted else None
     now = endpoint.now
@@ -178,16 +179,12 @@ class AttemptList(Endpoint):
         return Response(listed(page.rows, page.after, query=query, count=count, shape=attempt_shape))
 
 
-def _jobs(query: ListQuery, job_id: UUID | None, schedule_id: UUID | None, name: str | None) -> list[UUID] | None:
-    """The jobs whose executions are looked at, None for all; those of a schedule are found through its jobs, too."""
-    found: set[UUID] | None = None if job_id is None else {job_id}
-    if schedule_id is not None:
-        jobs = set(jobs_of(schedule_id))
-        found = jobs if found is None else found & jobs
-    if name is not None:
-        named = jobs_named(name)
-        if named is None:
-            query.faults.add("?name", "too_many", f"More than {MOST_NAMED} jobs have this in their names; say more.")
-            query.finish()
-        found = set(named or ()) if found is None else found & set(named or ())
-    return None if found is None else sorted(found)
+def _jobs(query: ListQuery, job_id: UUID | None, name: str | None) -> list[UUID] | None:
+    """The jobs that are asked for, None for all. InvalidInput."""
+    if name is None:
+        return None if job_id is None else [job_id]
+    named = jobs_named(name)
+    if named is None:
+        query.faults.add("?name", "too_many", f"More than {MOST_NAMED} jobs have this in their names; say more.")
+        query.finish()
+    return [one for one in named or () if job_id is None or one == job_id]

@@ -38,6 +38,7 @@ class ExecutionFilter:
     states: Sequence[str] = ()
     job_ids: Sequence[UUID] | None = None  # empty: none fits
     schedule_id: UUID | None = None
+    schedule_job_ids: Sequence[UUID] = ()  # all jobs that the schedule has had: history has an index by job
     triggers: Sequence[str] = ()
     run_key: str | None = None
     replay_of: UUID | None = None
@@ -59,9 +60,13 @@ def paths_of(tenant_id: int, wanted: ExecutionFilter, order: str) -> tuple[tuple
     if order in NEED_SCHEDULE:
         given = "e.schedule_id = %s AND e.trigger IN ('schedule', 'catch_up') AND e.nominal_at IS NOT NULL"
         part = Part((Condition(given, (wanted.schedule_id,)), *_range("nominal_at", wanted)))
+        for name in ("schedule", "nominal_at 0", "nominal_at 1"):
+            rest.pop(name, None)
         return (Path((part,)),), tuple(rest.values())
     if ORDERS[order].key:
         part = Part((Condition("e.finished_at IS NOT NULL"), *_range("finished_at", wanted)))
+        for name in ("finished_at 0", "finished_at 1"):
+            rest.pop(name, None)
         return (Path((part,), sparse=False),), tuple(rest.values())
     bounds = _id_bounds(wanted)
     found = _indexes(tenant_id, wanted)
@@ -84,9 +89,10 @@ def _indexes(tenant_id: int, wanted: ExecutionFilter) -> dict[str, Path]:
     found: dict[str, Path] = {}
     if wanted.schedule_id is not None:  # history has no index by schedule and id
         found["of the schedule"] = Path(_of_schedule(wanted.schedule_id), ordered=False)
-    if wanted.job_ids is not None and len(wanted.job_ids) <= MAX_JOBS_APART:
-        jobs = tuple(Part((), "e.job_id", job) for job in wanted.job_ids)
-        found["jobs"] = Path(jobs or (Part((Condition("false"),)),))
+    jobs = wanted.job_ids if wanted.job_ids is not None or wanted.schedule_id is None else wanted.schedule_job_ids
+    if jobs is not None and len(jobs) <= MAX_JOBS_APART:
+        parts = tuple(Part((), "e.job_id", job) for job in jobs)
+        found["jobs"] = Path(parts or (Part((Condition("false"),)),))
     states = _states_with_errors(wanted)
     if states and "succeeded" not in states:
         path = Path(_of_states(tenant_id, states))
@@ -98,10 +104,10 @@ def _indexes(tenant_id: int, wanted: ExecutionFilter) -> dict[str, Path]:
         found["labelled"] = _path("e.labels IS NOT NULL")
     since = wanted.finished_after or wanted.started_after
     if since is not None:  # what started since then has ended since then, or is alive
-        parts = [Part((Condition("e.finished_at > %s", (since,)), *_range("finished_at", wanted)))]
+        since_then = [Part((Condition("e.finished_at > %s", (since,)), *_range("finished_at", wanted)))]
         if wanted.finished_after is None and wanted.finished_before is None:
-            parts.append(ALIVE)
-        found["ended since"] = Path(tuple(parts), ordered=False)
+            since_then.append(ALIVE)
+        found["ended since"] = Path(tuple(since_then), ordered=False)
     return found
 
 

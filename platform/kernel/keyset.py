@@ -110,10 +110,10 @@ class Count(NamedTuple):
 
 
 def page_read(
-    conn: Conn, schema: str, listing: Listing, *, size: int, after: Position | None, look: int = LOOK_ROWS
+    conn: Conn, schema: str, listing: Listing, *, size: int, after: Position | None
 ) -> Page:
     """Up to `size` rows after a position. Two statements, and one more for each further path."""
-    path, last = _choose(conn, schema, listing, after, look)
+    path, last = _choose(conn, schema, listing, after, LOOK_ROWS)
     text, values = _matching(listing, path, after, last, size + 1)
     query = (
         f"SELECT e.id, {_key(listing)}::text, {listing.columns} FROM ({text}) e {listing.joins}"
