@@ -15,7 +15,7 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/platform$(if $(PYTHONPATH),:$(PYTHONPAT
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long check lint bench lock clean containers
+.PHONY: help run test test-long check lint bench reference lock clean containers
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ lint: $(DEV_STAMP) ## The static part of check
 
 bench: $(DEV_STAMP) ## Measure firing, executions and lateness beside plain Celery
 	$(PY) -m tests.bench $(ARGS)
+
+reference: $(DEV_STAMP) ## Write the generated parts of docs/reference from the API's own description
+	DEBUG=1 $(PY) manage.py api_reference
 
 lock: $(PY) ## Pin the newest allowed versions, with hashes, in requirements*.txt
 	$(PY) -m pip install --disable-pip-version-check --quiet --upgrade uv

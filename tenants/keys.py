@@ -5,7 +5,9 @@ import hmac
 import re
 import secrets
 import string
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db.models import Q
 
@@ -19,16 +21,18 @@ _FORM = re.compile(f"sb_([A-Za-z0-9]{{{PREFIX_LENGTH}}})_[A-Za-z0-9]{{{SECRET_LE
 
 
 def apikey_create(
-    *, tenant: Tenant, name: str, role: str = Role.ADMIN, expires_at: datetime | None = None
-) -> tuple[ApiKey, str]:
+    *, tenant: Tenant, name: str, role: str = Role.ADMIN, expires_at: datetime | None = None,
+    scopes: Sequence[str] | None = None, created_by: str = "", replaces: UUID | None = None,
+) -> tuple[ApiKey, str]:  # fmt: skip
     """Makes a key and returns it with its text, which is not kept and can't be shown again."""
     prefix = _chosen(PREFIX_LENGTH)
     while ApiKey.objects.filter(prefix=prefix).exists():
         prefix = _chosen(PREFIX_LENGTH)
     text = f"sb_{prefix}_{_chosen(SECRET_LENGTH)}"
     key = ApiKey.objects.create(
-        tenant=tenant, name=name, role=role, expires_at=expires_at, prefix=prefix, digest=_digest(text)
-    )
+        tenant=tenant, name=name, role=role, expires_at=expires_at, prefix=prefix, digest=_digest(text),
+        scopes=None if scopes is None else sorted(set(scopes)), created_by=created_by, replaces=replaces,
+    )  # fmt: skip
     return key, text
 
 

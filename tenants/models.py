@@ -1,5 +1,7 @@
 """Tenants and what belongs to them in the shared schema."""
 
+from datetime import datetime
+
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -164,6 +166,12 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.email} {self.role}"
+
+    def status_at(self, now: datetime) -> str:
+        """open, accepted, revoked or expired."""
+        if self.accepted_at is not None or self.revoked_at is not None:
+            return "accepted" if self.accepted_at is not None else "revoked"
+        return "open" if self.expires_at > now else "expired"
 
 
 class ApiKey(models.Model):

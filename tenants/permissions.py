@@ -50,7 +50,16 @@ LEAST_ROLE = {
     "queue.work": "operator",
     "apikey.read": "admin",
     "apikey.create": "admin",
+    "apikey.rotate": "admin",
     "apikey.revoke": "admin",
+    "member.read": "admin",
+    "member.update": "admin",
+    "member.remove": "admin",
+    "member.reset": "admin",
+    "member.sign_out": "admin",
+    "invitation.read": "admin",
+    "invitation.create": "admin",
+    "invitation.revoke": "admin",
 }
 
 

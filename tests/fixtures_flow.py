@@ -76,7 +76,7 @@ def make_schedule(
 
 def make_ticket(tenant: Tenant, job: UUID | None = None, *, now: datetime = NOW, **changes: Any) -> UUID:
     """An execution that is ready now, with its ticket; returns the execution's id. `delay_s` makes it wait."""
-    from apps.dispatch.submit import execution_submit
+    from apps.dispatch.submission import execution_submit
 
     data = {"job": str(job or make_job(tenant, now=now)), **changes}
     return execution_submit(tenant=tenant, actor=actor(tenant), data=data, now=now)

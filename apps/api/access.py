@@ -10,7 +10,7 @@ from apps.schedules.models import Calendar, Job, Schedule
 from apps.schedules.services import DefinedJob, DefinedSchedule
 from apps.secrets.models import Secret
 from kernel.errors import NotFound
-from tenants.models import ApiKey, Tenant
+from tenants.models import ApiKey, Invitation, Member, Tenant
 from tenants.permissions import may
 
 
@@ -60,6 +60,22 @@ def access_deadletter(*, actor: Actor, letter_id: UUID, need: str) -> DeadLetter
     if letter is None or not may(actor, need):
         raise NotFound("There is no such dead letter.")
     return letter
+
+
+def access_member(*, actor: Actor, member_id: UUID, need: str) -> Member:
+    """Somebody of the actor's tenant, with the login."""
+    found = Member.objects.select_related("user").filter(uid=member_id).first()
+    if found is None or found.tenant_id != actor.tenant_id or not may(actor, need):
+        raise NotFound("There is no such member.")
+    return found
+
+
+def access_invitation(*, actor: Actor, invitation_id: UUID, need: str) -> Invitation:
+    """An invitation of the actor's tenant."""
+    found = Invitation.objects.select_related("member").filter(pk=invitation_id).first()
+    if found is None or found.tenant_id != actor.tenant_id or not may(actor, need):
+        raise NotFound("There is no such invitation.")
+    return found
 
 
 def access_apikey(*, actor: Actor, key_id: UUID, need: str) -> ApiKey:

@@ -34,7 +34,8 @@ class ApiKeyAuthentication(BaseAuthentication):
 def actor_of(key: ApiKey) -> Actor:
     """The key as the audit trail names it."""
     name = f"key:{key.name} ({key.role})"
-    return Actor(name=name, role=key.role, tenant_id=key.tenant_id, subject=f"key:{key.pk}")
+    scopes = None if key.scopes is None else frozenset(key.scopes)
+    return Actor(name=name, role=key.role, tenant_id=key.tenant_id, subject=f"key:{key.pk}", scopes=scopes)
 
 
 def actor_of_run(token: RunToken) -> Actor:

@@ -30,6 +30,10 @@ CODES: Mapping[str, Code] = {
     "scope_missing": Code(
         (403,), "the key has scopes and none names this; `needs` is the action", "use another key"
     ),
+    "csrf_failed": Code(
+        (403,), "a change by a session without the form token of its host", "send `X-CSRFToken`, or use a key"
+    ),
+    "grant_too_high": Code((403,), "nobody grants or takes more than they may themselves", "ask an admin"),
     "key_of_another_tenant": Code((403,), "the host belongs to another tenant"),
     "tenant_not_active": Code((403,), "the tenant is suspended or being deleted"),
     "not_found": Code((404,), "missing, deleted, or not yours"),
@@ -46,6 +50,11 @@ CODES: Mapping[str, Code] = {
     ),
     "too_many_secrets": Code((409,), "a tenant has at most 1,000", "delete some"),
     "too_many_calendars": Code((409,), "a tenant has at most 1,000", "delete some"),
+    "member_exists": Code((409,), "somebody with this e-mail is a member already"),
+    "member_without_email": Code((409,), "the member has no e-mail to sign in with", "invite them anew"),
+    "last_admin": Code((409,), "the last admin stays", "make somebody else admin first"),
+    "key_over": Code((409,), "the key is revoked or expired", "make a new one"),
+    "already_rotated": Code((409,), "the key has a successor already: `successor`", "rotate that one"),
     "breaker_closed": Code((409,), "the circuit breaker is closed: calls are made"),
     "kind_is_fixed": Code((409,), "the kind of a job can't change", "make another job"),
     "schedule_completed": Code((409,), "there is nothing to pause"),
@@ -66,18 +75,27 @@ CODES: Mapping[str, Code] = {
     "length_required": Code(
         (411,), "a body without a length, and the server can't tell where it ends", "send `Content-Length`"
     ),
-    "stale": Code((412,), "changed since you read it", "read again, change again"),
+    "stale": Code(
+        (412,), "changed since you read it, or not there (already there) as the condition says",
+        "read again, change again",
+    ),
     "body_too_large": Code((413,), "above 2 MiB"),
     "unsupported_media_type": Code(
         (415,), "bodies are `application/json` (PATCH also `application/merge-patch+json`)"
+    ),
+    "batch_refused": Code(
+        (422,),
+        "some items of an all-or-nothing batch can't be done, so nothing was: `items` holds a result for each of"
+        " those, `refused` says how many",
+        "mend or leave them out",
     ),
     "idempotency_key_reused": Code((422,), "the key belongs to another request", "take a new key"),
     "if_match_required": Code((428,), "a change must say what it has read", "send `If-Match`"),
     "quota_exceeded": Code((429,), "a limit of the plan: `quota`, `limit`, `use`"),
     "rate_limited": Code(
         (429,),
-        "too many requests in a minute: `policy` is `api-key` (the plan's limit of one key) or"
-        " `failed-authentication` (no valid key, by address); `limit`, `use`, `window_s`",
+        "too many requests in a minute: `policy` is `api-key` or `api-session` (the plan's limit of one key or person)"
+        " or `failed-authentication` (no valid key, by address); `limit`, `use`, `window_s`",
         "wait for `Retry-After`; see [api.md](../api.md#requests-a-minute)",
     ),
     "internal_error": Code((500,), "a fault of ours", "tell us the `request_id`"),
@@ -98,7 +116,7 @@ ALWAYS = (
 )  # fmt: skip
 OF_A_BODY = ("malformed_json", "repeated_member", "unsupported_media_type")
 OF_A_PATH = ("not_found",)  # of paths that name a thing
-OF_A_CHANGE = ("busy",)
+OF_A_CHANGE = ("csrf_failed", "busy")
 OF_IF_MATCH = ("stale", "if_match_required")
 OF_IDEMPOTENCY = ("request_in_progress", "idempotency_key_reused")
 

@@ -1,6 +1,6 @@
 """Operations that will go: said in the document and with every answer (RFC 9745, RFC 8594)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from typing import Any, TypeVar
@@ -8,6 +8,11 @@ from typing import Any, TypeVar
 from django.utils.http import http_date
 from rest_framework.response import Response
 
+HEADERS: Mapping[str, str] = {
+    "Deprecation": "Since when it should not be used any more: @ and seconds since 1970 (RFC 9745).",
+    "Sunset": "When it stops working, if that is known (RFC 8594).",
+    "Link": "What to use instead.",
+}
 F = TypeVar("F", bound=Callable[..., Any])
 ATTRIBUTE = "deprecation"
 
@@ -46,6 +51,15 @@ def say(handler: Any, response: Response) -> None:
     if deprecated is not None:
         for name, value in deprecated.headers().items():
             response.headers[name] = value
+
+
+def describe_deprecation(found: dict[str, Any]) -> None:
+    """Adds the headers to the successes of all deprecated operations of an OpenAPI document."""
+    for one in (one for path in found["paths"].values() for one in path.values()):
+        if one.get("deprecated"):
+            for answer in one["responses"].values():
+                shown = {name: {"description": text, "schema": {"type": "string"}} for name, text in HEADERS.items()}
+                answer["headers"] = {**answer.get("headers", {}), **shown}
 
 
 def _seconds(day: date) -> int:

@@ -8,7 +8,6 @@ from apps.api.documents import Example, Serializer, label, labels, nullable, opt
 from apps.executions.models import TRIGGERS
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
-from tenants.permissions import KEY_ROLES
 
 
 class SubmitInput(Serializer):
@@ -148,36 +147,3 @@ class NoteInput(Serializer):
     EXAMPLE: ClassVar[Example] = {"note": "fixed by the supplier"}
 
     note = optional(serializers.CharField, max_length=1000)
-
-
-class ApiKeyInput(Serializer):
-    """A new API key."""
-
-    EXAMPLE: ClassVar[Example] = {"name": "deploy", "role": "editor"}
-
-    name = serializers.CharField(max_length=100)
-    role = serializers.ChoiceField(list(KEY_ROLES))
-    expires_at = optional(serializers.DateTimeField)
-
-
-class ApiKeyAnswer(Serializer):
-    """An API key; its text can't be read."""
-
-    EXAMPLE: ClassVar[Example] = {"name": "deploy", "prefix": "sb_acme_Vh3k", "role": "editor"}
-
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    prefix = serializers.CharField()
-    role = serializers.ChoiceField(list(KEY_ROLES))
-    created_at = serializers.DateTimeField()
-    expires_at = nullable(serializers.DateTimeField)
-    revoked_at = nullable(serializers.DateTimeField)
-    last_used_at = nullable(serializers.DateTimeField, help_text="To the minute.")
-
-
-class NewApiKeyAnswer(ApiKeyAnswer):
-    """A new API key with its text, which is shown only this once."""
-
-    EXAMPLE: ClassVar[Example] = {**ApiKeyAnswer.EXAMPLE, "key": "sb_..."}
-
-    key = nullable(serializers.CharField, help_text="Null when the answer is replayed: the text is not kept.")

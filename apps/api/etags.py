@@ -9,6 +9,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.schedules.upserting import Condition
 from kernel.errors import ShardbeatError
 
 _TAG = re.compile(r'(?:W/)?"(\d{1,9})(?:-[0-9a-f]+)?"')
@@ -32,6 +33,16 @@ def revisions(request: Request) -> set[int] | None:
     if given.strip() == "*":
         return None
     return {int(number) for number in _TAG.findall(given)}
+
+
+def put_condition(request: Request) -> Condition:
+    """What a PUT of something that may not be there yet requires: If-Match (it is there), If-None-Match: * (it is not).
+
+    Neither header is required: such a PUT says what there should be, whatever there is.
+    """
+    if request.headers.get("If-Match") is not None:
+        return Condition(there=True, revisions=revisions(request))
+    return Condition(not_there=request.headers.get("If-None-Match", "").strip() == "*")
 
 
 def tagged(data: Any, revision: int, *, status: int = 200, location: str | None = None) -> Response:

@@ -6,13 +6,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_execution
+from apps.api.bulk import Batch, BulkEndpoint, Result
+from apps.api.documents_bulk import BulkAnswer, ExecutionsBulkInput
 from apps.api.documents_runs import ExecutionAnswer, NoInput, SubmitInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.execution_lists import OF_ALL, PAGE, TAG, list_executions
 from apps.api.openapi import operation
 from apps.api.reading import nothing_of
 from apps.api.shapes_runs import execution_shape
-from apps.dispatch.submit import execution_rerun, execution_submit
+from apps.dispatch.submission import execution_submit, executions_submit
+from apps.dispatch.submit import execution_rerun
 from apps.outcomes.cancel import execution_cancel
 
 
@@ -42,6 +45,25 @@ class ExecutionList(Endpoint):
     def post(self, request: Request) -> Response:
         execution_id = execution_submit(tenant=self.tenant, actor=self.actor, data=self.body, now=self.now)
         return execution_answer(self, execution_id, status=202)
+
+
+class ExecutionBulk(BulkEndpoint):
+    """Many runs at a time."""
+
+    actions = {"POST": "execution.submit"}
+
+    @operation(
+        "executions_bulk_submit", "Submit up to 1,000 runs; each item has its own result", body=ExecutionsBulkInput,
+        answer=BulkAnswer, retry_safe=True, tag=TAG, problems=["batch_refused"],
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request) -> Response:
+        return self.made(self._make, status=202)
+
+    def _make(self, batch: Batch) -> list[Result]:
+        return executions_submit(
+            tenant=self.tenant, actor=self.actor, items=batch.items, now=self.now, atomic=batch.atomic
+        )
 
 
 class ExecutionDetail(Endpoint):

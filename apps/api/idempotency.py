@@ -24,7 +24,7 @@ from tenants.models import Tenant
 from tenants.work import in_tenant
 
 KEPT = timedelta(hours=72)
-SHOWN_ONCE = ("key", "signing_secret")  # members of an answer that are never stored: new keys and secrets
+SHOWN_ONCE = ("key", "signing_secret", "token", "link")  # members of an answer that are never stored
 KEPT_HEADERS = ("Location", "ETag")
 REMOVED_AT_ONCE = 20
 RETRY_AFTER_S = 1

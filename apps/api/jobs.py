@@ -6,8 +6,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_job
+from apps.api.bulk import Batch, BulkEndpoint, Result
 from apps.api.definition_lists import JOB_PAGE, OF_JOBS, list_jobs
 from apps.api.documents import JobAnswer, JobChange, JobInput, JobReplacement
+from apps.api.documents_bulk import BulkAnswer, JobsBulkInput
 from apps.api.documents_runs import NoInput, ReasonInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
@@ -39,6 +41,26 @@ class JobList(Endpoint):
     def post(self, request: Request) -> Response:
         made = services.job_create(tenant=self.tenant, actor=self.actor, data=self.body, now=self.now)
         return tagged(job_shape(made), made.job.revision, status=201, location=f"{request.path}/{made.job.pk}")
+
+
+class JobBulk(BulkEndpoint):
+    """Many jobs at a time."""
+
+    actions = {"POST": "job.create"}
+
+    @operation(
+        "jobs_bulk_create", "Create up to 1,000 jobs; each item has its own result", body=JobsBulkInput,
+        answer=BulkAnswer, retry_safe=True, tag=TAG, problems=["batch_refused"],
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request) -> Response:
+        return self.made(self._make, status=201)
+
+    def _make(self, batch: Batch) -> list[Result]:
+        found = services.jobs_create(
+            tenant=self.tenant, actor=self.actor, items=batch.items, now=self.now, atomic=batch.atomic
+        )
+        return [one.job.pk if isinstance(one, services.DefinedJob) else one for one in found]
 
 
 class JobDetail(Endpoint):

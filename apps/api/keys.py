@@ -1,24 +1,22 @@
 """/api-keys"""
 
-from datetime import datetime
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_apikey
-from apps.api.documents_runs import ApiKeyAnswer, ApiKeyInput, NewApiKeyAnswer
+from apps.api.documents_people import ApiKeyAnswer, ApiKeyInput, ApiKeyRotateInput, NewApiKeyAnswer
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.lists import PAGING, page
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation
 from apps.api.shapes import apikey_shape
-from apps.audit.services import record
 from apps.schedules.input_fields import Fields
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults
-from tenants.keys import apikey_create, apikey_revoke
+from tenants.apikeys import OVERLAP, OVERLAP_MAX, apikey_end, apikey_issue, apikey_rotate
 from tenants.models import ApiKey
 from tenants.permissions import KEY_ROLES
 
@@ -48,22 +46,25 @@ class ApiKeyList(Endpoint):
 
     @operation(
         "api_keys_create", "Create an API key; its text is shown only in this answer", body=ApiKeyInput,
-        answer=NewApiKeyAnswer, status=201, retry_safe=True, tag=TAG,
+        answer=NewApiKeyAnswer, status=201, retry_safe=True, tag=TAG, problems=("grant_too_high",),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
-        name, role, expires_at = _read(self.body, self.now)
-        with transaction.atomic():
-            key, text = apikey_create(tenant=self.tenant, name=name, role=role, expires_at=expires_at)
-            self.record("apikey.create", key, after={"name": name, "role": role, "expires_at": _text(expires_at)})
-        headers = {"Location": f"{request.path}/{key.pk}"}
-        return Response({**apikey_shape(key), "key": text}, status=201, headers=headers)
-
-    def record(self, action: str, key: ApiKey, **more: Any) -> None:
-        record(
-            actor=self.actor, action=action, object_type="apikey", object_id=key.pk, now=self.now,
-            tenant_id=self.tenant.pk, **more,
+        faults = Faults()
+        fields = Fields(self.body, faults)
+        fields.only(("name", "role", "scopes", "expires_at"))
+        name = fields.text("name", most=MAX_NAME_CHARS, required=True)
+        role, scopes = fields.choice("role", KEY_ROLES), _scopes(fields)
+        given = fields.data.get("expires_at")
+        expires_at = None if given is None else read_instant(given, "/expires_at", "UTC", faults)
+        faults.raise_if_any()
+        key, text = apikey_issue(
+            tenant=self.tenant, actor=self.actor, name=name or "", role=role, scopes=scopes, expires_at=expires_at,
+            now=self.now,
         )  # fmt: skip
+        return Response(
+            {**apikey_shape(key), "key": text}, status=201, headers={"Location": f"{request.path}/{key.pk}"}
+        )
 
 
 class ApiKeyDetail(Endpoint):
@@ -78,29 +79,40 @@ class ApiKeyDetail(Endpoint):
 
     @operation("api_keys_revoke", "Revoke an API key at once", status=204, tag=TAG)
     def delete(self, request: Request, key_id: UUID) -> Response:
-        key = access_apikey(actor=self.actor, key_id=key_id, need="apikey.revoke")
-        with transaction.atomic():
-            if apikey_revoke(key, now=self.now):
-                record(
-                    actor=self.actor, action="apikey.revoke", object_type="apikey", object_id=key.pk, now=self.now,
-                    tenant_id=self.tenant.pk,
-                )  # fmt: skip
+        apikey_end(tenant=self.tenant, actor=self.actor, key_id=key_id, now=self.now)
         return Response(status=204)
 
 
-def _read(body: Any, now: datetime) -> tuple[str, str, datetime | None]:
-    faults = Faults()
-    fields = Fields(body, faults)
-    fields.only(("name", "role", "expires_at"))
-    name = fields.text("name", most=MAX_NAME_CHARS, required=True)
-    role = fields.choice("role", KEY_ROLES)
-    given = fields.data.get("expires_at")
-    expires_at = None if given is None else read_instant(given, "/expires_at", "UTC", faults)
-    if expires_at is not None and expires_at <= now:
-        faults.add("/expires_at", "past", "must lie in the future.")
-    faults.raise_if_any()
-    return name or "", role, expires_at
+class ApiKeyRotate(Endpoint):
+    """Changing over to a new key."""
+
+    actions = {"POST": "apikey.rotate"}
+
+    @operation(
+        "api_keys_rotate", "Make a successor of a key, shown only in this answer; the key itself works on for a while",
+        body=ApiKeyRotateInput, answer=NewApiKeyAnswer, status=201, retry_safe=True, tag=TAG,
+        problems=("grant_too_high", "key_over", "already_rotated"),
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request, key_id: UUID) -> Response:
+        access_apikey(actor=self.actor, key_id=key_id, need="apikey.rotate")  # 404 before anything of the body
+        fields = Fields(self.body, Faults())
+        fields.only(("overlap_s",))
+        overlap_s = fields.whole("overlap_s", 0, int(OVERLAP_MAX.total_seconds()), int(OVERLAP.total_seconds()))
+        fields.faults.raise_if_any()
+        key, text = apikey_rotate(
+            tenant=self.tenant, actor=self.actor, key_id=key_id, overlap=timedelta(seconds=overlap_s), now=self.now
+        )
+        place = f"{request.path.removesuffix(f'/{key_id}/rotate')}/{key.pk}"
+        return Response({**apikey_shape(key), "key": text}, status=201, headers={"Location": place})
 
 
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
+def _scopes(fields: Fields) -> list[str] | None:
+    """A list of texts; whether they name something is the service's to say."""
+    given: Any = fields.data.get("scopes")
+    if given is None:
+        return None
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        fields.faults.add("/scopes", "type", 'must be a list of texts such as ["schedule.*", "*.read"].')
+        return None
+    return given

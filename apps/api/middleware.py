@@ -6,6 +6,7 @@ The schema of this thread's connection is set for the request only, and public a
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from http import HTTPStatus
 from uuid import uuid4
 
 from django.conf import settings
@@ -18,7 +19,7 @@ from apps.api import health
 from apps.api.authentication import actor_of, invalid_key
 from apps.api.bodies import BodyBroken, BodyTooLarge, LengthRequired, take_in
 from apps.api.problems import NO_DATABASE, plain_response, refusal_response, unavailable_response
-from apps.api.throttle import count_failure, count_request, look_at
+from apps.api.throttle import count_failure, count_request, know, look_at
 from apps.audit.actors import Actor, at_request
 from apps.audit.services import record
 from kernel.errors import Forbidden
@@ -76,7 +77,7 @@ class TenantMiddleware:
 
     def __call__(self, request: TenantRequest) -> HttpResponse:
         request.tenant = request.api_key = request.refusal = request.completion = None
-        request.standing = None
+        request.standing = request.member = request.actor = None
         if request.path in PROBES:  # before anything that may wait for the database
             return PROBES[request.path](request)
         try:
@@ -108,6 +109,8 @@ class TenantMiddleware:
         public = request.path in PUBLIC_PATHS or request.path.startswith(PUBLIC_PREFIX)
         if not known and not public:
             return plain_response(request, status=404, code="unknown_host", detail="This host is not known here.")
+        if api and not public and tenant is not None and _by_session(request):
+            return self._serve_session(request, tenant)
         if api and not public:
             tenant = _identify(request, tenant)
             if tenant is None and isinstance(request.refusal, AuthenticationFailed | None):
@@ -117,6 +120,24 @@ class TenantMiddleware:
         request.tenant = tenant
         with door.inside(tenant):
             return self._get_response(request)
+
+    def _serve_session(self, request: TenantRequest, tenant: Tenant) -> HttpResponse:
+        """The API, for whoever has a session cookie; MemberMiddleware finds out whose it is."""
+        request.now = database_now()
+        cookie = request.COOKIES[settings.SESSION_COOKIE_NAME]
+        look_at(request, cookie)
+        request.tenant = tenant
+        with door.inside(tenant):
+            response = self._get_response(request)
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            count_failure(request)
+        elif request.member is not None:
+            know(request, cookie)
+        return response
+
+
+def _by_session(request: TenantRequest) -> bool:
+    return "Authorization" not in request.headers and settings.SESSION_COOKIE_NAME in request.COOKIES
 
 
 def _tenant_of_host(host: str) -> tuple[bool, Tenant | None]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.drainage import reset_generator_stats
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
@@ -14,7 +15,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import serializers
 
 from apps.api.codes import CODES
-from apps.api.deprecation import Deprecated, mark
+from apps.api.deprecation import Deprecated, describe_deprecation, mark
 from apps.api.endpoint import changes_what_is_stored
 from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
 from apps.api.openapi_examples import add_examples
@@ -22,9 +23,11 @@ from apps.api.openapi_links import add_links
 from apps.api.openapi_parameters import describe_parameters
 from apps.api.openapi_problems import OWN_CODES, document_problems
 from apps.api.openapi_reads import document_reads
+from apps.api.openapi_roles import add_roles
 from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+from tenants.permissions import KEY_ROLES, ROLES, known_scopes
 
 Decorator = Callable[[Any], Any]
 JSON = "application/json"
@@ -38,6 +41,15 @@ PAGE_SIZE_PARAMETER = OpenApiParameter(
 )  # fmt: skip
 CURSOR_PARAMETER = OpenApiParameter("cursor", str, description="next_cursor of the former page")
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=True, description="ETag, or *")
+IF_MATCH_OPTIONAL = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="ETag: only when it is there and unchanged; *: only when it is there",
+)
+IF_NONE_MATCH_ANY = OpenApiParameter(
+    "If-None-Match", str, OpenApiParameter.HEADER, description="*: only when it is not there yet"
+)
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again within 72 h, the same answer comes back"
 )
@@ -56,6 +68,17 @@ class KeyScheme(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
         return {"type": "http", "scheme": "bearer", "bearerFormat": "sb_..."}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):
+    """How `SessionAuthentication` is shown."""
+
+    target_class = "apps.api.session_auth.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        text = "The console's login, on the tenant's host; what changes something needs X-CSRFToken as well."
+        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME, "description": text}
 
 
 def parameter(
@@ -161,6 +184,10 @@ def openapi_document() -> dict[str, Any]:
             "AttemptState": [*ATTEMPT_STATES],
             "ExecutionState": [*EXECUTION_STATES],
             "JobStatus": ["active", "paused"],
+            "KeyRole": [*KEY_ROLES],
+            "MemberRole": [*ROLES],
+            "Scope": known_scopes(),
+            "InvitationStatus": ["open", "accepted", "revoked", "expired"],
         },
     }
     with patched_settings(options):
@@ -170,9 +197,11 @@ def openapi_document() -> dict[str, Any]:
         if name.endswith(STRICT_SUFFIXES):
             schema["additionalProperties"] = False
     document_reads(found)
+    add_roles(found)
     describe_parameters(found)
     add_examples(found)
     add_links(found)
+    describe_deprecation(found)
     document_problems(found)
     found["servers"] = [{"url": "/"}]
     return found

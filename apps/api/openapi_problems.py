@@ -47,11 +47,16 @@ def document_problems(found: dict[str, Any]) -> None:
 
 def codes_of(method: str, path: str, one: Mapping[str, Any]) -> list[str]:
     """All codes of one operation: those of every request, those of its form, those that it names itself."""
+    return [*general_codes(method, path, one), *one.get(OWN_CODES, ())]
+
+
+def general_codes(method: str, path: str, one: Mapping[str, Any]) -> list[str]:
+    """The codes of every request, and those that follow from the form of an operation."""
     headers = {parameter["name"] for parameter in one.get("parameters", ()) if parameter["in"] == "header"}
     codes = list(ALWAYS)
     if "{" in path:
         codes += OF_A_PATH
-    if method not in READS:
+    if method.lower() not in READS:
         codes += OF_A_CHANGE
     if "requestBody" in one:
         codes += OF_A_BODY
@@ -59,7 +64,7 @@ def codes_of(method: str, path: str, one: Mapping[str, Any]) -> list[str]:
         codes += OF_IF_MATCH
     if "Idempotency-Key" in headers:
         codes += OF_IDEMPOTENCY
-    return [*codes, *one.get(OWN_CODES, ())]
+    return codes
 
 
 def problem_example(status: int, code: str) -> dict[str, Any]:

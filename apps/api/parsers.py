@@ -20,6 +20,13 @@ class RepeatedMember(ShardbeatError):
     status = 400
 
 
+class Encoded(ShardbeatError):
+    """The body is compressed or coded in another way."""
+
+    code = "unsupported_media_type"
+    status = 415
+
+
 class JsonParser(BaseParser):
     """UTF-8 JSON without NaN, halves of characters or endless numbers (orjson's rules)."""
 
@@ -32,6 +39,8 @@ class JsonParser(BaseParser):
             announced = int(meta.get("CONTENT_LENGTH") or 0)
         except ValueError:
             raise ParseError("The Content-Length is not a number.") from None
+        if meta.get("HTTP_CONTENT_ENCODING", "").strip().lower() not in ("", "identity"):
+            raise Encoded("Send the body as it is, without Content-Encoding.")
         if announced > most:
             raise BodyTooLarge(f"The body has {announced:,} bytes; {most:,} are allowed.")
         raw = stream.read(most + 1)

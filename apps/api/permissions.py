@@ -24,19 +24,25 @@ class RolePermission(BasePermission):
             return False
         endpoint: Endpoint = view
         action = endpoint.actions.get("GET" if request.method == "HEAD" else str(request.method))
-        if action is None or may(actor, action):  # a method without an action is answered with 405
-            return True
-        narrowed = role_reaches(actor.role, action)
-        object_type, _, _ = action.partition(".")
-        record(
-            actor=actor, action=action, object_type=object_type, object_id=_object_of(view.kwargs),
-            now=endpoint.now, tenant_id=actor.tenant_id, allowed=False,
-            reason=f"scope {action}" if narrowed else f"role {actor.role}",
-        )  # fmt: skip
-        if narrowed:
-            raise Forbidden(f"No scope of the key names {action}.", code="scope_missing", needs=action)
-        least = LEAST_ROLE[action]
-        raise Forbidden(f"This needs the role {least}; the key has {actor.role}.", code="role_too_low", needs=least)
+        if action is not None:  # a method without an action is answered with 405
+            need(endpoint, actor, action)
+        return True
+
+
+def need(endpoint: "Endpoint", actor: Actor, action: str) -> None:
+    """Forbidden, and noted, when role and scopes do not reach for an action."""
+    if may(actor, action):
+        return
+    narrowed = role_reaches(actor.role, action)
+    object_type, _, _ = action.partition(".")
+    record(
+        actor=actor, action=action, object_type=object_type, object_id=_object_of(endpoint.kwargs), now=endpoint.now,
+        tenant_id=actor.tenant_id, allowed=False, reason=f"scope {action}" if narrowed else f"role {actor.role}",
+    )  # fmt: skip
+    if narrowed:
+        raise Forbidden(f"No scope of the key names {action}.", code="scope_missing", needs=action)
+    least = LEAST_ROLE[action]
+    raise Forbidden(f"This needs the role {least}; the key has {actor.role}.", code="role_too_low", needs=least)
 
 
 def _object_of(kwargs: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from django.core.exceptions import DisallowedHost, RequestDataTooBig, SuspiciousOperation
@@ -54,6 +54,25 @@ def document(
     }
 
 
+class Known(NamedTuple):
+    """What is said of a ShardbeatError, alone or as one of many."""
+
+    status: int
+    code: str
+    detail: str
+    errors: list[FieldError]
+    extra: dict[str, Any]
+    retry_after_s: int | None
+
+
+def problem_of(error: ShardbeatError) -> Known:
+    """The parts of an error's problem document."""
+    extra = dict(error.extra)
+    code, seconds = str(extra.pop("code", error.code)), extra.pop("retry_after_s", None)
+    errors = error.errors if isinstance(error, InvalidInput) else []
+    return Known(error.status, code, error.detail, errors, extra, seconds)
+
+
 def plain_response(
     request: HttpRequest, *, status: int, code: str, detail: str, extra: Mapping[str, Any] | None = None
 ) -> HttpResponse:
@@ -93,13 +112,9 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response:
     errors: list[FieldError] = []
     extra: dict[str, Any] = {}
     if isinstance(error, ShardbeatError):
-        extra = dict(error.extra)
-        status, detail = error.status, error.detail
-        code, seconds = str(extra.pop("code", error.code)), extra.pop("retry_after_s", None)
+        status, code, detail, errors, extra, seconds = problem_of(error)
         if seconds is not None:
             headers["Retry-After"] = str(seconds)
-        if isinstance(error, InvalidInput):
-            errors = error.errors
     elif isinstance(error, exceptions.APIException):
         status = error.status_code
         code, detail = _of_drf(error)

@@ -6,8 +6,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_schedule
+from apps.api.bulk import Batch, BulkEndpoint, Result
 from apps.api.definition_lists import OF_SCHEDULES, SCHEDULE_PAGE, list_schedules
 from apps.api.documents import ScheduleAnswer, ScheduleChange, ScheduleInput, ScheduleReplacement
+from apps.api.documents_bulk import BulkAnswer, SchedulesBulkInput
 from apps.api.documents_runs import ExecutionAnswer
 from apps.api.documents_time import SchedulePauseInput, ScheduleResumeInput, ScheduleTriggerInput
 from apps.api.endpoint import Endpoint, retry_safe
@@ -56,6 +58,26 @@ class ScheduleList(ScheduleEndpoint):
     def post(self, request: Request) -> Response:
         made = services.schedule_create(tenant=self.tenant, actor=self.actor, data=self.body, now=self.now)
         return self.answer(made, status=201, location=f"{request.path}/{made.schedule.pk}")
+
+
+class ScheduleBulk(BulkEndpoint):
+    """Many schedules at a time."""
+
+    actions = {"POST": "schedule.create"}
+
+    @operation(
+        "schedules_bulk_create", "Create up to 1,000 schedules; each item has its own result", body=SchedulesBulkInput,
+        answer=BulkAnswer, retry_safe=True, tag=TAG, problems=["batch_refused"],
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request) -> Response:
+        return self.made(self._make, status=201)
+
+    def _make(self, batch: Batch) -> list[Result]:
+        found = services.schedules_create(
+            tenant=self.tenant, actor=self.actor, items=batch.items, now=self.now, atomic=batch.atomic
+        )
+        return [one.schedule.pk if isinstance(one, DefinedSchedule) else one for one in found]
 
 
 class ScheduleDetail(ScheduleEndpoint):

@@ -1,75 +1,29 @@
-"""Runs that somebody asks for: submitted at once or for later, a schedule's now, a finished one again."""
+"""Runs that somebody asks for: a schedule's now, a finished one again. What is submitted is in `submission`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
-
-import orjson
 
 from apps.audit.services import Actor, record
 from apps.executions.models import Execution
 from apps.schedules.defined import version_of
-from apps.schedules.input_fields import Fields
-from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from apps.schedules.locked import lock_schedule
 from apps.schedules.policy import overlap as overlap_of
-from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, make_way, payload_of, run_delay, run_start, share_job
+from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, make_way, payload_of, run_start, share_job
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
-from apps.schedules.timing_trigger import read_instant
 from apps.tickets import store as tickets
 from apps.usage import deltas
 from apps.usage.admitting import admit_runs
 from apps.usage.figures import SKIPPED, Tally
-from kernel.errors import Conflict, Faults, FieldError, InvalidInput, NotFound
+from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from kernel.ids import uuid7
 from kernel.transitions import FINAL_STATES
 from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
-FIELDS = ("job", "payload", "run_at", "delay_s", "priority", "max_queue_age_s", "labels", "depends_on")
-PAST_TOLERANCE = timedelta(seconds=60)  # a slow request, or a clock that is a little off, does not make it "past"
-MAX_DELAY_S = 366 * 86_400
 SKIPPED_OVERLAP = "overlap_skipped"
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """A valid wish for a run."""
-
-    job_id: UUID
-    payload: str | None
-    run_at: datetime | None
-    priority: int | None
-    max_queue_age_s: int | None
-    labels: dict[str, str]
-
-
-def execution_submit(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: datetime) -> UUID:
-    """Submits a run of a job and returns the execution's id. InvalidInput with all faults; QuotaExceeded.
-
-    A run of a paused job waits until the job is resumed.
-    """
-    wish = read_submission(data, now=now, max_payload_bytes=tenant.plan.max_payload_bytes)
-
-    def work() -> UUID:
-        job = _job(tenant, wish.job_id)
-        run = Run(
-            trigger="api", fired_by=actor.stored, payload=wish.payload, priority=wish.priority, labels=wish.labels,
-            payload_from="job" if wish.payload is None else "execution", max_queue_age_s=wish.max_queue_age_s,
-        )  # fmt: skip
-        admit_runs(door.raw(), tenant, 1, now)
-        if wish.run_at is not None and wish.run_at > now:
-            execution_id = run_delay(tenant, job, run, run_at=wish.run_at, now=now)
-        else:
-            execution_id = run_start(tenant, job, run, now=now)
-        _record(actor, "execution.submit", execution_id, now, tenant, after={"job": str(job.id)})
-        return execution_id
-
-    return in_tenant(tenant, work)
 
 
 def schedule_trigger(
@@ -154,54 +108,6 @@ def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: da
         return new_id
 
     return in_tenant(tenant, work)
-
-
-def read_submission(data: Mapping[str, Any], *, now: datetime, max_payload_bytes: int) -> Submission:
-    """Reads the body of a submission. InvalidInput with all faults."""
-    faults = Faults()
-    fields = Fields(data, faults)
-    fields.only(FIELDS)
-    if fields.data.get("depends_on") is not None:
-        faults.add("/depends_on", "not_available_yet", "Runs that wait for other runs are not available yet.")
-    payload = fields.json("payload", max_bytes=max_payload_bytes)
-    wish = Submission(
-        job_id=fields.id("job") or UUID(int=0),
-        payload=None,
-        run_at=_run_at(fields, now),
-        priority=fields.whole("priority", 0, 9, None),
-        max_queue_age_s=fields.whole("max_queue_age_s", 1, MAX_QUEUE_AGE_S, None),
-        labels=fields.labels(),
-    )
-    faults.raise_if_any()
-    if payload is None:
-        return wish
-    text = orjson.dumps(payload).decode()
-    return replace(wish, payload=text)
-
-
-def _run_at(fields: Fields, now: datetime) -> datetime | None:
-    at, delay_s = fields.data.get("run_at"), fields.data.get("delay_s")
-    if at is not None and delay_s is not None:
-        fields.faults.add("/delay_s", "contradiction", "Give run_at or delay_s, not both.")
-        return None
-    if delay_s is not None:
-        seconds = fields.whole("delay_s", 0, MAX_DELAY_S, 0)
-        return now + timedelta(seconds=seconds) if seconds else None
-    if at is None:
-        return None
-    instant = read_instant(at, "/run_at", "UTC", fields.faults)
-    if instant is not None and instant < now - PAST_TOLERANCE:
-        fields.faults.add("/run_at", "past", "lies in the past; leave it out to run at once.")
-    elif instant is not None and instant > now + timedelta(seconds=MAX_DELAY_S):
-        fields.faults.add("/run_at", "range", "must be at most a year ahead.")
-    return instant
-
-
-def _job(tenant: Tenant, job_id: UUID) -> JobNow:
-    try:
-        return share_job(tenant, job_id)
-    except NotFound as error:
-        raise InvalidInput([FieldError("/job", "not_found", "There is no such job.")]) from error
 
 
 def _skip(tenant: Tenant, job: JobNow, run: Run, now: datetime) -> UUID:

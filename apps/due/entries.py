@@ -66,6 +66,8 @@ VALUES ({", ".join(f"%({name})s" for name in Entry._fields)}, '')
 ON CONFLICT (key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in Entry._fields[2:])}, parked = ''
 """
 
+ADD = f"COPY due_dueentry ({COLUMNS}, parked) FROM STDIN"
+
 PEEK = """
 SELECT clock_timestamp(), s.shard,
        (SELECT e.due_at FROM due_dueentry e
@@ -111,6 +113,17 @@ def put(conn: Conn, entry: Entry, *, now: datetime) -> None:
     """Makes or replaces the entry of a key; dispatchers are woken when it is due soon."""
     conn.execute(PUT, entry._asdict())
     if entry.due_at <= now + NOTIFY_WITHIN:
+        conn.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+
+
+def add(conn: Conn, new: Sequence[Entry], *, now: datetime) -> None:
+    """Adds entries of keys that have none; dispatchers are woken when one is due soon. Not inside a pipeline."""
+    if not new:
+        return
+    with conn.cursor() as cursor, cursor.copy(ADD) as copy:
+        for entry in new:
+            copy.write_row((*entry, ""))
+    if min(entry.due_at for entry in new) <= now + NOTIFY_WITHIN:
         conn.execute("SELECT pg_notify(%s, '')", [CHANNEL])
 
 

@@ -47,6 +47,26 @@ class Skipped(NamedTuple):
     fired_by: str
 
 
+class Submitted(NamedTuple):
+    """A new execution that somebody asked for. `payload` is a JSON text, when it has one of its own."""
+
+    id: UUID
+    run_key: str
+    job_id: UUID
+    job_version: int
+    schedule_id: UUID | None
+    schedule_version: int | None
+    trigger: str
+    priority: int
+    nominal_at: datetime | None
+    actual_at: datetime
+    state: str
+    fired_by: str
+    payload: str | None
+    labels: dict[str, str] | None
+    replay_of: UUID | None
+
+
 class Replaced(NamedTuple):
     """A waiting execution that a newer one replaces."""
 
@@ -146,8 +166,13 @@ ON CONFLICT DO NOTHING
 _SUBMIT = """
 INSERT INTO {schema}.executions_execution
     (id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at, actual_at,
-     state, created_at, attempt_count, reason, count, fired_by, payload, labels, replay_of)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 0, '', 1, %s, %s::jsonb, %s::jsonb, %s)
+     state, fired_by, payload, labels, replay_of, created_at, attempt_count, reason, count)
+SELECT m.id, m.run_key, m.job_id, m.job_version, m.schedule_id, m.schedule_version, m.trigger, m.priority, m.nominal_at,
+       m.actual_at, m.state, m.fired_by, m.payload::jsonb, m.labels, m.replay_of, $2, 0, '', 1
+FROM json_to_recordset($1::json)
+     AS m(id uuid, run_key text, job_id uuid, job_version int, schedule_id uuid, schedule_version int, trigger text,
+          priority smallint, nominal_at timestamptz, actual_at timestamptz, state text, fired_by text, payload text,
+          labels jsonb, replay_of uuid)
 """
 
 # Ends executions and records their attempts in one statement; the two row sets need not be of the same executions.
@@ -218,20 +243,9 @@ def replace(conn: Conn, schema: str, rows: Sequence[Replaced], *, now: datetime)
     _raw(conn, _in(_REPLACE, schema), [json_rows(rows), now])
 
 
-def submit(
-    conn: Conn, schema: str, *, execution_id: UUID, run_key: str, job_id: UUID, job_version: int,
-    schedule_id: UUID | None, schedule_version: int | None, trigger: str, priority: int, nominal_at: datetime | None,
-    actual_at: datetime, state: str, now: datetime, fired_by: str, payload: str | None = None,
-    labels: str | None = None, replay_of: UUID | None = None,
-) -> None:  # fmt: skip
-    """Inserts one execution. `payload` and `labels` are JSON texts."""
-    conn.execute(
-        _in(_SUBMIT, schema),
-        [
-            execution_id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at,
-            actual_at, state, now, fired_by, payload, labels, replay_of,
-        ],
-    )  # fmt: skip
+def submit(conn: Conn, schema: str, rows: Sequence[Submitted], *, now: datetime) -> None:
+    """Inserts executions that somebody asked for."""
+    _raw(conn, _in(_SUBMIT, schema), [json_rows(rows), now])
 
 
 def settle(conn: Conn, schema: str, ended: Sequence[Ended], attempts: Sequence[Attempted]) -> None:

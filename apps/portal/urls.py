@@ -2,10 +2,8 @@
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from apps.portal import home
-
 app_name = "portal"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("", home.home, name="home"),
+    path("", include("apps.portal.urls_pages")),
     path("", include("apps.portal.urls_login")),
 ]

@@ -1,6 +1,7 @@
 """Jobs and schedules together with their current versions."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -18,10 +19,15 @@ class DefinedJob:
 
 @dataclass(frozen=True, slots=True)
 class DefinedSchedule:
-    """A schedule with its current version."""
+    """A schedule with its current version.
+
+    `made` with `next_at` when it was just made: then nothing has run, and its due entry need not be read.
+    """
 
     schedule: Schedule
     definition: ScheduleVersion
+    made: bool = False
+    next_at: datetime | None = None
 
 
 def job_as_given(defined: DefinedJob) -> dict[str, Any]:

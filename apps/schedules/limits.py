@@ -18,11 +18,12 @@ def plan_locked(tenant: Tenant, *, quota: str) -> Plan:
     return plan
 
 
-def check_count(found: "QuerySet[Model]", limit: int | None, *, quota: str, what: str) -> None:
-    """QuotaExceeded when there are `limit` rows already."""
-    if limit is None:
-        return
-    use = found[:limit].count()
-    if use >= limit:
-        detail = f"The plan allows {limit:,} {what}; delete some, or ask for a larger plan."
-        raise QuotaExceeded(detail, quota=quota, limit=limit, use=use)
+def use_of(found: "QuerySet[Model]", limit: int | None) -> int:
+    """How many rows there are; not counted beyond the limit, or without one."""
+    return 0 if limit is None else found[:limit].count()
+
+
+def quota_error(*, quota: str, limit: int | None, use: int, what: str) -> QuotaExceeded:
+    """What is told when there are `limit` rows already."""
+    detail = f"The plan allows {limit or 0:,} {what}; delete some, or ask for a larger plan."
+    return QuotaExceeded(detail, quota=quota, limit=limit, use=use)

@@ -27,3 +27,9 @@ def names_conflict() -> Iterator[None]:
         if not code:
             raise
         raise Conflict(detail, code=code) from error
+
+
+def taken(kind: str, *, external_id: bool) -> Conflict:
+    """What an object of this kind gets whose name or external id another one has."""
+    code, detail = TAKEN[f"{kind}_{'external_id' if external_id else 'name'}_is_unique"]
+    return Conflict(detail, code=code)

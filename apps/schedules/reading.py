@@ -59,14 +59,14 @@ def schedules_defined(schedules: Sequence[Schedule]) -> list[DefinedSchedule]:
 
 def schedule_shapes(tenant: Tenant, defined: Sequence[DefinedSchedule], *, now: datetime) -> list[dict[str, Any]]:
     """Schedules with when they run next and ran last. Their jobs must be read with them."""
-    ids = [one.schedule.pk for one in defined]
-    conn = door.raw()
-    following = {
-        key: (due_at, parked)
-        for key, due_at, parked in DueEntry.objects.filter(key__in=ids).values_list("key", "due_at", "parked")
-    }
-    query = sql.SQL(_LAST).format(schema=sql.Identifier(tenant.schema_name))
-    last: dict[UUID, datetime | None] = dict(conn.execute(query, [ids]).fetchall())
+    following = {one.schedule.pk: (one.next_at, "") for one in defined if one.made and one.next_at is not None}
+    last: dict[UUID, datetime | None] = {}
+    ids = [one.schedule.pk for one in defined if not one.made]
+    if ids:
+        entries = DueEntry.objects.filter(key__in=ids).values_list("key", "due_at", "parked")
+        following |= {key: (due_at, parked) for key, due_at, parked in entries}
+        query = sql.SQL(_LAST).format(schema=sql.Identifier(tenant.schema_name))
+        last = dict(door.raw().execute(query, [ids]).fetchall())
     return [_schedule_shape(one, following.get(one.schedule.pk), last.get(one.schedule.pk), now) for one in defined]
 
 

@@ -3,6 +3,7 @@
 Whoever starts a run first shares a lock on its job, so that pausing the job and starting a run take turns.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,11 +11,11 @@ from uuid import UUID
 
 import orjson
 import psycopg
-from psycopg import sql
 
 from apps.due import entries
 from apps.executions import store as executions
 from apps.executions.models import Execution
+from apps.schedules import store
 from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
@@ -22,7 +23,7 @@ from apps.tickets.values import start_by
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, SKIPPED, Tally
 from kernel.errors import NotFound
-from kernel.ids import uuid7
+from kernel.ids import uuid7s
 from kernel.pools import pool_of
 from tenants import door
 from tenants.models import Tenant
@@ -30,10 +31,6 @@ from tenants.provisioning import queue_for
 
 Conn = psycopg.Connection[Any]
 FIRED_BY_CHARS = 80
-
-_SHARE = """
-SELECT version, kind, paused_at IS NOT NULL FROM {}.schedules_job WHERE id = %s AND deleted_at IS NULL FOR SHARE
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +75,15 @@ class Run:
     replay_of: UUID | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run that is to be made of a job, now or at a later instant."""
+
+    job: JobNow
+    run: Run
+    run_at: datetime | None = None
+
+
 def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
     """The job's part of tickets and entries."""
     pool = pool_of(job.kind, definition.queue)
@@ -91,58 +97,60 @@ def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
 
 def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
     """The job as it is until this transaction ends. NotFound when there is none."""
-    found = door.raw().execute(
-        sql.SQL(_SHARE).format(sql.Identifier(tenant.schema_name)), [job_id]
-    ).fetchone()  # fmt: skip
-    if found is None:
+    found = share_jobs(tenant, [job_id])
+    if not found:
         raise NotFound("There is no such job.")
-    version, kind, paused = found
-    # A statement of its own: joined to the lock it would be the version from before a wait.
-    definition = JobVersion.objects.defer("target", "payload", "retry").filter(job_id=job_id, version=version)
-    one = definition.get()
-    pool = pool_of(kind, one.queue)
-    return JobNow(
-        job_id, version, pool, one.queue or queue_for(tenant, pool), one.priority, one.timeout_s, one.max_concurrency,
-        one.max_queue_age_s, one.total_timeout_s, paused,
-    )  # fmt: skip
+    return found[job_id]
+
+
+def share_jobs(tenant: Tenant, job_ids: Collection[UUID]) -> dict[UUID, JobNow]:
+    """Those jobs that are there, as they are until this transaction ends."""
+    shared = store.jobs_share(door.raw(), tenant.schema_name, job_ids) if job_ids else {}
+    found = {}
+    for job in shared.values():
+        pool = pool_of(job.kind, job.queue)
+        found[job.id] = JobNow(
+            job.id, job.version, pool, job.queue or queue_for(tenant, pool), job.priority, job.timeout_s,
+            job.max_concurrency, job.max_queue_age_s, job.total_timeout_s, job.paused,
+        )  # fmt: skip
+    return found
 
 
 def run_start(tenant: Tenant, job: JobNow, run: Run, *, now: datetime) -> UUID:
     """Makes an execution that is ready now, with its ticket. Returns its id."""
-    execution_id = _insert(tenant, job, run, state="ready", actual_at=now, now=now)
-    ticket_add(tenant, job, run, execution_id=execution_id, run_key=execution_id.hex, now=now)
-    return execution_id
+    return runs_start(tenant, [Start(job, run)], now=now)[0]
 
 
-def run_delay(tenant: Tenant, job: JobNow, run: Run, *, run_at: datetime, now: datetime) -> UUID:
-    """Makes an execution that waits in the due-time index until `run_at`. Returns its id."""
-    execution_id = _insert(tenant, job, run, state="scheduled", actual_at=run_at, now=now)
-    entry = entries.Entry(
-        key=execution_id, shard=entries.shard_for(execution_id), kind="execution", tenant_id=tenant.pk, due_at=run_at,
-        nominal_at=run_at, version=0, spec=execution_id.hex, job_id=job.id, job_version=job.version, pool=job.pool,
-        queue=job.queue, priority=_priority(job, run), timeout_s=job.timeout_s, max_concurrency=job.limit,
-        own_payload=run.payload is not None, max_queue_age_s=job.max_queue_age_s,
-        own_max_queue_age_s=run.max_queue_age_s, total_timeout_s=job.total_timeout_s,
-    )  # fmt: skip
-    entries.put(door.raw(), entry, now=now)
-    return execution_id
+def runs_start(tenant: Tenant, starts: Sequence[Start], *, now: datetime) -> list[UUID]:
+    """Makes executions that are ready now, with their tickets, or that wait in the due-time index until `run_at`.
+
+    Returns their ids, in order; ids grow in that order.
+    """
+    if not starts:
+        return []
+    conn = door.raw()
+    ids = uuid7s(len(starts))
+    made = list(zip(starts, ids, strict=True))
+    executions.submit(conn, tenant.schema_name, [_submitted(one, key, now) for one, key in made], now=now)
+    tickets.add(
+        conn,
+        [
+            _ticket(tenant, one.job, one.run, execution_id=key, run_key=key.hex, now=now)
+            for one, key in made
+            if one.run_at is None
+        ],
+    )
+    delayed = [_entry(tenant, one.job, one.run, key, one.run_at) for one, key in made if one.run_at is not None]
+    entries.add(conn, delayed, now=now)
+    return ids
 
 
 def ticket_add(
     tenant: Tenant, job: JobNow, run: Run, *, execution_id: UUID, run_key: str, now: datetime, attempt: int = 0
 ) -> None:
     """Adds the ticket of an execution that is ready now. `attempt` is the number of the last one it had."""
-    priority = _priority(job, run)
-    ticket = tickets.Ticket(
-        execution_id=execution_id, tenant_id=tenant.pk, job_id=job.id, job_version=job.version,
-        schedule_id=run.schedule_id, schedule_version=run.schedule_version, run_key=run_key, trigger=run.trigger,
-        nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
-        timeout_s=job.timeout_s, gate=tickets.gate_of(job.id, job.limit), gate_limit=job.limit, guarded=run.guarded,
-        payload_from=run.payload_from, state="ready", available_at=now, rank=tickets.new_rank(now, priority),
-        attempt=attempt, failures=0, start_by=start_by(now, _queue_age_s(job, run), tried=attempt > 0),
-        total_timeout_s=job.total_timeout_s,
-    )  # fmt: skip
-    tickets.insert(door.raw(), ticket)
+    new = _ticket(tenant, job, run, execution_id=execution_id, run_key=run_key, now=now, attempt=attempt)
+    tickets.insert(door.raw(), new)
 
 
 def make_way(tenant: Tenant, schedule_id: UUID, *, cancels: bool, now: datetime, unguarded: bool = False) -> None:
@@ -174,16 +182,41 @@ def payload_of(execution: Execution) -> tuple[str, str | None]:
     return "job", None
 
 
-def _insert(tenant: Tenant, job: JobNow, run: Run, *, state: str, actual_at: datetime, now: datetime) -> UUID:
-    execution_id = uuid7()
-    executions.submit(
-        door.raw(), tenant.schema_name, execution_id=execution_id, run_key=execution_id.hex, job_id=job.id,
-        job_version=job.version, schedule_id=run.schedule_id, schedule_version=run.schedule_version,
-        trigger=run.trigger, priority=_priority(job, run), nominal_at=run.nominal_at, actual_at=actual_at, state=state,
-        now=now, fired_by=run.fired_by[:FIRED_BY_CHARS], payload=run.payload,
-        labels=orjson.dumps(run.labels).decode() if run.labels else None, replay_of=run.replay_of,
+def _submitted(start: Start, execution_id: UUID, now: datetime) -> executions.Submitted:
+    job, run = start.job, start.run
+    return executions.Submitted(
+        id=execution_id, run_key=execution_id.hex, job_id=job.id, job_version=job.version, schedule_id=run.schedule_id,
+        schedule_version=run.schedule_version, trigger=run.trigger, priority=_priority(job, run),
+        nominal_at=run.nominal_at, actual_at=start.run_at or now,
+        state="ready" if start.run_at is None else "scheduled",
+        fired_by=run.fired_by[:FIRED_BY_CHARS], payload=run.payload, labels=run.labels or None,
+        replay_of=run.replay_of,
     )  # fmt: skip
-    return execution_id
+
+
+def _entry(tenant: Tenant, job: JobNow, run: Run, execution_id: UUID, run_at: datetime) -> entries.Entry:
+    return entries.Entry(
+        key=execution_id, shard=entries.shard_for(execution_id), kind="execution", tenant_id=tenant.pk, due_at=run_at,
+        nominal_at=run_at, version=0, spec=execution_id.hex, job_id=job.id, job_version=job.version, pool=job.pool,
+        queue=job.queue, priority=_priority(job, run), timeout_s=job.timeout_s, max_concurrency=job.limit,
+        own_payload=run.payload is not None, max_queue_age_s=job.max_queue_age_s,
+        own_max_queue_age_s=run.max_queue_age_s, total_timeout_s=job.total_timeout_s,
+    )  # fmt: skip
+
+
+def _ticket(
+    tenant: Tenant, job: JobNow, run: Run, *, execution_id: UUID, run_key: str, now: datetime, attempt: int = 0
+) -> tickets.Ticket:
+    priority = _priority(job, run)
+    return tickets.Ticket(
+        execution_id=execution_id, tenant_id=tenant.pk, job_id=job.id, job_version=job.version,
+        schedule_id=run.schedule_id, schedule_version=run.schedule_version, run_key=run_key, trigger=run.trigger,
+        nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
+        timeout_s=job.timeout_s, gate=tickets.gate_of(job.id, job.limit), gate_limit=job.limit, guarded=run.guarded,
+        payload_from=run.payload_from, state="ready", available_at=now, rank=tickets.new_rank(now, priority),
+        attempt=attempt, failures=0, start_by=start_by(now, _queue_age_s(job, run), tried=attempt > 0),
+        total_timeout_s=job.total_timeout_s,
+    )  # fmt: skip
 
 
 def _priority(job: JobNow, run: Run) -> int:

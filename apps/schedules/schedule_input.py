@@ -115,6 +115,11 @@ def read_schedule(
     )
 
 
+def definition_of_form(form: ScheduleForm) -> dict[str, Any]:
+    """What of a schedule makes a version, as it is stored."""
+    return {**form.timing, **form.health, **form.waiting, "job": str(form.job_id)}
+
+
 def timing_of(data: Mapping[str, Any]) -> dict[str, Any]:
     """The members that decide when, with defaults for what is missing or null."""
     return {name: default if data.get(name) is None else data[name] for name, default in TIMING_DEFAULTS.items()}

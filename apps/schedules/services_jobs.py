@@ -11,16 +11,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
-
 from apps.audit.services import Actor, record
 from apps.due import delayed, entries
 from apps.due.entries import Entry
 from apps.executions.models import Execution
 from apps.schedules.changes import changes
+from apps.schedules.creating_jobs import job_rules
 from apps.schedules.defined import DefinedJob, definition_of, job_as_given
-from apps.schedules.job_input import JobForm, JobRules, read_job
-from apps.schedules.limits import check_count, plan_locked
+from apps.schedules.job_input import JobForm, read_job
 from apps.schedules.models import Job, JobVersion, Schedule
 from apps.schedules.naming import names_conflict
 from apps.schedules.passed import pass_over
@@ -28,36 +26,13 @@ from apps.schedules.remaking import remake_all
 from apps.schedules.running import JobNow, job_now
 from apps.schedules.services_secrets import PLAIN_KINDS, target_kept, target_restored
 from apps.tickets import gates, pull_queues
-from kernel.containerrules import rules_of
 from kernel.errors import Conflict, NotFound, Stale
 from kernel.jsonrules import merge_patch
 from tenants import door
-from tenants.models import Plan, Tenant
-from tenants.registry import reach_of
+from tenants.models import Tenant
 from tenants.work import Again, in_tenant
 
 SHOWN_SCHEDULES = 20  # in the answer that refuses to delete a job
-
-
-def job_create(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: datetime) -> DefinedJob:
-    """Makes a job. InvalidInput with all faults; Conflict when the name is taken; QuotaExceeded."""
-
-    def work() -> DefinedJob:
-        plan = plan_locked(tenant, quota="max_jobs")
-        form = read_job(target_restored(data, {}), rules=_rules(tenant, plan))
-        check_count(Job.objects.filter(deleted_at=None), plan.max_jobs, quota="max_jobs", what="jobs")
-        job = Job.objects.create(
-            name=form.name, kind=form.kind, labels=form.labels, external_id=form.external_id, created_at=now,
-            updated_at=now,
-        )  # fmt: skip
-        form = _with_target(form, {}, tenant, now)
-        made = DefinedJob(job, _version_add(tenant, job, form, now))
-        _, after = changes({}, job_as_given(made))
-        _record(actor, "job.create", job, now, tenant, after=after)
-        return made
-
-    with names_conflict():
-        return in_tenant(tenant, work)
 
 
 def job_update(
@@ -147,7 +122,7 @@ def _change(
         old = DefinedJob(job, definition_of(job))
         given = job_as_given(old)
         known = old.definition.target
-        form = read_job(target_restored(make(given), known), rules=_rules(tenant, tenant.plan))
+        form = read_job(target_restored(make(given), known), rules=job_rules(tenant, tenant.plan))
         if form.kind != job.kind:
             raise Conflict("The kind of a job can't change; make another job.", code="kind_is_fixed")
         form, new = _with_target(form, known, tenant, now), old
@@ -192,12 +167,6 @@ def _with_target(form: JobForm, known: Mapping[str, Any], tenant: Tenant, now: d
         return form
     target = target_kept(form.definition.target, known, tenant=tenant, now=now)
     return replace(form, definition=replace(form.definition, target=target))
-
-
-def _rules(tenant: Tenant, plan: Plan) -> JobRules:
-    return JobRules(
-        reach_of(tenant.network), plan.max_payload_bytes, settings.PYTHON_TASKS, rules_of(settings), tenant.slug
-    )  # fmt: skip
 
 
 def _version_add(tenant: Tenant, job: Job, form: JobForm, now: datetime) -> JobVersion:

@@ -15,56 +15,29 @@ from apps.due.entries import Entry
 from apps.due.models import DueEntry
 from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedSchedule, schedule_as_given, version_of
-from apps.schedules.limits import check_count, plan_locked
 from apps.schedules.locked import entry_drop, entry_make, entry_pass, lock_schedule, note, save
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
-from apps.schedules.remaking import entry_at, entry_for, rebased_text
+from apps.schedules.remaking import entry_at, rebased_text
 from apps.schedules.running import JobNow, share_job
-from apps.schedules.schedule_input import Known, ScheduleForm, health_of, read_schedule, timing_of, waiting_of
+from apps.schedules.schedule_input import (
+    Known,
+    ScheduleForm,
+    definition_of_form,
+    health_of,
+    read_schedule,
+    timing_of,
+    waiting_of,
+)
 from apps.schedules.services_calendars import exclusion_shared
 from apps.schedules.timing import TimingInvalid, spec_from_json, spec_to_json
 from kernel.errors import FieldError, InvalidInput, NotFound
-from kernel.ids import uuid7
 from kernel.jsonrules import merge_patch
 from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
 Status = Schedule.Status
-
-
-def schedule_create(*, tenant: Tenant, actor: Actor, data: Any, now: datetime) -> DefinedSchedule:
-    """Makes a schedule and its due entry. InvalidInput with all faults; Conflict for a name; QuotaExceeded."""
-
-    def work() -> DefinedSchedule:
-        plan = plan_locked(tenant, quota="max_schedules")
-        schedule_id = uuid7()
-        form = read_schedule(
-            data, key=str(schedule_id), now=now, min_interval_s=plan.min_interval_s,
-            max_payload_bytes=plan.max_payload_bytes, exclusion_of=exclusion_shared,
-        )  # fmt: skip
-        alive = Schedule.objects.filter(deleted_at=None)
-        check_count(alive, plan.max_schedules, quota="max_schedules", what="schedules")
-        job = _job(tenant, form.job_id)
-        schedule = Schedule(
-            pk=schedule_id, name=form.name, job_id=job.id, labels=form.labels, external_id=form.external_id,
-            created_at=now, updated_at=now,
-        )  # fmt: skip
-        definition = _version(schedule, form, now)
-        entry = None if job.paused else entry_for(tenant, job, definition, now=now, created=True)
-        if entry is None and not job.paused:
-            schedule.status = Status.COMPLETED
-        schedule.save(force_insert=True)
-        definition.save(force_insert=True)
-        if entry is not None:
-            entries.put(door.raw(), entry, now=now)
-        made = DefinedSchedule(schedule, definition)
-        note(actor, "schedule.create", schedule, now, tenant, after=changes({}, schedule_as_given(made))[1])
-        return made
-
-    with names_conflict():
-        return in_tenant(tenant, work)
 
 
 def schedule_update(
@@ -154,13 +127,13 @@ def _redefine(
     when_differs = anew or spec_to_json(form.spec) != old.spec
     same_runs = form.payload == old.payload and form.waiting == waiting_of(old.definition)
     if not when_differs and same_runs and form.job_id == schedule.job_id:
-        if _definition(form) != {
+        if definition_of_form(form) != {
             **timing_of(old.definition),
             **health_of(old.definition),
             **waiting_of(old.definition),
             "job": str(form.job_id),
         }:  # only written differently: the cursor stays where it is
-            old.definition = _definition(form)
+            old.definition = definition_of_form(form)
             old.save(update_fields=["definition"])
         return old
     job = _job(tenant, form.job_id)
@@ -208,12 +181,8 @@ def _job(tenant: Tenant, job_id: UUID) -> JobNow:
         raise InvalidInput([FieldError("/job", "not_found", "There is no such job.")]) from error
 
 
-def _definition(form: ScheduleForm) -> dict[str, Any]:
-    return {**form.timing, **form.health, **form.waiting, "job": str(form.job_id)}
-
-
 def _version(schedule: Schedule, form: ScheduleForm, now: datetime) -> ScheduleVersion:
     return ScheduleVersion(
-        schedule=schedule, version=schedule.version, definition=_definition(form), spec=spec_to_json(form.spec),
+        schedule=schedule, version=schedule.version, definition=definition_of_form(form), spec=spec_to_json(form.spec),
         payload=form.payload, own_payload=form.payload is not None, created_at=now,
     )  # fmt: skip

@@ -80,17 +80,35 @@ def target_kept(
 
     Secrets that `known` names already are not looked for: a job must not become unchangeable by losing one.
     """
-    named = [
-        (name, pointer)
-        for name, pointer in reference_pointers(target, "/target")
-        if name not in secret_names(known) and not is_internal(name)
-    ]
-    there = services.names_shared({name for name, _ in named})
-    faults = [
-        FieldError(f"{pointer}/secret", "unknown_secret", f"There is no secret {name}; create it first.")
-        for name, pointer in named
-        if name not in there
-    ]
+    faults = secrets_missing(tenant, {0: target}, known=known).get(0)
     if faults:
         raise InvalidInput(faults)
     return literals.kept_apart(target, known=known, tenant_id=tenant.pk, now=now)
+
+
+def secrets_missing(
+    tenant: Tenant, targets: Mapping[int, Mapping[str, Any]], *, known: Mapping[str, Any] | None = None
+) -> dict[int, list[FieldError]]:
+    """The faults of targets that name secrets which do not exist; those that do are held. One query.
+
+    What `known` names is not looked for.
+    """
+    before = secret_names(known or {})
+    named = {
+        number: [
+            (name, pointer)
+            for name, pointer in reference_pointers(target, "/target")
+            if name not in before and not is_internal(name)
+        ]
+        for number, target in targets.items()
+    }
+    there = services.names_shared(tenant, {name for pairs in named.values() for name, _ in pairs})
+    faults = {
+        number: [
+            FieldError(f"{pointer}/secret", "unknown_secret", f"There is no secret {name}; create it first.")
+            for name, pointer in pairs
+            if name not in there
+        ]
+        for number, pairs in named.items()
+    }
+    return {number: found for number, found in faults.items() if found}

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError
+from psycopg import sql
 
 from apps.audit.services import Actor, record
 from apps.secrets.models import Secret
@@ -105,12 +106,13 @@ def lock(secret_id: UUID, expect: Collection[int] | None) -> Secret:
     return found
 
 
-def names_shared(names: Collection[str]) -> set[str]:
+def names_shared(tenant: Tenant, names: Collection[str]) -> set[str]:
     """Those of `names` that exist; none of them is deleted until this transaction ends."""
     if not names:
         return set()
-    query = "SELECT name FROM secrets_secret WHERE name = ANY(%s) ORDER BY id FOR KEY SHARE"
-    return {row[0] for row in door.raw().execute(query, [sorted(names)])}
+    query = sql.SQL("SELECT name FROM {}.secrets_secret WHERE name = ANY(%s) ORDER BY id FOR KEY SHARE")
+    rows = door.raw().execute(query.format(sql.Identifier(tenant.schema_name)), [sorted(names)])
+    return {row[0] for row in rows}
 
 
 def value_faults(value: str, pointer: str = "/value") -> list[FieldError]:

@@ -123,6 +123,16 @@ def insert(conn: Conn, ticket: Ticket) -> None:
         notify_ready(conn)
 
 
+def add(conn: Conn, new: Sequence[Ticket]) -> None:
+    """Adds tickets and wakes who waits for them. Must not run inside a pipeline."""
+    if not new:
+        return
+    copy_in(conn, new)
+    notify_pull(conn, {(one.tenant_id, one.queue) for one in new if one.pool == PULL})
+    if any(one.pool != PULL for one in new):
+        notify_ready(conn)
+
+
 def notify_ready(conn: Conn) -> None:
     """Tells the release loops, when this transaction commits, that something is ready."""
     conn.execute("SELECT pg_notify(%s, '')", [READY_CHANNEL])

@@ -72,6 +72,17 @@ class QuotaExceeded(ShardbeatError):
     status = 429
 
 
+class BatchRefused(ShardbeatError):
+    """Some items of an all-or-nothing batch can't be done, so none was. `refused` says which, by their number."""
+
+    code = "batch_refused"
+    status = 422
+
+    def __init__(self, refused: Mapping[int, ShardbeatError]) -> None:
+        super().__init__(f"{len(refused):,} of the items can't be done, so nothing was.")
+        self.refused = refused
+
+
 @dataclass(slots=True)
 class Faults:
     """Collects field errors so that a caller is told all of them at once."""

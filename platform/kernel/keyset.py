@@ -109,9 +109,7 @@ class Count(NamedTuple):
     exact: bool
 
 
-def page_read(
-    conn: Conn, schema: str, listing: Listing, *, size: int, after: Position | None
-) -> Page:
+def page_read(conn: Conn, schema: str, listing: Listing, *, size: int, after: Position | None) -> Page:
     """Up to `size` rows after a position. Two statements, and one more for each further path."""
     path, last = _choose(conn, schema, listing, after, LOOK_ROWS)
     text, values = _matching(listing, path, after, last, size + 1)

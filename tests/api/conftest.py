@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests.api.makers import Makers
+from tests.api.world import THINGS, World
 from tests.fixtures_api import Api
 
 if TYPE_CHECKING:
@@ -29,6 +30,23 @@ def web(database: None) -> Iterator[None]:
 def make(api: Api) -> Makers:
     """Makes jobs, schedules and executions of acme."""
     return Makers(api)
+
+
+@pytest.fixture
+def world(api: Api, make: Makers, conn: psycopg.Connection[Any], registry: Registry) -> World:
+    """Makes whatever a path of the API names."""
+    return World(api, make, conn, registry)
+
+
+@pytest.fixture
+def things(world: World) -> dict[str, str]:
+    """The ids of one thing of each kind, by the name that paths give them."""
+    from apps.api.openapi import openapi_document
+
+    for path in openapi_document()["paths"]:
+        if any(f"{{{name}}}" in path for name in THINGS.keys() - world.ids.keys()):
+            world.with_things(path)
+    return world.ids
 
 
 @pytest.fixture

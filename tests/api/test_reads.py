@@ -10,6 +10,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from kernel import keyset
 from kernel.ids import first_id_at, uuid7
@@ -69,8 +70,8 @@ def history(make: Makers, conn: Conn, acme_people: Any) -> list[dict[str, Any]]:
             [
                 row["id"], row["id"].hex, row["job"], row["schedule"], row["trigger"], row["state"], row["nominal_at"],
                 row["created_at"], row["created_at"], row["started_at"], row["finished_at"],
-                psycopg.types.json.Jsonb({"class": row["error"]}) if row["error"] else None, row["replay_of"],
-                psycopg.types.json.Jsonb(row["labels"]) if row["labels"] else None,
+                Jsonb({"class": row["error"]}) if row["error"] else None, row["replay_of"],
+                Jsonb(row["labels"]) if row["labels"] else None,
             ],
         )  # fmt: skip
     return rows

@@ -43,6 +43,14 @@ def job(world: World) -> str:
     return str(world.make.job()["id"])
 
 
+def external_id(world: World) -> str:
+    """Of a job and of its schedule."""
+    world.make.count += 1
+    own = f"own-{world.make.count}"
+    world.make.schedule(job=world.make.job(external_id=own)["id"], external_id=own)
+    return own
+
+
 def schedule(world: World) -> str:
     return str(world.make.schedule()["id"])
 
@@ -99,6 +107,21 @@ def key(world: World) -> str:
     return _made(world, "api-keys", {"name": f"key {world.make.count}", "role": "viewer"})
 
 
+def member(world: World) -> str:
+    from tenants.models import Tenant
+    from tenants.people import member_make
+
+    world.make.count += 1
+    tenant = Tenant.objects.filter(slug="acme").get()
+    email = f"p{world.make.count}@acme.test"
+    return str(member_make(tenant=tenant, email=email, role="viewer", name="", password=None).uid)
+
+
+def invitation(world: World) -> str:
+    world.make.count += 1
+    return _made(world, "invitations", {"email": f"i{world.make.count}@acme.test", "role": "viewer"})
+
+
 def breaker(world: World) -> str:
     """An open one."""
     from apps.tickets import breakers
@@ -133,6 +156,7 @@ def lease(world: World) -> str:
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
     "schedule_id": schedule,
+    "external_id": external_id,
     "paused schedule": paused_schedule,
     "execution_id": execution,
     "dead execution": dead_execution,
@@ -141,11 +165,34 @@ THINGS: dict[str, Callable[[World], str]] = {
     "calendar_id": calendar,
     "secret_id": secret,
     "key_id": key,
+    "member_id": member,
+    "invitation_id": invitation,
     "breaker_id": breaker,
     "name": queue,
     "token": lease,
     "version": lambda world: "1",
 }
+
+
+# Members of bodies that name other things, and how to make one.
+NAMED = {"job": "job_id", "schedule": "schedule_id", "execution": "execution_id", "token": "token"}
+UNIQUE = ("name", "external_id", "email")  # numbered, so that each body makes another thing
+
+
+def in_body(world: World, example: Any) -> Any:
+    """The example with things that there are in the place of the things that it names."""
+    if isinstance(example, dict):
+        return {name: _member(world, name, value) for name, value in example.items()}
+    return [in_body(world, one) for one in example] if isinstance(example, list) else example
+
+
+def _member(world: World, name: str, value: Any) -> Any:
+    if name in NAMED and isinstance(value, str):
+        return THINGS[NAMED[name]](world)
+    if name in UNIQUE and isinstance(value, str):
+        world.make.count += 1
+        return f"{world.make.count}{value}" if name == "email" else f"{value}_{world.make.count}"
+    return in_body(world, value)
 
 
 def _made(world: World, path: str, body: dict[str, Any]) -> str:

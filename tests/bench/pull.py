@@ -80,7 +80,7 @@ def run(folder: Path) -> None:
     from django.core.management import call_command
 
     call_command("tenant_migrate", verbosity=0)
-    from apps.dispatch.submit import execution_submit
+    from apps.dispatch.submission import execution_submit
     from apps.schedules.services import job_create
     from kernel.clock import utc_now
     from tenants import door, provisioning

@@ -106,7 +106,7 @@ def job_of(tenant: Any, task: str) -> UUID:
 
 
 def submit(tenant: Any, *, task: str) -> UUID:
-    from apps.dispatch.submit import execution_submit
+    from apps.dispatch.submission import execution_submit
     from kernel.clock import utc_now
     from tenants import door
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from apps.dispatch.submit import execution_submit
+from apps.dispatch.submission import execution_submit
 from apps.executions import store as executions
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.expire import expire_batch

@@ -1,10 +1,29 @@
 """Jobs, schedules, calendars, secrets."""
 
+from typing import Any
+
+from tests.api.makers import TARGET
 from tests.api.rows import Row
+from tests.api.world import World, job
+
+
+def a_job(world: World) -> dict[str, Any]:
+    """Without an external id: the path has it."""
+    world.make.count += 1
+    return {"name": f"put {world.make.count}", "kind": "http", "target": TARGET}
+
+
+def a_schedule(world: World) -> dict[str, Any]:
+    world.make.count += 1
+    return {"name": f"put {world.make.count}", "job": job(world), "trigger": {"every_s": 300}}
+
 
 ROWS = {
     "jobs_list": Row("viewer"),
     "jobs_create": Row("editor", 201),
+    "jobs_bulk_create": Row("editor"),
+    "jobs_read_by_external_id": Row("viewer"),
+    "jobs_put_by_external_id": Row("editor", body=a_job, other=412),
     "jobs_read": Row("viewer"),
     "jobs_patch": Row("editor"),
     "jobs_replace": Row("editor"),
@@ -16,6 +35,9 @@ ROWS = {
     "schedules_list": Row("viewer"),
     "schedules_create": Row("editor", 201, other=400),
     "schedules_preview_unsaved": Row("viewer"),
+    "schedules_bulk_create": Row("editor"),
+    "schedules_read_by_external_id": Row("viewer"),
+    "schedules_put_by_external_id": Row("editor", body=a_schedule, other=412),
     "schedules_read": Row("viewer"),
     "schedules_patch": Row("editor"),
     "schedules_replace": Row("editor"),

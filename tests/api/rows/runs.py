@@ -7,6 +7,7 @@ WORKER = ("worker",)
 ROWS = {
     "executions_list": Row("viewer"),
     "executions_submit": Row("editor", 202, other=400),
+    "executions_bulk_submit": Row("editor"),
     "executions_read": Row("viewer"),
     "executions_attempts": Row("viewer"),
     "executions_reruns": Row("viewer"),

@@ -1,0 +1,113 @@
+"""/jobs/by-external-id/{external_id} and the same for schedules: things by their owner's own ids"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api.access import access_job, access_schedule
+from apps.api.documents import JobAnswer, JobReplacement, ScheduleAnswer, ScheduleReplacement
+from apps.api.endpoint import Endpoint
+from apps.api.etags import put_condition, tagged
+from apps.api.openapi import IF_MATCH_OPTIONAL, IF_NONE_MATCH_ANY, operation
+from apps.api.permissions import need
+from apps.api.reading import read_only_dropped
+from apps.api.schedules import ScheduleEndpoint
+from apps.schedules import job_input, schedule_input, services
+from apps.schedules.models import Job, Schedule
+from apps.schedules.reading import job_shape
+from kernel.errors import Forbidden, NotFound
+from kernel.jsonrules import value_faults
+from tenants.permissions import may
+
+T = TypeVar("T")
+
+
+class PutEndpoint(Endpoint):
+    """A PUT that makes what is not there needs both permissions when it does."""
+
+    def put_as(self, create: str, work: Callable[[Callable[[], None]], T]) -> T:
+        """What `work` did; it calls what it is given before it makes something."""
+
+        def may_create() -> None:
+            if not may(self.actor, create):
+                raise Forbidden("The key may only change what there is.")
+
+        try:
+            return work(may_create)
+        except Forbidden:
+            need(self, self.actor, create)  # now that the transaction is over, so that the note of it stays
+            raise
+
+
+class JobByExternalId(PutEndpoint):
+    """One job."""
+
+    actions = {"GET": "job.read", "PUT": "job.update"}
+
+    @operation("jobs_read_by_external_id", "Read a job by your own id", answer=JobAnswer, tag="jobs")
+    def get(self, request: Request, external_id: str) -> Response:
+        self.query().finish()
+        found = access_job(actor=self.actor, job_id=_id_of(Job, external_id, "job"), need="job.read")
+        return tagged(job_shape(found), found.job.revision)
+
+    @operation(
+        "jobs_put_by_external_id", "Make a job under your own id, or replace the one that has it", body=JobReplacement,
+        answer=JobAnswer, also={201: JobAnswer}, parameters=[IF_MATCH_OPTIONAL, IF_NONE_MATCH_ANY], rehearsed=True,
+        tag="jobs", problems=(
+            "name_taken", "external_id_taken", "kind_is_fixed", "quota_exceeded", "secrets_key_unknown",
+            "secret_unreadable",
+        ),
+    )  # fmt: skip
+    def put(self, request: Request, external_id: str) -> Response:
+        found, made = self.put_as(
+            "job.create",
+            lambda may_create: services.job_put(
+                tenant=self.tenant, actor=self.actor, external_id=external_id, now=self.now, may_create=may_create,
+                data=read_only_dropped(self.body, job_input.READ_ONLY), only=put_condition(request),
+            ),
+        )  # fmt: skip
+        location = f"/api/v1/jobs/{found.job.pk}" if made else None
+        return tagged(job_shape(found), found.job.revision, status=201 if made else 200, location=location)
+
+
+class ScheduleByExternalId(PutEndpoint, ScheduleEndpoint):
+    """One schedule."""
+
+    actions = {"GET": "schedule.read", "PUT": "schedule.update"}
+
+    @operation(
+        "schedules_read_by_external_id", "Read a schedule by your own id", answer=ScheduleAnswer, tag="schedules"
+    )
+    def get(self, request: Request, external_id: str) -> Response:
+        self.query().finish()
+        schedule_id = _id_of(Schedule, external_id, "schedule")
+        return self.answer(access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.read"))
+
+    @operation(
+        "schedules_put_by_external_id", "Make a schedule under your own id, or replace the one that has it",
+        body=ScheduleReplacement, answer=ScheduleAnswer, also={201: ScheduleAnswer}, rehearsed=True,
+        parameters=[IF_MATCH_OPTIONAL, IF_NONE_MATCH_ANY], tag="schedules",
+        problems=("name_taken", "external_id_taken", "quota_exceeded"),
+    )  # fmt: skip
+    def put(self, request: Request, external_id: str) -> Response:
+        found, made = self.put_as(
+            "schedule.create",
+            lambda may_create: services.schedule_put(
+                tenant=self.tenant, actor=self.actor, external_id=external_id, now=self.now, may_create=may_create,
+                data=read_only_dropped(self.body, schedule_input.READ_ONLY), only=put_condition(request),
+            ),
+        )  # fmt: skip
+        location = f"/api/v1/schedules/{found.schedule.pk}" if made else None
+        return self.answer(found, status=201 if made else 200, location=location)
+
+
+def _id_of(model: Any, external_id: str, word: str) -> Any:
+    """The id of the one that has this external id. NotFound."""
+    found = None
+    if not value_faults(external_id):  # the database could not compare it
+        found = model.objects.filter(external_id=external_id, deleted_at=None).values_list("pk", flat=True).first()
+    if found is None:
+        raise NotFound(f"There is no such {word}.")
+    return found

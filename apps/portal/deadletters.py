@@ -1,0 +1,166 @@
+"""Dead letters: what failed for good, to run again or to close."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from apps.deadletters.models import DeadLetter
+from apps.outcomes.replay import UNCHANGED, deadletter_replay, deadletter_resolve
+from apps.portal.fields import Field, Form, Option
+from apps.portal.json_input import read_json
+from apps.portal.names import job_options, names_of
+from apps.portal.pages import Page
+from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.portal.shown import moment
+from apps.portal.verbs import Receipt, Subject, VerbPage
+from kernel.errors import NotFound
+
+NOTE_CHARS = 1_000
+STATUSES = ("open", "replayed", "resolved")
+
+
+class DeadLetterList(Page):
+    """Open ones first asked for; all of them when wanted."""
+
+    actions = {"GET": "deadletter.read"}
+    section = "deadletters"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        status = request.GET.get("status", "open")
+        status = status if status in (*STATUSES, "all") else "open"
+        form = Form([Field("job", "Job", "select"), Field("status", "Status", "hidden", status)])
+        job = as_uuid(request.GET.get("job", ""))
+        form["job"].options = [Option("", "any"), *(Option(*one) for one in job_options(also=job))]
+        form["job"].value = str(job) if job else ""
+        found = DeadLetter.objects.order_by("-pk")
+        if status == "open":
+            found = found.filter(resolved_at=None)
+        elif status != "all":
+            found = found.filter(resolution=status)
+        if job is not None:
+            found = found.filter(job_id=job)
+        if (cursor := cursor_of(request)) is not None:
+            found = found.filter(pk__lt=cursor)
+        rows = list(found[: PAGE_ROWS + 1])
+        names = names_of(jobs=(row.job_id for row in rows))
+        lines = [
+            {
+                "row": row,
+                "job": names.jobs.get(row.job_id, "a job that is gone"),
+                "state": row.resolution or "open",
+                "error": error_line(row.error),
+            }
+            for row in rows
+        ]
+        return self.page(
+            "portal/deadletters.html", title="Dead letters", form=form, chosen=status, filtered=job is not None,
+            statuses=[(one, one, one == status) for one in (*STATUSES, "all")],
+            listed=listed(request, lines, key=lambda one: one["row"].pk),
+        )  # fmt: skip
+
+
+class DeadLetterDetail(Page):
+    """One dead letter."""
+
+    actions = {"GET": "deadletter.read"}
+    section = "deadletters"
+
+    def get(self, request: HttpRequest, letter_id: UUID) -> HttpResponse:
+        letter = access_letter(letter_id)
+        names = names_of(jobs=[letter.job_id], schedules=[letter.schedule_id])
+        closed = f"It is {letter.resolution} already." if letter.resolved_at else ""
+        same = DeadLetter.objects.filter(fingerprint=letter.fingerprint, resolved_at=None).exclude(pk=letter.pk)
+        return self.page(
+            "portal/deadletter.html", title="Dead letter", letter=letter, state=letter.resolution or "open",
+            job=names.jobs.get(letter.job_id, ""), summary=error_line(letter.error), alike=same[:100].count(),
+            schedule=names.schedules.get(letter.schedule_id, "") if letter.schedule_id else "",
+            offers=[
+                self.offer("Replay", "portal:deadletter-replay", "deadletter.replay", letter.pk, kind="primary",
+                           blocked=closed),
+                self.offer("Resolve", "portal:deadletter-resolve", "deadletter.resolve", letter.pk, blocked=closed),
+            ],
+        )  # fmt: skip
+
+
+class LetterVerb(VerbPage):
+    """What the verbs share. The services refuse what is not open any more."""
+
+    section = "deadletters"
+    lead = ""
+
+    def subject(self, letter_id: UUID) -> Subject:  # type: ignore[override]  # its path has one id
+        letter = access_letter(letter_id)
+        names = names_of(jobs=[letter.job_id])
+        return Subject(
+            name="Dead letter", url=reverse("portal:deadletter", args=[letter.pk]), lead=self.lead, row=letter,
+            facts=[("Job", names.jobs.get(letter.job_id, "gone")), ("Failed", moment(letter.created_at)),
+                   ("Attempts", letter.attempts), ("Error", error_line(letter.error))],
+            blocked=f"It is {letter.resolution} already." if letter.resolved_at else "",
+        )  # fmt: skip
+
+    def fields(self, subject: Subject) -> list[Field]:
+        return [Field("note", "Note", "area", rows=2, help="Stays with the dead letter and in the audit trail.")]
+
+
+class DeadLetterReplay(LetterVerb):
+    """Running it again."""
+
+    actions = {"GET": "deadletter.replay", "POST": "deadletter.replay"}
+    title, button = "Replay", "Replay it"
+    lead = (
+        "The execution is opened again with the job as it is now: the same run key, so that its target can tell that "
+        "this is the same work; its tries begin anew. With another payload it becomes a new execution."
+    )
+
+    def fields(self, subject: Subject) -> list[Field]:
+        return [
+            *super().fields(subject),
+            Field(
+                "payload", "Another payload", "code", rows=4, help="JSON. Leave it empty to send what was sent before."
+            ),
+        ]
+
+    def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
+        payload = read_json(form, "payload", default=UNCHANGED)
+        execution_id = deadletter_replay(
+            tenant=self.tenant, actor=self.actor, letter_id=subject.row.pk, now=self.now, payload=payload,
+            note=form.text("note")[:NOTE_CHARS],
+        )  # fmt: skip
+        return Receipt("It runs again.", reverse("portal:execution", args=[execution_id]))
+
+
+class DeadLetterResolve(LetterVerb):
+    """Closing it."""
+
+    actions = {"GET": "deadletter.resolve", "POST": "deadletter.resolve"}
+    title, button = "Resolve without a run", "Resolve it"
+    lead = "The dead letter is closed and nothing runs. The execution stays dead; it can be run again later."
+
+    def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
+        deadletter_resolve(
+            tenant=self.tenant, actor=self.actor, letter_id=subject.row.pk, now=self.now,
+            note=form.text("note")[:NOTE_CHARS],
+        )  # fmt: skip
+        return Receipt("Resolved.", subject.url)
+
+
+def access_letter(letter_id: UUID) -> DeadLetter:
+    """In the schema of the host's tenant; the same 404 for all that is not there."""
+    letter = DeadLetter.objects.filter(pk=letter_id).first()
+    if letter is None:
+        raise NotFound("There is no such dead letter.")
+    return letter
+
+
+def error_line(error: Any) -> str:
+    """What an error says, in one line."""
+    if not isinstance(error, dict):
+        return str(error)[:200] if error else ""
+    named = [
+        str(error[name]) for name in ("class", "code", "status", "http_status", "message", "detail") if error.get(name)
+    ]
+    return " · ".join(dict.fromkeys(named))[:300] or str(error)[:200]

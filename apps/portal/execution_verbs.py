@@ -1,0 +1,71 @@
+"""What can be done to executions."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.urls import reverse
+
+from apps.dispatch.submit import execution_rerun
+from apps.executions.reading import ExecutionRow
+from apps.outcomes.cancel import execution_cancel
+from apps.portal.executions import access_execution
+from apps.portal.fields import Form
+from apps.portal.names import names_of
+from apps.portal.shown import look_of, moment
+from apps.portal.verbs import Receipt, Subject, VerbPage
+from kernel.transitions import FINAL_STATES
+
+
+class ExecutionVerb(VerbPage):
+    """What they share. The services compare the state themselves."""
+
+    section = "executions"
+    lead = ""
+
+    def subject(self, execution_id: UUID) -> Subject:  # type: ignore[override]  # its path has one id
+        row = access_execution(self, execution_id)
+        names = names_of(jobs=[row.job_id])
+        return Subject(
+            name=f"Execution {row.id}", url=reverse("portal:execution", args=[row.id]), lead=self.lead, row=row,
+            facts=[("Job", names.jobs.get(row.job_id, "gone")), ("State", look_of(row.state).word),
+                   ("Due", moment(row.actual_at)), ("Attempts", row.attempt_count)],
+            blocked=self.blocked(row),
+        )  # fmt: skip
+
+    def blocked(self, row: ExecutionRow) -> str:
+        return ""
+
+
+class ExecutionCancel(ExecutionVerb):
+    """Stopping one."""
+
+    actions = {"GET": "execution.cancel", "POST": "execution.cancel"}
+    title, button, kind = "Cancel this execution", "Cancel the execution", "danger"
+    lead = "What waits ends at once. What runs is asked to stop, and ends as cancelled when its worker has stopped it."
+
+    def blocked(self, row: ExecutionRow) -> str:
+        return f"It is {look_of(row.state).word}: there is nothing to cancel." if row.state in FINAL_STATES else ""
+
+    def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
+        done = execution_cancel(tenant=self.tenant, actor=self.actor, execution_id=subject.row.id, now=self.now)
+        text = "Cancelled." if done.outcome == "done" else "Its worker was asked to stop."
+        return Receipt(text, subject.url)
+
+
+class ExecutionRerun(ExecutionVerb):
+    """Running one again."""
+
+    actions = {"GET": "execution.rerun", "POST": "execution.rerun"}
+    title, button = "Run again", "Run it again"
+    lead = (
+        "This makes a new execution with the same payload and the job as it is now. It has a run key of its own, so "
+        "its target takes it for new work."
+    )
+
+    def blocked(self, row: ExecutionRow) -> str:
+        return "" if row.state in FINAL_STATES else "It has not ended; cancel it, or wait."
+
+    def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
+        new_id = execution_rerun(tenant=self.tenant, actor=self.actor, execution_id=subject.row.id, now=self.now)
+        return Receipt(f"It runs again as a new execution, {new_id}.", reverse("portal:execution", args=[new_id]))

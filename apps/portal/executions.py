@@ -1,0 +1,165 @@
+"""Executions: what ran, what runs and what happened to one of them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+
+from apps.deadletters.models import DeadLetter
+from apps.executions.filtering import ExecutionFilter
+from apps.executions.models import TRIGGERS
+from apps.executions.reading import ExecutionRow, execution_read, executions_read
+from apps.executions.reading_attempts import attempts_of
+from apps.portal.charts import phases
+from apps.portal.fields import Field, Form, Option, choices
+from apps.portal.names import Names, job_options, names_of
+from apps.portal.pages import Offer, Page
+from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, paged
+from apps.portal.shown import span
+from apps.portal.timeline import events, loaded, parts, why_late
+from apps.schedules.defined import jobs_of
+from apps.schedules.models import Job
+from kernel.errors import NotFound
+from kernel.keyset import Position
+from kernel.transitions import EXECUTION_STATES, FINAL_STATES
+
+SHOWN_ATTEMPTS = 50
+SHOWN_RERUNS = 5
+WINDOWS = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "all": None}
+WINDOW_WORDS = {"1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "all": "all that is kept"}
+
+
+class Line(NamedTuple):
+    """A row of the list."""
+
+    row: ExecutionRow
+    job: str
+    schedule: str
+    took: str
+
+
+class ExecutionList(Page):
+    """All executions, newest first."""
+
+    actions = {"GET": "execution.read"}
+    section = "executions"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        form = self._form(request)
+        window = request.GET.get("window", "24h")
+        window = window if window in WINDOWS else "24h"
+        wanted = _filter(form, WINDOWS[window], self.now)
+        cursor = cursor_of(request)
+        found = executions_read(self.tenant, wanted, after=None if cursor is None else Position(cursor), size=PAGE_ROWS)
+        return self.page(
+            "portal/executions.html", title="Executions", form=form, windows=_windows(request, window),
+            window=window, listed=paged(request, lines(found.rows, now=self.now), after=found.after and found.after.id),
+            filtered=any(one.value for one in form.fields.values()),
+        )  # fmt: skip
+
+    def _form(self, request: HttpRequest) -> Form:
+        anything = [Option("", "any")]
+        form = Form([
+            Field("state", "State", "select", options=[*anything, *choices(EXECUTION_STATES)]),
+            Field("job", "Job", "select"),
+            Field("trigger", "Started by", "select", options=[*anything, *choices(TRIGGERS)]),
+            Field("schedule", "Schedule", "hidden"),
+        ])  # fmt: skip
+        form.take(request.GET)
+        job = as_uuid(form.text("job"))
+        form["job"].options = [*anything, *(Option(*one) for one in job_options(also=job))]
+        form["job"].value = str(job) if job else ""
+        return form
+
+
+class ExecutionDetail(Page):
+    """One execution."""
+
+    actions = {"GET": "execution.read"}
+    section = "executions"
+
+    def get(self, request: HttpRequest, execution_id: UUID) -> HttpResponse:
+        row = access_execution(self, execution_id)
+        attempts = attempts_of(self.tenant, row, before=None, size=SHOWN_ATTEMPTS).rows[::-1]
+        names = names_of(jobs=[row.job_id], schedules=[row.schedule_id])
+        bar = parts(row, attempts, now=self.now)
+        letter = DeadLetter.objects.filter(execution_id=row.id).order_by("-pk").first()
+        again = ExecutionFilter(replay_of=row.id)
+        reruns = executions_read(self.tenant, again, size=SHOWN_RERUNS).rows
+        return self.page(
+            "portal/execution.html", title="Execution", row=row, job=names.jobs.get(row.job_id, ""),
+            schedule=names.schedules.get(row.schedule_id, "") if row.schedule_id else "",
+            events=events(row, attempts), bar=phases(bar, meaning="; ".join(one.label for one in bar)) if bar else "",
+            parts=bar, late=why_late(row), letter=letter, reruns=reruns,
+            more_attempts=row.attempt_count > SHOWN_ATTEMPTS,
+            payload=loaded(row.payload), result=loaded(row.result), error=loaded(row.error),
+            progress=loaded(row.progress), labels=loaded(row.labels) or {}, offers=self._offers(row, letter),
+        )  # fmt: skip
+
+    def _offers(self, row: ExecutionRow, letter: DeadLetter | None) -> list[Offer]:
+        ended = row.state in FINAL_STATES
+        found = []
+        if letter is not None and letter.resolved_at is None:
+            found.append(
+                self.offer("Replay", "portal:deadletter-replay", "deadletter.replay", letter.pk, kind="primary")
+            )
+        if ended:
+            found.append(self.offer("Run again", "portal:execution-rerun", "execution.rerun", row.id))
+        else:
+            asked = "It was asked to stop already." if row.cancel_requested else ""
+            found.append(
+                self.offer(
+                    "Cancel", "portal:execution-cancel", "execution.cancel", row.id, kind="danger", blocked=asked
+                )
+            )
+        return found
+
+
+def access_execution(page: Page, execution_id: UUID) -> ExecutionRow:
+    """An execution with its live state, in the tenant of the host; the same 404 for all that is not there."""
+    found = execution_read(page.tenant, execution_id)
+    if found is None:
+        raise NotFound("There is no such execution.")
+    return found
+
+
+def lines(rows: list[ExecutionRow], *, now: datetime, job: Job | None = None) -> list[Line]:
+    """Rows with names and how long they took; `job` where all are of that one."""
+    names = names_of(jobs=() if job else (row.job_id for row in rows), schedules=(row.schedule_id for row in rows))
+    if job is not None:
+        names.jobs[job.pk] = job.name
+    return [_line(row, names, now) for row in rows]
+
+
+def _line(row: ExecutionRow, names: Names, now: datetime) -> Line:
+    took = ""
+    if row.started_at is not None:
+        took = span(((row.finished_at or now) - row.started_at).total_seconds())
+    schedule = names.schedules.get(row.schedule_id, "") if row.schedule_id else ""
+    return Line(row, names.jobs.get(row.job_id, "a job that is gone"), schedule, took)
+
+
+def _filter(form: Form, window: timedelta | None, now: datetime) -> ExecutionFilter:
+    state, trigger = form.text("state"), form.text("trigger")
+    job, schedule = as_uuid(form.text("job")), as_uuid(form.text("schedule"))
+    return ExecutionFilter(
+        states=[state] if state in EXECUTION_STATES else [],
+        triggers=[trigger] if trigger in TRIGGERS else [],
+        job_ids=[job] if job else None,
+        schedule_id=schedule,
+        schedule_job_ids=jobs_of(schedule) if schedule else [],
+        created_after=now - window if window is not None else None,
+    )
+
+
+def _windows(request: HttpRequest, chosen: str) -> list[dict[str, Any]]:
+    found = []
+    for name in WINDOWS:
+        query = request.GET.copy()
+        query.pop("before", None)
+        query["window"] = name
+        found.append({"url": f"?{query.urlencode()}", "label": WINDOW_WORDS[name], "chosen": name == chosen})
+    return found

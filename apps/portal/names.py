@@ -1,0 +1,35 @@
+"""Names of jobs and schedules for rows that hold only their ids: one query a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from apps.schedules.models import Job, Schedule
+
+OFFERED_MAX = 500  # jobs that a select offers
+
+
+class Names(NamedTuple):
+    jobs: dict[UUID, str]
+    schedules: dict[UUID, str]
+
+
+def names_of(*, jobs: Iterable[UUID | None] = (), schedules: Iterable[UUID | None] = ()) -> Names:
+    """Also of deleted ones: their history stays."""
+    wanted_jobs = {one for one in jobs if one is not None}
+    wanted_schedules = {one for one in schedules if one is not None}
+    return Names(
+        dict(Job.objects.filter(pk__in=wanted_jobs).values_list("pk", "name")) if wanted_jobs else {},
+        dict(Schedule.objects.filter(pk__in=wanted_schedules).values_list("pk", "name")) if wanted_schedules else {},
+    )
+
+
+def job_options(*, also: UUID | None = None) -> list[tuple[str, str]]:
+    """Jobs to choose from, by name; `also` is among them whatever there is."""
+    found = Job.objects.filter(deleted_at=None).order_by("name").values_list("pk", "name")[:OFFERED_MAX]
+    options = [(str(pk), name) for pk, name in found]
+    if also is not None and str(also) not in {value for value, _ in options}:
+        options += [(str(pk), name) for pk, name in Job.objects.filter(pk=also).values_list("pk", "name")]
+    return options

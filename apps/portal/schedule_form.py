@@ -1,0 +1,161 @@
+"""Making and editing a schedule, with its preview beside the form: the same code that fires decides what is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from apps.portal.fields import Form
+from apps.portal.names import job_options
+from apps.portal.pages import Page, go
+from apps.portal.paging import as_uuid
+from apps.portal.schedule_fields import definition_of, fill, places_of, schedule_form
+from apps.portal.schedules import access_schedule
+from apps.schedules import services
+from apps.schedules.changes import changes
+from apps.schedules.defined import DefinedSchedule, schedule_as_given
+from apps.schedules.schedule_input import Known, read_schedule, timing_of
+from apps.schedules.services_calendars import exclusion_read
+from apps.schedules.timing import Spec, TimingInvalid, describe, notes, seed_notes, spec_from_json, zone_names
+from apps.schedules.timing_preview import compare, preview
+from kernel.errors import Conflict, InvalidInput, QuotaExceeded, Stale
+
+SHOWN = 10
+NOWHERE = str(UUID(int=0))  # a preview needs no job
+FRAGMENT = "X-Shardbeat-Fragment"
+
+
+class ScheduleForm(Page):
+    """What making and editing share."""
+
+    section = "schedules"
+    heading = ""
+
+    def shown(self, form: Form, *, found: DefinedSchedule | None, forecast: dict[str, Any] | None = None,
+              status: int = 200, stale: list[tuple[str, Any, Any]] | None = None) -> HttpResponse:  # fmt: skip
+        if self.request.headers.get(FRAGMENT):
+            base = {"forecast": forecast, "form": form, "now": self.now}
+            return render(self.request, "portal/schedule_preview.html", base)
+        return self.page(
+            "portal/schedule_form.html", status=status, title=self.heading, form=form, forecast=forecast, stale=stale,
+            zones=sorted(zone_names()), schedule=found.schedule if found else None,
+        )  # fmt: skip
+
+    def forecast(self, data: dict[str, Any], found: DefinedSchedule | None) -> dict[str, Any]:
+        """What would run. InvalidInput as saving would raise it, but for a name and a job, which it does not need."""
+        key = str(found.schedule.pk) if found else ""
+        known = _known(found) if found else None
+        whole = {**data, "name": data.get("name") or "preview", "job": data.get("job") or NOWHERE}
+        plan = self.tenant.plan
+        spec = read_schedule(
+            whole, key=key, now=self.now, min_interval_s=plan.min_interval_s, max_payload_bytes=plan.max_payload_bytes,
+            known=known, exclusion_of=exclusion_read,
+        ).spec  # fmt: skip
+        answer: dict[str, Any] = {
+            "runs": preview(spec, after=self.now, count=SHOWN, key=key), "words": describe(spec), "zone": spec.zone,
+            "notes": [*notes(spec), *([] if found else seed_notes(spec, data.get("trigger")))],
+        }  # fmt: skip
+        old = known.spec if known is not None else None
+        if isinstance(old, Spec) and old != spec:
+            answer["change"] = compare(old, spec, after=self.now, count=SHOWN, key=key)
+        return answer
+
+    def judged(self, form: Form, error: InvalidInput) -> None:
+        form.blame(error.errors, places_of(form))
+
+
+class ScheduleNew(ScheduleForm):
+    """A new one."""
+
+    actions = {"GET": "schedule.create", "POST": "schedule.create"}
+    heading = "New schedule"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        form = schedule_form(jobs=job_options())
+        form["job"].value = str(as_uuid(request.GET.get("job", "")) or "")
+        return self.shown(form, found=None)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        form = schedule_form(jobs=job_options(also=as_uuid(request.POST.get("job", ""))))
+        form.take(request.POST)
+        try:
+            data = definition_of(form)
+            if request.POST.get("do") != "save":
+                return self.shown(form, found=None, forecast=self.forecast(data, None))
+            made = services.schedule_create(tenant=self.tenant, actor=self.actor, data=data, now=self.now)
+        except InvalidInput as error:
+            self.judged(form, error)
+            return self.shown(form, found=None, status=400)
+        except (Conflict, QuotaExceeded) as error:
+            form.refuse(error)
+            return self.shown(form, found=None, status=error.status)
+        messages.success(request, f"{made.schedule.name} is made, and due from now on.")
+        return go("portal:schedule", made.schedule.pk)
+
+
+class ScheduleEdit(ScheduleForm):
+    """Changing one: old against new before it is saved, and what somebody else changed meanwhile."""
+
+    actions = {"GET": "schedule.update", "POST": "schedule.update"}
+    heading = "Edit schedule"
+
+    def get(self, request: HttpRequest, schedule_id: UUID) -> HttpResponse:
+        found = access_schedule(schedule_id)
+        form = self._form(found)
+        try:
+            forecast = self.forecast(definition_of(form), found)
+        except InvalidInput:  # of a stored text that can't be read; its owner is here to mend it
+            forecast = None
+        return self.shown(form, found=found, forecast=forecast)
+
+    def post(self, request: HttpRequest, schedule_id: UUID) -> HttpResponse:
+        found = access_schedule(schedule_id)
+        form = self._form(found)
+        form.take(request.POST)
+        seen = form.text("revision")
+        try:
+            data = definition_of(form)
+            if request.POST.get("do") != "save":
+                return self.shown(form, found=found, forecast=self.forecast(data, found))
+            changed = services.schedule_replace(
+                tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, data=data, now=self.now,
+                expect={int(seen)} if seen.isascii() and seen.isdigit() and len(seen) < 10 else set(),
+            )  # fmt: skip
+        except Stale:
+            found = access_schedule(schedule_id)
+            form["revision"].value = str(found.schedule.revision)
+            return self.shown(form, found=found, status=409, stale=_differences(found, data))
+        except InvalidInput as error:
+            self.judged(form, error)
+            return self.shown(form, found=found, status=400)
+        except (Conflict, QuotaExceeded) as error:
+            form.refuse(error)
+            return self.shown(form, found=found, status=error.status)
+        messages.success(request, f"Saved. {changed.schedule.name} is version {changed.schedule.version} now.")
+        return go("portal:schedule", schedule_id)
+
+    def _form(self, found: DefinedSchedule) -> Form:
+        form = schedule_form(jobs=job_options(also=found.schedule.job_id))
+        fill(form, schedule_as_given(found))
+        form["revision"].value = str(found.schedule.revision)
+        return form
+
+
+def _known(found: DefinedSchedule) -> Known | None:
+    try:
+        spec = spec_from_json(found.definition.spec)
+    except TimingInvalid:
+        return None
+    return Known(timing_of(found.definition.definition), spec, found.schedule.paused_at)
+
+
+def _differences(found: DefinedSchedule, wanted: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Member, as it is now, as the form has it."""
+    stored = schedule_as_given(found)
+    whole = {**dict.fromkeys(stored), **timing_of({}), **wanted}
+    before, after = changes(stored, {name: whole.get(name) for name in stored})
+    return [(name.replace("_", " "), before.get(name), after.get(name)) for name in sorted({*before, *after})]

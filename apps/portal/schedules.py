@@ -1,0 +1,151 @@
+"""Schedules: when things run, whether they will, and how the last ones went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+
+from apps.executions.filtering import ExecutionFilter
+from apps.executions.reading import executions_read
+from apps.portal.charts import STRIP_RUNS, strip
+from apps.portal.executions import lines
+from apps.portal.fields import Field, Form, Option, choices
+from apps.portal.names import job_options
+from apps.portal.pages import Offer, Page
+from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.portal.shown import look_of, moment
+from apps.schedules.defined import DefinedSchedule, jobs_of, version_of
+from apps.schedules.models import Schedule
+from apps.schedules.reading import of_status, schedule_shapes, schedules_defined
+from apps.schedules.schedule_input import TIMING_DEFAULTS
+from apps.schedules.timing import TimingInvalid, describe, notes, spec_from_json
+from apps.schedules.timing_preview import preview
+from kernel.errors import NotFound
+
+STATUSES = tuple(Schedule.Status.values)
+COUNTS = (20, 100, 500)  # how many runs ahead may be asked for
+RECENT = 10
+
+
+class ScheduleList(Page):
+    """All schedules, newest first."""
+
+    actions = {"GET": "schedule.read"}
+    section = "schedules"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        form = self._form(request)
+        found = Schedule.objects.select_related("job").filter(deleted_at=None)
+        if name := form.text("name"):
+            found = found.filter(name__icontains=name)
+        if (status := form.text("status")) in STATUSES:
+            found = found.filter(of_status([status], self.now))
+        if (job := as_uuid(form.text("job"))) is not None:
+            found = found.filter(job_id=job)
+        if (cursor := cursor_of(request)) is not None:
+            found = found.filter(pk__lt=cursor)
+        rows = schedules_defined(list(found.order_by("-pk")[: PAGE_ROWS + 1]))
+        shapes = schedule_shapes(self.tenant, rows, now=self.now)
+        shown = [
+            {"row": one.schedule, "shape": shape, "words": _words(one).partition(";")[0]}
+            for one, shape in zip(rows, shapes, strict=True)
+        ]
+        return self.page(
+            "portal/schedules.html", title="Schedules", form=form, filtered=any(f.value for f in form.fields.values()),
+            listed=listed(request, shown, key=lambda one: one["row"].pk),
+            offers=[self.offer("New schedule", "portal:schedule-new", "schedule.create", kind="primary")],
+        )  # fmt: skip
+
+    def _form(self, request: HttpRequest) -> Form:
+        form = Form([
+            Field("name", "Name contains"),
+            Field("status", "Status", "select", options=[Option("", "any"), *choices(STATUSES)]),
+            Field("job", "Job", "select"),
+        ])  # fmt: skip
+        form.take(request.GET)
+        job = as_uuid(form.text("job"))
+        form["job"].options = [Option("", "any"), *(Option(*one) for one in job_options(also=job))]
+        form["job"].value = str(job) if job else ""
+        form["name"].value = form["name"].value.replace("\0", "")[:200]
+        return form
+
+
+class ScheduleDetail(Page):
+    """One schedule: what it will do and what it did."""
+
+    actions = {"GET": "schedule.read"}
+    section = "schedules"
+
+    def get(self, request: HttpRequest, schedule_id: UUID) -> HttpResponse:
+        found = access_schedule(schedule_id)
+        (shape,) = schedule_shapes(self.tenant, [found], now=self.now)
+        count = next((one for one in COUNTS if request.GET.get("count") == str(one)), COUNTS[0])
+        wanted = ExecutionFilter(schedule_id=schedule_id, schedule_job_ids=jobs_of(schedule_id))
+        rows = executions_read(self.tenant, wanted, size=STRIP_RUNS).rows
+        tally = Counter(row.state for row in rows)
+        meaning = ", ".join(f"{number} {look_of(state).word}" for state, number in tally.most_common())
+        bars = [
+            (look_of(row.state).tone, f"{moment(row.actual_at)} {look_of(row.state).word}") for row in reversed(rows)
+        ]
+        return self.page(
+            "portal/schedule.html", title=found.schedule.name, schedule=found.schedule, shape=shape,
+            words=_words(found), ahead=_ahead(found, self.now, count), count=count, counts=COUNTS,
+            strip=strip(bars, meaning=f"The last {len(rows)} runs: {meaning}") if rows else "", tally=meaning,
+            lines=lines(rows[:RECENT], now=self.now), rules=_rules(shape), offers=self._offers(found, shape["status"]),
+        )  # fmt: skip
+
+    def _offers(self, found: DefinedSchedule, status: str) -> list[Offer]:
+        key = found.schedule.pk
+        turn = (
+            self.offer("Resume", "portal:schedule-resume", "schedule.resume", key, kind="primary")
+            if status == "paused"
+            else self.offer("Pause", "portal:schedule-pause", "schedule.pause", key,
+                            blocked="It is completed: there is nothing to pause." if status == "completed" else "")
+        )  # fmt: skip
+        return [
+            self.offer("Edit", "portal:schedule-edit", "schedule.update", key),
+            self.offer("Run now", "portal:schedule-trigger", "schedule.trigger", key),
+            turn,
+            self.offer("Delete", "portal:schedule-delete", "schedule.delete", key),
+        ]
+
+
+def access_schedule(schedule_id: UUID) -> DefinedSchedule:
+    """With its current version and job, in the schema of the host's tenant; the same 404 for all that is not there."""
+    schedule = Schedule.objects.select_related("job").filter(pk=schedule_id, deleted_at=None).first()
+    if schedule is None:
+        raise NotFound("There is no such schedule.")
+    return DefinedSchedule(schedule, version_of(schedule))
+
+
+def _words(found: DefinedSchedule) -> str:
+    try:
+        return describe(spec_from_json(found.definition.spec))
+    except TimingInvalid as error:
+        return f"Its text can't be read: {error}"
+
+
+def _ahead(found: DefinedSchedule, now: Any, count: int) -> dict[str, Any]:
+    """The next runs, or why none can be told."""
+    try:
+        spec = spec_from_json(found.definition.spec)
+        after = max(now, found.schedule.resume_at or now)
+        runs = preview(spec, after=after, count=count, key=str(found.schedule.pk))
+        return {"runs": runs, "notes": notes(spec), "zone": spec.zone}
+    except TimingInvalid as error:
+        return {"problem": str(error)}
+
+
+def _rules(shape: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What differs from the defaults, in the words of the API."""
+    skip = ("trigger", "timezone", "payload")
+    defaults = {**TIMING_DEFAULTS, "pause_after_failures": None, "probe_after_s": None, "max_queue_age_s": None}
+    always = ("misfire", "overlap")
+    return [
+        (name.replace("_", " "), shape[name])
+        for name, default in defaults.items()
+        if name not in skip and (name in always or shape.get(name) != default)
+    ]

@@ -1,0 +1,100 @@
+"""How values look on the pages: durations, times, states with icon, word and colour, JSON that is cut. Pure."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, NamedTuple
+
+SHOWN_CHARS = 8_000
+UNITS = (("d", 86_400, 172_800), ("h", 3_600, 3_600), ("min", 60, 60), ("s", 1, 0))  # name, seconds, used from
+
+
+class Look(NamedTuple):
+    """Of a state: never colour alone."""
+
+    tone: str  # classes tone-ok, tone-bad, tone-warn, tone-run, tone-idle of portal.css
+    icon: str
+    word: str
+
+
+LOOKS = {
+    # executions
+    "scheduled": Look("idle", "clock", "scheduled"),
+    "blocked": Look("warn", "pause", "blocked"),
+    "ready": Look("idle", "hourglass", "ready"),
+    "queued": Look("run", "hourglass", "queued"),
+    "running": Look("run", "play", "running"),
+    "succeeded": Look("ok", "check", "succeeded"),
+    "dead": Look("bad", "cross", "dead"),
+    "cancelled": Look("idle", "stop", "cancelled"),
+    "expired": Look("warn", "hourglass", "expired"),
+    "skipped": Look("idle", "skip", "skipped"),
+    # attempts
+    "failed": Look("bad", "cross", "failed"),
+    "timed_out": Look("bad", "hourglass", "timed out"),
+    "lost": Look("warn", "alert", "lost"),
+    "returned": Look("idle", "undo", "returned"),
+    # schedules, jobs, keys and the rest
+    "active": Look("ok", "check", "active"),
+    "paused": Look("warn", "pause", "paused"),
+    "completed": Look("idle", "check", "completed"),
+    "open": Look("bad", "alert", "open"),
+    "half_open": Look("warn", "hourglass", "trying again"),
+    "closed": Look("ok", "check", "closed"),
+    "replayed": Look("ok", "undo", "replayed"),
+    "resolved": Look("ok", "check", "resolved"),
+    "revoked": Look("idle", "stop", "revoked"),
+    "enabled": Look("ok", "check", "enabled"),
+    "disabled": Look("bad", "stop", "disabled"),
+    "pending": Look("warn", "hourglass", "pending"),
+    "accepted": Look("ok", "check", "accepted"),
+    "allowed": Look("ok", "check", "allowed"),
+    "refused": Look("bad", "stop", "refused"),
+}
+
+
+def look_of(state: str) -> Look:
+    """Of a state that nobody knows, too."""
+    return LOOKS.get(state, Look("idle", "dot", state.replace("_", " ")))
+
+
+def span(seconds: float) -> str:
+    """A duration for people: "420 ms", "12 s", "3 min 4 s", "2 h 5 min", "3 d 4 h"."""
+    if seconds < 0:
+        return f"-{span(-seconds)}"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    for unit, size, small, step in (("min", 60, "s", 1), ("h", 3_600, "min", 60), ("d", 86_400, "h", 3_600)):
+        if whole < size * {"min": 60, "h": 24, "d": 10**6}[unit]:
+            rest = whole % size // step
+            return f"{whole // size} {unit}" + (f" {rest} {small}" if rest else "")
+    return f"{whole} s"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """ "12 s ago", "in 3 min", "now": one unit, rounded down."""
+    seconds = (now - at).total_seconds()
+    whole = int(abs(seconds))
+    if not whole:
+        return "now"
+    unit, size = next((unit, size) for unit, size, least in UNITS if whole >= least)
+    rough = f"{whole // size} {unit}"
+    return f"{rough} ago" if seconds > 0 else f"in {rough}"
+
+
+def moment(at: datetime) -> str:
+    """In UTC, to the second."""
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def json_text(value: Any) -> str:
+    """A decoded value to read. What is longer than SHOWN_CHARS is cut, and says so."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    rest = len(text) - SHOWN_CHARS
+    return text if rest <= 0 else f"{text[:SHOWN_CHARS]}\n... {rest:,} more characters; the API answers all of it"

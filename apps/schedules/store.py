@@ -1,0 +1,182 @@
+"""New definitions in SQL: many rows as one JSON parameter, one statement a kind of row, in the tenant's schema.
+
+A name or an external id that is taken leaves its row out; who lost is told which of the two it was.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+from kernel.rows import json_rows
+
+Conn = psycopg.Connection[Any]
+
+
+class NewJob(NamedTuple):
+    """A job's row."""
+
+    id: UUID
+    name: str
+    kind: str
+    labels: dict[str, str]
+    external_id: str | None
+
+
+class NewJobVersion(NamedTuple):
+    """The first version of a job."""
+
+    job_id: UUID
+    target: dict[str, Any]
+    payload: Any
+    timeout_s: int
+    max_queue_age_s: int | None
+    total_timeout_s: int | None
+    retry: dict[str, Any]
+    priority: int
+    max_concurrency: int | None
+    queue: str
+
+
+class NewSchedule(NamedTuple):
+    """A schedule's row."""
+
+    id: UUID
+    name: str
+    job_id: UUID
+    status: str
+    labels: dict[str, str]
+    external_id: str | None
+
+
+class NewScheduleVersion(NamedTuple):
+    """The first version of a schedule."""
+
+    schedule_id: UUID
+    definition: dict[str, Any]
+    spec: str
+    payload: Any
+    own_payload: bool
+
+
+class SharedJob(NamedTuple):
+    """A job that does not change until this transaction ends, with what of its version runs take."""
+
+    id: UUID
+    version: int
+    kind: str
+    paused: bool
+    queue: str
+    priority: int
+    timeout_s: int
+    max_concurrency: int | None
+    max_queue_age_s: int | None
+    total_timeout_s: int | None
+
+
+# In the order of the ids, which is that of the request: of two that want one name the first one gets it.
+_JOBS = """
+INSERT INTO {schema}.schedules_job
+    (id, name, kind, version, revision, paused_reason, labels, external_id, created_at, updated_at)
+SELECT m.id, m.name, m.kind, 1, 1, '', m.labels, m.external_id, $2, $2
+FROM json_to_recordset($1::json) AS m(id uuid, name text, kind text, labels jsonb, external_id text)
+ORDER BY m.id
+ON CONFLICT DO NOTHING RETURNING id
+"""
+
+_JOB_VERSIONS = """
+INSERT INTO {schema}.schedules_jobversion
+    (job_id, version, target, payload, timeout_s, max_queue_age_s, total_timeout_s, retry, priority, max_concurrency,
+     queue, created_at)
+SELECT m.job_id, 1, m.target, m.payload, m.timeout_s, m.max_queue_age_s, m.total_timeout_s, m.retry, m.priority,
+       m.max_concurrency, m.queue, $2
+FROM json_to_recordset($1::json)
+     AS m(job_id uuid, target jsonb, payload jsonb, timeout_s int, max_queue_age_s int, total_timeout_s int,
+          retry jsonb, priority smallint, max_concurrency int, queue text)
+"""
+
+_SCHEDULES = """
+INSERT INTO {schema}.schedules_schedule
+    (id, name, job_id, version, revision, status, paused_reason, failures_from, labels, external_id, created_at,
+     updated_at)
+SELECT m.id, m.name, m.job_id, 1, 1, m.status, '', 1, m.labels, m.external_id, $2, $2
+FROM json_to_recordset($1::json)
+     AS m(id uuid, name text, job_id uuid, status text, labels jsonb, external_id text)
+ORDER BY m.id
+ON CONFLICT DO NOTHING RETURNING id
+"""
+
+_SCHEDULE_VERSIONS = """
+INSERT INTO {schema}.schedules_scheduleversion
+    (schedule_id, version, definition, spec, payload, own_payload, created_at)
+SELECT m.schedule_id, 1, m.definition, m.spec, m.payload, m.own_payload, $2
+FROM json_to_recordset($1::json)
+     AS m(schedule_id uuid, definition jsonb, spec text, payload jsonb, own_payload bool)
+"""
+
+_TAKEN = """
+SELECT m.id, EXISTS (SELECT 1 FROM {schema}.{table} t WHERE t.external_id = m.external_id AND t.deleted_at IS NULL)
+FROM unnest($1::uuid[], $2::text[]) AS m(id, external_id)
+"""
+
+_SHARE = """
+SELECT id, version, kind, paused_at IS NOT NULL FROM {schema}.schedules_job
+WHERE id = ANY($1) AND deleted_at IS NULL ORDER BY id FOR SHARE
+"""
+
+# A statement of its own: joined to the lock it would be the version from before a wait.
+_SHARED_VERSIONS = """
+SELECT v.job_id, v.queue, v.priority, v.timeout_s, v.max_concurrency, v.max_queue_age_s, v.total_timeout_s
+FROM {schema}.schedules_jobversion v
+JOIN unnest($1::uuid[], $2::int[]) AS m(job_id, version) ON v.job_id = m.job_id AND v.version = m.version
+"""
+
+
+def jobs_insert(conn: Conn, schema: str, rows: Sequence[NewJob], *, now: datetime) -> set[UUID]:
+    """The ids of those whose name and external id were free."""
+    return {row[0] for row in _run(conn, _in(_JOBS, schema), [json_rows(rows), now])}
+
+
+def job_versions_insert(conn: Conn, schema: str, rows: Sequence[NewJobVersion], *, now: datetime) -> None:
+    """First versions."""
+    _run(conn, _in(_JOB_VERSIONS, schema), [json_rows(rows), now])
+
+
+def schedules_insert(conn: Conn, schema: str, rows: Sequence[NewSchedule], *, now: datetime) -> set[UUID]:
+    """The ids of those whose name and external id were free."""
+    return {row[0] for row in _run(conn, _in(_SCHEDULES, schema), [json_rows(rows), now])}
+
+
+def schedule_versions_insert(conn: Conn, schema: str, rows: Sequence[NewScheduleVersion], *, now: datetime) -> None:
+    """First versions."""
+    _run(conn, _in(_SCHEDULE_VERSIONS, schema), [json_rows(rows), now])
+
+
+def taken(conn: Conn, schema: str, table: str, lost: Sequence[NewJob | NewSchedule]) -> dict[UUID, bool]:
+    """Of rows that were left out: whether it was their external id that is taken; else it was the name."""
+    query = _in(_TAKEN, schema, table)
+    return dict(_run(conn, query, [[one.id for one in lost], [one.external_id for one in lost]]).fetchall())
+
+
+def jobs_share(conn: Conn, schema: str, ids: Collection[UUID]) -> dict[UUID, SharedJob]:
+    """Jobs that are there, as they are until this transaction ends; locked in id order."""
+    rows = _run(conn, _in(_SHARE, schema), [sorted(ids)]).fetchall()
+    if not rows:
+        return {}
+    versions = _run(conn, _in(_SHARED_VERSIONS, schema), [[row[0] for row in rows], [row[1] for row in rows]])
+    found = {row[0]: row[1:] for row in versions}
+    return {row[0]: SharedJob(*row, *found[row[0]]) for row in rows}
+
+
+def _run(conn: Conn, query: bytes, parameters: list[Any]) -> psycopg.Cursor[Any]:
+    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
+    return cursor.execute(query, parameters)
+
+
+@lru_cache(maxsize=20_000)
+def _in(query: str, schema: str, table: str = "") -> bytes:
+    return sql.SQL(query).format(schema=sql.Identifier(schema), table=sql.Identifier(table)).as_bytes(None)
