@@ -74,6 +74,9 @@ class Tenant(TenantMixin):
     network = models.JSONField(default=list, blank=True, help_text="CIDRs its HTTP jobs may call besides public ones.")
     signing_secret = models.CharField(max_length=100, blank=True, help_text="Empty: apps.secrets has it, encrypted.")
     signing_version = models.IntegerField(default=0, help_text="Grows with every new signing secret; 0 is none.")
+    event_types = models.JSONField(
+        default=list, blank=True, db_default=[], help_text="What its webhooks ask for, all together; kept by them."
+    )
     schema_version = models.CharField(max_length=64, blank=True, help_text="Template version of its schema.")
     created_at = models.DateTimeField(auto_now_add=True)
     delete_after = models.DateTimeField(null=True, blank=True, help_text="Then its data are removed; until then undo.")

@@ -17,7 +17,7 @@ REFRESH_S = 3.0
 SELECT_TENANTS = """
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
        p.max_running, t.network::text, t.signing_version, t.status <> 'active',
-       p.max_runs_per_min, p.max_runs_per_day
+       p.max_runs_per_min, p.max_runs_per_day, t.event_types::text
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -37,6 +37,7 @@ class Tenancy:
     network: tuple[str, ...]
     signing_version: int  # of what signs its calls, which apps.secrets keeps; 0 is none
     queues: dict[str, str]
+    wants: frozenset[str] = frozenset()  # types of events that its webhooks ask for; empty: it has none
     suspended: bool = False  # or being deleted: its schedules stand still
     max_runs_per_min: int | None = None
     max_runs_per_day: int | None = None
@@ -61,6 +62,7 @@ def tenancy_of(tenant: Tenant) -> Tenancy:
         id=tenant.pk, slug=tenant.slug, schema=tenant.schema_name, active=active and not tenant.dispatch_paused,
         weight=plan.weight, own_queue=plan.own_queue, max_running=plan.max_running, network=reach_of(tenant.network),
         signing_version=tenant.signing_version, queues=queues, suspended=not active,
+        wants=frozenset(tenant.event_types),
         max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day,
     )  # fmt: skip
 
@@ -101,4 +103,5 @@ def _tenancy(row: tuple[Any, ...]) -> Tenancy:
         id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
         network=reach_of(orjson.loads(row[7])), signing_version=row[8], queues=queues, suspended=row[9],
         max_runs_per_min=row[10], max_runs_per_day=row[11],
+        wants=frozenset(orjson.loads(row[12])),
     )  # fmt: skip

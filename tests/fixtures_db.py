@@ -129,8 +129,8 @@ def clean() -> None:
         )
         conn.execute(
             "UPDATE tenants_tenant SET status = 'active', delete_after = NULL, dispatch_paused = false,"
-            " signing_version = 0"
-            " WHERE status <> 'active' OR dispatch_paused OR signing_version <> 0"
+            " signing_version = 0, event_types = '[]'"
+            " WHERE status <> 'active' OR dispatch_paused OR signing_version <> 0 OR event_types <> '[]'"
         )
 
 

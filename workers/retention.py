@@ -47,12 +47,33 @@ WITH old AS MATERIALIZED (
 DELETE FROM {schema}.deadletters_deadletter d USING old WHERE d.id = old.id RETURNING d.id
 """
 
+_EVENTS = """
+WITH old AS MATERIALIZED (
+    SELECT id FROM {schema}.events_event WHERE id > %(after)s AND id < %(bound)s AND at < %(before)s
+    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+DELETE FROM {schema}.events_event e USING old WHERE e.id = old.id RETURNING e.id
+"""
+
+# With the hidden job that its deliveries were runs of.
+_WEBHOOKS = """
+WITH old AS MATERIALIZED (
+    SELECT id FROM {schema}.webhooks_webhook w
+    WHERE w.deleted_at < %(before)s AND NOT EXISTS (
+        SELECT 1 FROM {schema}.executions_execution e WHERE e.job_id = w.id)
+    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
+versions AS (DELETE FROM {schema}.schedules_jobversion v USING old WHERE v.job_id = old.id RETURNING v.job_id)
+DELETE FROM {schema}.webhooks_webhook w USING old WHERE w.id = old.id RETURNING w.id
+"""
+_JOBS = "DELETE FROM {schema}.schedules_job WHERE id = ANY(%s)"
+
 
 def forget(conn: Conn, schema: str, *, before: datetime, more: Callable[[], bool]) -> dict[str, int]:
     """Deletes what ended before that instant, batch by batch while `more()`; counts by kind of row."""
-    counts = {"dead_letters": 0, "executions": 0, "attempts": 0}
+    counts = {"dead_letters": 0, "executions": 0, "attempts": 0, "events": 0, "webhooks": 0}
     _in_batches(_letters, conn, schema, before, more, counts)
     _in_batches(_executions, conn, schema, before, more, counts)
+    _in_batches(_events, conn, schema, before, more, counts)
+    _in_batches(_webhooks, conn, schema, before, more, counts)
     return counts
 
 
@@ -92,6 +113,20 @@ def _executions(conn: Conn, schema: str, values: dict[str, Any], counts: dict[st
 def _letters(conn: Conn, schema: str, values: dict[str, Any], counts: dict[str, int]) -> list[UUID]:
     gone = [row[0] for row in conn.execute(_in(_LETTERS, schema), values)]
     counts["dead_letters"] += len(gone)
+    return gone
+
+
+def _events(conn: Conn, schema: str, values: dict[str, Any], counts: dict[str, int]) -> list[UUID]:
+    gone = [row[0] for row in conn.execute(_in(_EVENTS, schema), values)]
+    counts["events"] += len(gone)
+    return gone
+
+
+def _webhooks(conn: Conn, schema: str, values: dict[str, Any], counts: dict[str, int]) -> list[UUID]:
+    gone = [row[0] for row in conn.execute(_in(_WEBHOOKS, schema), values)]
+    if gone:
+        conn.execute(_in(_JOBS, schema), [gone])
+    counts["webhooks"] += len(gone)
     return gone
 
 

@@ -24,7 +24,9 @@ from apps.secrets.keyring import KeyUnknown
 from apps.secrets.vault import Found, Vault
 from apps.tickets import holding
 from apps.tickets.values import Started
+from apps.webhooks.handing import Receiver, receivers
 from kernel.clock import monotonic_s, utc_now
+from kernel.eventtypes import DELIVERY
 from kernel.pools import reserve_of
 from kernel.secretrules import shown_name
 from tenants.door import Line
@@ -238,6 +240,8 @@ class Runtime:
         )
         calls = any(definition.kind == "http" for definition in known.values())
         signing = self.vault.signing(conn, tenancy, now=utc_now()) if calls else ()
+        told = {one.job_id for one in started if one.trigger == DELIVERY}
+        receiving = receivers(conn, tenancy, self.vault, told, now=utc_now()) if told else {}
         works = []
         for one in started:
             definition = known.get((one.job_id, one.job_version))
@@ -255,9 +259,27 @@ class Runtime:
             elif one.payload_from == "schedule" and one.schedule_id is not None:
                 payload = definitions.schedule_payload(conn, tenancy.schema, one.schedule_id, one.schedule_version or 0)
             work = _work(one, definition, payload, tenancy, names.get(one.execution_id, NO_NAMES))
+            if one.trigger == DELIVERY:
+                delivery = self._delivery(work, one, receiving.get(one.job_id))
+                works += [delivery] if delivery is not None else []
+                continue
             secrets = {name: found.values[name] for name in definition.secrets}
             works.append(replace(work, secrets=secrets, signing_secrets=signing) if secrets or signing else work)
         return works
+
+    def _delivery(self, work: Work, one: Started, receiver: Receiver | None) -> Work | None:
+        """The delivery of an event as its webhook is now; one that nobody wants any more ends as cancelled."""
+        if receiver is None or not receiver.takes(one.job_version):
+            gone = "does not exist any more" if receiver is None else "is disabled"
+            self._refuse(one, "webhook_gone", f"The webhook {gone}.", outcome="cancelled")
+            return None
+        if receiver.unreadable is not None:
+            log.error("tenant %d: secret of webhook %s: %s", one.tenant_id, one.job_id, receiver.unreadable)
+            outcome = "returned" if isinstance(receiver.unreadable, KeyUnknown) else ""
+            message = "The webhook's secret can't be decrypted."
+            self._refuse(one, getattr(receiver.unreadable, "code", "secret_unreadable"), message, outcome=outcome)
+            return None
+        return replace(work, target=receiver.target, signing_secrets=receiver.signing_secrets)
 
     def _done(self, work: Work, result: Result) -> None:
         """An executor's answer, from its thread."""
@@ -317,7 +339,7 @@ def _needs_names(definition: Definition | None) -> bool:
 def _work(one: Started, definition: Definition, payload: Any, tenancy: Tenancy, names: RunNames) -> Work:
     timeout_s = _timeout_s(one, definition)
     over_at = one.started_at + timedelta(seconds=timeout_s + holding.DEADLINE_GRACE_S)
-    leaves = definition.kind in ENDS_OUTSIDE
+    leaves = definition.kind in ENDS_OUTSIDE and one.trigger != DELIVERY
     return Work(
         execution_id=one.execution_id, fence=one.fence, attempt=one.attempt, tenant_id=one.tenant_id,
         tenant_slug=tenancy.slug, job_id=one.job_id, kind=definition.kind, run_key=one.run_key,

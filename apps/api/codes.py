@@ -64,6 +64,15 @@ CODES: Mapping[str, Code] = {
     "not_dead": Code((409,), "the execution can't be replayed: it is not dead", "resolve the letter"),
     "job_deleted": Code((409,), "the execution can't be replayed: its job is deleted", "resolve the letter"),
     "execution_gone": Code((409,), "the execution can't be replayed: it is not kept any more", "resolve the letter"),
+    "webhook_disabled": Code((409,), "nothing is sent to this webhook", "enable it first"),
+    "replay_in_progress": Code(
+        (409,), "a replay of this webhook is under way", "wait until its `replaying` is null"
+    ),
+    "event_gone": Code(
+        (410,),
+        "the event to go on after is not kept any more, or never was",
+        "begin with the oldest event; what you missed is in the lists",
+    ),
     "lease_over": Code(
         (409,),
         "the attempt that the token names is over: it ended otherwise, or its lease or time-out ran out."

@@ -26,6 +26,8 @@ from apps.api.openapi_reads import document_reads
 from apps.api.openapi_roles import add_roles
 from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
+from apps.webhooks.services_deliveries import REPLAYS
+from kernel.eventtypes import EVENT_TYPES, EVERYTHING
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 from tenants.permissions import KEY_ROLES, ROLES, known_scopes
 
@@ -184,6 +186,9 @@ def openapi_document() -> dict[str, Any]:
             "AttemptState": [*ATTEMPT_STATES],
             "ExecutionState": [*EXECUTION_STATES],
             "JobStatus": ["active", "paused"],
+            "EventType": [*EVENT_TYPES],
+            "SubscribedType": [*EVENT_TYPES, EVERYTHING],
+            "ReplayKind": [*REPLAYS],
             "KeyRole": [*KEY_ROLES],
             "MemberRole": [*ROLES],
             "Scope": known_scopes(),

@@ -36,6 +36,7 @@ USUAL: Mapping[str, Any] = {
     "code": "name_taken",
     "email": "ada@example.com",
     "url": "https://example.com/hooks/shardbeat",
+    "created_by": "ada@example.com",
     "prefix": "sb_Vh3k",
     "pointer": "/name",
 }

@@ -9,6 +9,7 @@ from apps.api import (
     deadletter_lists,
     deadletters,
     definition_lists,
+    events,
     execution_lists,
     executions,
     jobs,
@@ -22,6 +23,7 @@ from apps.api import (
     secrets,
     signing,
     versions,
+    webhooks,
 )
 
 urlpatterns: list[URLPattern] = [
@@ -84,6 +86,16 @@ urlpatterns: list[URLPattern] = [
     path("queues/<str:name>/resume", queues.QueueResume.as_view()),
     path("api-keys", keys.ApiKeyList.as_view()),
     path("api-keys/<uuid:key_id>", keys.ApiKeyDetail.as_view()),
+    path("webhooks", webhooks.WebhookList.as_view()),
+    path("webhooks/<uuid:webhook_id>", webhooks.WebhookDetail.as_view()),
+    path("webhooks/<uuid:webhook_id>/rotate", webhooks.WebhookRotate.as_view()),
+    path("webhooks/<uuid:webhook_id>/test", webhooks.WebhookTest.as_view()),
+    path("webhooks/<uuid:webhook_id>/replay", webhooks.WebhookReplay.as_view()),
+    path("webhooks/<uuid:webhook_id>/deliveries", webhooks.DeliveryList.as_view()),
+    path("webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>", webhooks.DeliveryDetail.as_view()),
+    path("webhooks/<uuid:webhook_id>/deliveries/<uuid:delivery_id>/replay", webhooks.DeliveryReplay.as_view()),
+    path("events", events.EventList.as_view()),
+    path("events/<uuid:event_id>", events.EventDetail.as_view()),
     path("api-keys/<uuid:key_id>/rotate", keys.ApiKeyRotate.as_view()),
     path("members", members.MemberList.as_view()),
     path("members/<uuid:member_id>", members.MemberDetail.as_view()),

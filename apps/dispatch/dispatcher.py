@@ -10,6 +10,7 @@ from django.conf import settings
 from apps.dispatch import auditing, fire, reconcile, release, zonedata
 from apps.dispatch.auditing import SealService
 from apps.dispatch.deletion import LOOK_S, DeletionService
+from apps.dispatch.fanout import FanOutService
 from apps.dispatch.fire import FireService
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.publish import publisher
@@ -46,6 +47,7 @@ class Dispatcher:
             name = f"release {pool}"
             self._add(name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL)))
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
+        self._add("fanout", FanOutService(line("fanout"), self.keeper))
         self._add("seal", SealService(line("seal"), self.keeper), idle_s=auditing.EVERY_S)
         self._add("deletion", DeletionService(line("deletion")), idle_s=LOOK_S)
         self._add("listen", Ear(line("listen"), self._loops))

@@ -19,9 +19,11 @@ from django.conf import settings
 from apps.dispatch import quotas
 from apps.dispatch.apart import Apart
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.missed import missed_events
 from apps.dispatch.planning import Plan, make_plan
 from apps.due import entries
 from apps.due.entries import Entry
+from apps.events import store as events
 from apps.executions import store as executions
 from apps.schedules import timing
 from apps.schedules.timing_runs import counted
@@ -164,6 +166,9 @@ def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int
             executions.replace(conn, schemas[tenant_id], ended, now=now)
         for tenant_id, skips in sorted(plan.skipped.items()):
             executions.skip(conn, schemas[tenant_id], skips, now=now)
+            told = missed_events(skips, now)
+            if told:
+                events.emit(conn, schemas[tenant_id], tenant_id, told, ring=bool(registry.by_id[tenant_id].wants))
         for tenant_id, skips in sorted(plan.standing.items()):
             executions.skip_on(conn, schemas[tenant_id], skips, now=now)
         for entry, reason in plan.poison:

@@ -145,3 +145,22 @@ class ClockMark(models.Model):
 
     def __str__(self) -> str:
         return f"{self.seen_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class EventBell(models.Model):
+    """A tenant has events to carry out. Narrow and short-lived; read and written by `bells.py`."""
+
+    tenant_id = models.IntegerField()
+    tx = models.BigIntegerField(help_text="Transaction that rang (xid8).")
+    available_at = models.DateTimeField(help_text="Not looked at before.")
+
+    class Meta:
+        indexes = [
+            # reader: the fan-out, a tenant's bells
+            models.Index(fields=["tenant_id", "tx"], name="event_bell_of_tenant"),
+            # reader: the fan-out, which tenants have one
+            models.Index(fields=["available_at"], name="event_bell_rung"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} {self.tx}"

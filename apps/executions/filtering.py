@@ -8,6 +8,7 @@ from uuid import UUID
 
 import orjson
 
+from kernel.eventtypes import DELIVERY
 from kernel.ids import ID_SLACK, first_id_at
 from kernel.keyset import WHOLE, Condition, Order, Part, Path
 from kernel.transitions import TICKET_STATES
@@ -161,6 +162,8 @@ def _conditions(wanted: ExecutionFilter) -> dict[str, Condition]:
         found["schedule"] = Condition("e.schedule_id = %s", (wanted.schedule_id,))
     if wanted.triggers:
         found["triggers"] = Condition("e.trigger = ANY(%s)", (list(wanted.triggers),))
+    elif wanted.run_key is None and wanted.job_ids is None and wanted.schedule_id is None:
+        found["no deliveries"] = Condition("e.trigger <> %s", (DELIVERY,))  # they are listed with their webhook
     if wanted.run_key is not None:
         found["run_key"] = Condition("e.run_key = %s", (wanted.run_key,))
     if wanted.replay_of is not None:

@@ -2,10 +2,12 @@
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Left
 
+from kernel.eventtypes import DELIVERY
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
-TRIGGERS = ("schedule", "manual", "api", "backfill", "replay", "workflow", "catch_up")
+TRIGGERS = ("schedule", "manual", "api", "backfill", "replay", "workflow", "catch_up", DELIVERY)
 
 
 class Execution(models.Model):
@@ -59,6 +61,12 @@ class Execution(models.Model):
                 condition=Q(state__in=["dead", "cancelled", "expired", "skipped"]),
                 name="execution_by_bad_state",
             ),
+            # reader: the fan-out, how many deliveries of a webhook are alive
+            models.Index(
+                fields=["job_id"], condition=Q(finished_at=None, trigger=DELIVERY), name="execution_delivery_alive"
+            ),
+            # reader: the fan-out, an event's deliveries when what is missing is sent once more
+            models.Index(Left("run_key", 32), condition=Q(trigger=DELIVERY), name="execution_delivery_of_event"),
             # readers: the list of delayed executions; pausing a job, which finds the delayed ones of the job
             models.Index(fields=["job_id", "id"], condition=Q(state="scheduled"), name="execution_scheduled"),
             # reader: lists by trigger; what fire and submit write is not in it

@@ -16,15 +16,18 @@ from uuid import UUID
 import psycopg
 
 from apps.deadletters import store as deadletters
+from apps.events import store as events
 from apps.executions import store as executions
 from apps.outcomes.settle import pause_failing
 from apps.outcomes.storable import error_text
+from apps.outcomes.telling import told_of_overdue
 from apps.outcomes.verdict import TOTAL_TIMEOUT, fingerprint, total_timeout_error
 from apps.tickets import overdue
 from apps.tickets.store import notify_ready
 from apps.tickets.values import Overdue
 from apps.usage import deltas
 from apps.usage.figures import DEAD, EXPIRED, Tally
+from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
 from tenants.registry import Registry, Tenancy
 
@@ -50,7 +53,8 @@ def expire_batch(
         for one in overdue.expire(conn, now=now, limit=limit, not_tenants=not_tenants, only_tenants=only_tenants):
             by_tenant[one.tenant_id].append(one)
             counts["expired" if one.first_started_at is None else "given_up"] += 1
-            tally.add(one.tenant_id, EXPIRED if one.first_started_at is None else DEAD)
+            if one.trigger != DELIVERY:
+                tally.add(one.tenant_id, EXPIRED if one.first_started_at is None else DEAD)
         if by_tenant:
             conn.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
         for tenant_id, gone in sorted(by_tenant.items()):
@@ -81,7 +85,9 @@ def _end(conn: Conn, tenancy: Tenancy, gone: Sequence[Overdue], now: datetime) -
         for one in gone
     ]  # fmt: skip
     executions.settle(conn, tenancy.schema, ended, [])
-    dead = [one for one in gone if one.first_started_at]
+    told = [event for one in gone for event in told_of_overdue(one, errors[one.execution_id], now, tenancy.wants)]
+    events.emit(conn, tenancy.schema, tenancy.id, told, ring=bool(tenancy.wants))
+    dead = [one for one in gone if one.first_started_at and one.trigger != DELIVERY]
     if not dead:
         return
     letters = [

@@ -17,9 +17,11 @@ from uuid import UUID
 import psycopg
 
 from apps.deadletters import store as deadletters
+from apps.events import store as events
 from apps.executions import store as executions
 from apps.outcomes import counted
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
+from apps.outcomes.telling import storable, told_of
 from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
 from apps.schedules import pausing
 from apps.schedules.definitions import Definition
@@ -29,6 +31,8 @@ from apps.tickets import store as tickets
 from apps.tickets.values import Started
 from apps.usage import deltas
 from apps.usage.figures import Tally
+from apps.webhooks import outcome as webhooks
+from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
 from tenants.registry import Registry, Tenancy
 
@@ -36,7 +40,9 @@ log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 Pair = tuple[UUID, int]
 HOLDER_CHARS = 100
+WANTS_NOTHING: frozenset[str] = frozenset()
 
+TOLD_OF_WEBHOOKS = frozenset({"succeeded", "failed", "timed_out"})  # what their receivers did, and not our workers
 DEFAULT_POLICY = retry_from_json({})  # of runs whose job can't be read right now
 # A lock that is not given, a table that is not there: each further try would wait as long for the same answer.
 FAULTS_OF_SCHEMAS = (psycopg.OperationalError, psycopg.ProgrammingError)
@@ -75,6 +81,8 @@ class _Writes:
     attempts: list[executions.Attempted] = field(default_factory=list)
     letters: list[deadletters.Letter] = field(default_factory=list)
     pauses: list[tuple[UUID, str, datetime]] = field(default_factory=list)
+    told: list[events.NewEvent] = field(default_factory=list)
+    delivered: list[webhooks.Delivered] = field(default_factory=list)
     died: dict[UUID, datetime] = field(default_factory=dict)  # of schedules that watch failures, and when a run died
 
 
@@ -153,8 +161,11 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 continue
             verdict = _judge(item, cancel_requested)
             done.counts[verdict.state if verdict.kind == "end" else "retry"] += 1
-            _note(item, verdict, writes[item.started.tenant_id], watching)
-            counted.count(tally, item.started, item.report, verdict)
+            tenancy = registry.get(item.started.tenant_id)
+            wants = WANTS_NOTHING if tenancy is None else tenancy.wants
+            _note(item, verdict, writes[item.started.tenant_id], watching, wants)
+            if item.started.trigger != DELIVERY:  # figures are of what the tenant runs
+                counted.count(tally, item.started, item.report, verdict)
             if verdict.kind == "end":
                 ends.append(item.pair)
             else:
@@ -201,6 +212,8 @@ def _write(
             executions.settle(conn, tenancy.schema, write.ended, write.attempts)
             if write.letters:
                 deadletters.add(conn, tenancy.schema, write.letters)
+            if write.told:
+                events.emit(conn, tenancy.schema, tenant_id, write.told, ring=bool(tenancy.wants))
     for tenant_id, write in writes.items():
         tenancy = tenancies[tenant_id]
         if tenancy is None:
@@ -210,6 +223,8 @@ def _write(
                 conn, tenancy.schema, tenant_id=tenancy.id, schedule_id=schedule_id, reason=reason, now=at
             )
         pause_failing(conn, tenancy, write.died)
+        if write.delivered:
+            webhooks.note(conn, tenancy.schema, tenant_id=tenancy.id, ended=write.delivered)
 
 
 def pause_failing(conn: Conn, tenancy: Tenancy, died: Mapping[UUID, datetime]) -> None:
@@ -240,9 +255,15 @@ def _judge(item: Settlement, cancel_requested: bool) -> Verdict:
     )  # fmt: skip
 
 
-def _note(item: Settlement, verdict: Verdict, write: _Writes, watching: set[UUID]) -> None:
+def _note(
+    item: Settlement, verdict: Verdict, write: _Writes, watching: set[UUID], wants: frozenset[str]
+) -> None:  # fmt: skip
     started, report = item.started, item.report
     error = error_text(report.error)
+    if wants or verdict.state == "dead":
+        write.told += told_of(started, report, verdict, wants)
+    if started.trigger == DELIVERY and report.outcome in TOLD_OF_WEBHOOKS:
+        write.delivered.append(_delivered(item))
     write.attempts.append(
         executions.Attempted(
             attempt_id(started.execution_id, started.attempt), started.execution_id, started.attempt, started.fence,
@@ -264,7 +285,7 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes, watching: set[UUID
                 report.finished_at, started.attempt, result_text(report.result), error, verdict.reason,
             )
         )  # fmt: skip
-    if verdict.state == "dead":
+    if verdict.state == "dead" and started.trigger != DELIVERY:  # those are listed with their webhook
         if started.schedule_id in watching:
             write.died[started.schedule_id] = report.finished_at
         host = _host(item.definition)
@@ -277,6 +298,15 @@ def _note(item: Settlement, verdict: Verdict, write: _Writes, watching: set[UUID
     if report.pause_schedule and started.schedule_id is not None:
         reason = f"The receiver answered 410 Gone to execution {started.execution_id}."
         write.pauses.append((started.schedule_id, reason, report.finished_at))
+
+
+def _delivered(item: Settlement) -> webhooks.Delivered:
+    started, report = item.started, item.report
+    error = storable(str((report.error or {}).get("message", "")))
+    return webhooks.Delivered(
+        started.job_id, started.job_version, report.outcome == "succeeded", report.pause_schedule, error,
+        report.finished_at,
+    )  # fmt: skip
 
 
 def _host(definition: Definition | None) -> str:

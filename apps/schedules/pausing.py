@@ -15,6 +15,7 @@ import psycopg
 from psycopg import sql
 
 from apps.due import entries
+from apps.events import store as events
 from apps.schedules.passed import pass_over
 from apps.schedules.policy import first_due
 from apps.schedules.timing import TimingInvalid, count_between, spec_from_json, spec_to_json
@@ -141,7 +142,18 @@ def pause_by_system(
         conn.execute(sql.SQL(_NEXT_VERSION).format(schema=sql.Identifier(schema)), made)
         _wait(conn, again, resume_at, now)
     conn.execute(_AUDIT, [tenant_id, str(schedule_id), reason])
+    told = paused_event(schedule_id, now, reason=reason, resume_at=resume_at, by=SYSTEM)
+    events.emit(conn, schema, tenant_id, [told])
     return True
+
+
+def paused_event(
+    schedule_id: UUID, now: datetime, *, reason: str, resume_at: datetime | None, by: str
+) -> events.NewEvent:  # fmt: skip
+    """What is told of a pause."""
+    until = None if resume_at is None else events.instant_text(resume_at)
+    data = {"schedule": str(schedule_id), "reason": reason, "resume_at": until, "by": by}
+    return events.new_event("schedule.paused", now, data, schedule_id=schedule_id)
 
 
 def _from_then(entry: entries.Entry, resume_at: datetime, now: datetime) -> str:

@@ -6,10 +6,12 @@ from uuid import UUID
 
 from apps.audit.services import Actor
 from apps.due import entries
+from apps.events import store as events
 from apps.schedules.catching_up import catch_up_behind_gate
 from apps.schedules.defined import DefinedSchedule, version_of
 from apps.schedules.locked import entry_make, entry_pass, lock_schedule, note, save
 from apps.schedules.models import Schedule, ScheduleVersion
+from apps.schedules.pausing import paused_event
 from apps.schedules.policy import first_due
 from apps.schedules.remaking import rebased_text, version_copy
 from apps.schedules.running import share_job
@@ -64,6 +66,8 @@ def schedule_pause(
             save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version")
             until = {"resume_at": instant_text(resume_at)} if resume_at is not None else None
             note(actor, "schedule.pause", schedule, now, tenant, reason=reason_now, after=until)
+            told = paused_event(schedule_id, now, reason=reason_now, resume_at=resume_at, by=actor.stored)
+            events.emit(door.raw(), tenant.schema_name, tenant.pk, [told])
         return DefinedSchedule(schedule, definition)
 
     return in_tenant(tenant, work)
@@ -102,6 +106,9 @@ def schedule_resume(
             note(
                 actor, "schedule.resume", schedule, now, tenant, after={"catch_up": True} if catch_up else None
             )  # fmt: skip
+            data = {"schedule": str(schedule_id), "catch_up": catch_up, "by": actor.stored}
+            told = events.new_event("schedule.resumed", now, data, schedule_id=schedule_id)
+            events.emit(door.raw(), tenant.schema_name, tenant.pk, [told])
         return DefinedSchedule(schedule, definition)
 
     return in_tenant(tenant, work)

@@ -33,6 +33,7 @@ class Secret(models.Model):
         JOB = "job", "named by jobs"
         SIGNING = "signing", "signs the tenant's outgoing calls"
         SEALED = "sealed", "a credential that was written in a job itself"
+        WEBHOOK = "webhook", "signs the deliveries of a webhook"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=64)
@@ -53,12 +54,12 @@ class Secret(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["name"], name="secret_name_is_unique"),
             models.CheckConstraint(
-                condition=Q(purpose__in=["job", "signing", "sealed"]), name="secret_purpose_is_known"
+                condition=Q(purpose__in=["job", "signing", "sealed", "webhook"]), name="secret_purpose_is_known"
             ),
             # Jobs can't name the platform's own: @ is in no name that a tenant may choose.
             models.CheckConstraint(
                 condition=Q(purpose="job", name__regex=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")
-                | Q(purpose__in=["signing", "sealed"], name__regex=r"^@[a-z0-9.]+$"),
+                | Q(purpose__in=["signing", "sealed", "webhook"], name__regex=r"^@[a-z0-9.]+$"),
                 name="secret_name_fits_its_purpose",
             ),
             models.CheckConstraint(condition=Q(version__gte=1), name="secret_version_counts_from_1"),

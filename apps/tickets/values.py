@@ -119,8 +119,11 @@ class Overdue(NamedTuple):
     execution_id: UUID
     job_id: UUID
     schedule_id: UUID | None
+    run_key: str
+    trigger: str
     state: str
     attempt: int
+    nominal_at: datetime | None
     actual_at: datetime
     start_by: datetime
     total_timeout_s: int | None

@@ -55,7 +55,7 @@ SHARED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
 ]
-TENANT_APPS = ["apps.schedules", "apps.executions", "apps.deadletters", "apps.secrets"]
+TENANT_APPS = ["apps.schedules", "apps.executions", "apps.deadletters", "apps.secrets", "apps.events", "apps.webhooks"]
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
 TENANT_MODEL = "tenants.Tenant"

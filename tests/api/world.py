@@ -152,6 +152,25 @@ def lease(world: World) -> str:
     return str(answer.body["items"][0]["token"])
 
 
+def webhook(world: World) -> str:
+    return _made(world, "webhooks", {"url": TARGET["url"], "types": ["*"]})
+
+
+def delivery(world: World) -> str:
+    """One that has ended, of the webhook that the path names."""
+    made = str(world.api.post(f"webhooks/{world.ids['webhook_id']}/test").body["id"])
+    kill(world.conn, world.registry, made)
+    return made
+
+
+def event(world: World) -> str:
+    """A pause of a schedule, told."""
+    paused = paused_schedule(world)
+    query = "SELECT id FROM t_acme.events_event WHERE schedule_id = %s"
+    ((event_id,),) = world.conn.execute(query, [paused]).fetchall()
+    return str(event_id)
+
+
 # By the parameter of the path; under other names what single rows ask for instead.
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
@@ -171,6 +190,9 @@ THINGS: dict[str, Callable[[World], str]] = {
     "name": queue,
     "token": lease,
     "version": lambda world: "1",
+    "webhook_id": webhook,
+    "delivery_id": delivery,
+    "event_id": event,
 }
 
 

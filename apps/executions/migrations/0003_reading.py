@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("executions", "0001_initial"),
+        ("executions", "0002_deliveries"),
     ]
 
     operations = [

@@ -1,0 +1,107 @@
+"""Runs that have not started a minute after they were due, told while a webhook of their tenant asks for it.
+
+Each look takes the tickets whose minute ended since the last one, so each is told once; where looks overlap (another
+process took over), the event's id follows from the execution's and is not written twice. What starts between two looks
+may go untold, by the few seconds that lie between them.
+"""
+
+import hashlib
+import logging
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from apps.events import store as events
+from apps.events.store import NewEvent, instant_text
+from kernel.clock import monotonic_s
+from kernel.eventtypes import DELIVERY
+from kernel.pools import POOLS
+from tenants.registry import Registry, Tenancy
+
+log = logging.getLogger(__name__)
+Conn = psycopg.Connection[Any]
+TYPE = "run.late"
+LATE_AFTER = timedelta(seconds=60)
+LOOK_EVERY_S = 5.0
+LOOK_BACK = timedelta(seconds=30)  # of the first look of a process
+TOLD_AT_ONCE = 2_000  # of a tenant in one look
+
+# What somebody stopped (a paused job, whose gate is closed) is not late. Down the index of what is ready.
+_LATE = """
+SELECT execution_id, job_id, schedule_id, run_key, trigger, nominal_at, actual_at, state, wait_reason
+FROM tickets_ticket
+WHERE tenant_id = %(tenant)s AND pool = ANY(%(pools)s) AND state = 'ready' AND rank IS NOT NULL AND attempt = 0
+  AND actual_at > %(after)s AND actual_at <= %(until)s AND gate_limit IS DISTINCT FROM 0 AND trigger <> %(delivery)s
+UNION ALL
+SELECT execution_id, job_id, schedule_id, run_key, trigger, nominal_at, actual_at, state, wait_reason
+FROM tickets_ticket
+WHERE state = 'queued' AND tenant_id = %(tenant)s AND attempt = 0
+  AND actual_at > %(after)s AND actual_at <= %(until)s AND trigger <> %(delivery)s
+LIMIT %(limit)s
+"""
+
+
+class Lateness:
+    """Remembers how far it has looked. For one thread."""
+
+    def __init__(self) -> None:
+        self._looked_at = float("-inf")
+        self._until: datetime | None = None
+
+    def step(self, conn: Conn, registry: Registry) -> int:
+        """A look at the tenants that want to know, every LOOK_EVERY_S; how many runs were told."""
+        if monotonic_s() - self._looked_at < LOOK_EVERY_S:
+            return 0
+        self._looked_at = monotonic_s()
+        row = conn.execute("SELECT clock_timestamp()").fetchone()
+        assert row is not None
+        until = row[0] - LATE_AFTER
+        after = self._until or until - LOOK_BACK
+        told = 0
+        for tenancy in registry.by_id.values():
+            if TYPE not in tenancy.wants:
+                continue
+            try:
+                told += tell_late(conn, tenancy, after=after, until=until)
+            except psycopg.Error as error:
+                if conn.closed:
+                    raise
+                log.warning("late runs of tenant %s could not be told: %s", tenancy.slug, error)
+        self._until = until
+        return told
+
+
+def tell_late(conn: Conn, tenancy: Tenancy, *, after: datetime, until: datetime) -> int:
+    """Events for a tenant's runs that became due in (after, until] and have not started; how many there are."""
+    with conn.transaction():
+        rows = conn.execute(
+            _LATE,
+            {
+                "tenant": tenancy.id, "pools": list(POOLS), "after": after, "until": until, "limit": TOLD_AT_ONCE,
+                "delivery": DELIVERY,
+            },
+        ).fetchall()  # fmt: skip
+        events.emit(conn, tenancy.schema, tenancy.id, [_event(row) for row in rows])
+    if len(rows) == TOLD_AT_ONCE:
+        log.warning("tenant %s: %d runs are late; not all are told", tenancy.slug, len(rows))
+    return len(rows)
+
+
+def late_id(execution_id: UUID) -> UUID:
+    """The id of the event that says that this execution is late: the same whoever finds it."""
+    digest = hashlib.blake2b(execution_id.bytes + b"late", digest_size=10).digest()
+    noise = int.from_bytes(digest, "big") & ~((0xF << 76) | (0x3 << 62))
+    return UUID(int=((execution_id.int >> 80) << 80) | (0x7 << 76) | (0x2 << 62) | noise)
+
+
+def _event(row: tuple[Any, ...]) -> NewEvent:
+    execution_id, job_id, schedule_id, run_key, trigger, nominal_at, actual_at, state, wait_reason = row
+    data = {
+        "execution": str(execution_id), "job": str(job_id), "schedule": str(schedule_id) if schedule_id else None,
+        "run_key": run_key, "trigger": trigger, "state": state,
+        "nominal_at": instant_text(nominal_at) if nominal_at else None, "actual_at": instant_text(actual_at),
+        "late_after_s": int(LATE_AFTER.total_seconds()), "wait_reason": wait_reason,
+    }  # fmt: skip
+    return NewEvent(late_id(execution_id), TYPE, actual_at + LATE_AFTER, data, job_id, schedule_id, execution_id)
