@@ -92,7 +92,7 @@ def _indexes(tenant_id: int, wanted: ExecutionFilter) -> dict[str, Path]:
         found["of the schedule"] = Path(_of_schedule(wanted.schedule_id), ordered=False)
     jobs = wanted.job_ids if wanted.job_ids is not None or wanted.schedule_id is None else wanted.schedule_job_ids
     if jobs is not None and len(jobs) <= MAX_JOBS_APART:
-        parts = tuple(Part((), "e.job_id", job) for job in jobs)
+        parts = tuple(Part((), "e.job_id", job) for job in dict.fromkeys(jobs))
         found["jobs"] = Path(parts or (Part((Condition("false"),)),))
     states = _states_with_errors(wanted)
     if states and "succeeded" not in states:
@@ -100,7 +100,7 @@ def _indexes(tenant_id: int, wanted: ExecutionFilter) -> dict[str, Path]:
         found["alive" if ALIVE in path.parts else "states"] = path
     if wanted.triggers and set(wanted.triggers) <= set(RARE_TRIGGERS):
         rare = Condition(f"e.trigger IN ({_quoted(RARE_TRIGGERS)})")
-        found["triggers"] = Path(tuple(Part((rare,), "e.trigger", one) for one in wanted.triggers))
+        found["triggers"] = Path(tuple(Part((rare,), "e.trigger", one) for one in dict.fromkeys(wanted.triggers)))
     if wanted.labels:
         found["labelled"] = _path("e.labels IS NOT NULL")
     since = wanted.finished_after or wanted.started_after
@@ -126,7 +126,7 @@ def _of_schedule(schedule_id: UUID) -> tuple[Part, ...]:
 
 def _of_states(tenant_id: int, states: Sequence[str]) -> tuple[Part, ...]:
     bad = Condition(f"e.state IN ({_quoted(BAD_STATES)})")
-    parts = [Part((bad,), "e.state", state) for state in states if state in BAD_STATES]
+    parts = [Part((bad,), "e.state", state) for state in dict.fromkeys(states) if state in BAD_STATES]
     live = [state for state in states if state not in BAD_STATES]
     if live:  # their tickets say which; what is in flight is found through the tickets, which are few
         parts.append(_in_flight(tenant_id, live) if set(live) <= set(IN_FLIGHT) else ALIVE)

@@ -114,7 +114,9 @@ def _listing(wanted: AttemptFilter) -> Listing:
     if wanted.states and not states:
         path = Path((Part((Condition("false"),)),))
     elif states and "succeeded" not in states:
-        path = Path(tuple(Part((Condition("e.state <> 'succeeded'"),), "e.state", state) for state in states))
+        path = Path(
+            tuple(Part((Condition("e.state <> 'succeeded'"),), "e.state", state) for state in dict.fromkeys(states))
+        )
     elif states:
         rest.append(Condition("e.state = ANY(%s)", (states,)))
     if wanted.worker_id is not None:

@@ -96,23 +96,23 @@ def walk(api: Api, path: str) -> list[str]:
         following = f"{path}&cursor={page['next_cursor']}"
 
 
-def wishes(rows: list[dict[str, Any]], rng: random.Random) -> tuple[dict[str, str], Any]:
+def wishes(rows: list[dict[str, Any]], rng: random.Random) -> tuple[dict[str, Any], Any]:
     """Some filters, and whether a row fits them."""
     middle = START + timedelta(minutes=rng.randrange(ROWS))
     one = rng.choice(rows)
-    chosen: dict[str, tuple[str, Any]] = {
-        "state": (f"{one['state']},dead", lambda row: row["state"] in (one["state"], "dead")),
-        "job": (str(one["job"]), lambda row: row["job"] == one["job"]),
-        "schedule": (str(one["schedule"] or rows[0]["job"]), lambda row: row["schedule"] == (one["schedule"] or "-")),
-        "trigger": (one["trigger"], lambda row: row["trigger"] == one["trigger"]),
+    chosen: dict[str, tuple[Any, Any]] = {
+        "states": ([one["state"], "dead"], lambda row: row["state"] in (one["state"], "dead")),
+        "job_ids": ([one["job"]], lambda row: row["job"] == one["job"]),
+        "schedule_id": (one["schedule"] or uuid7(), lambda row: row["schedule"] == (one["schedule"] or "-")),
+        "triggers": ([one["trigger"]], lambda row: row["trigger"] == one["trigger"]),
         "error_class": ("http", lambda row: row["error"] == "http"),
-        "label": ("team:a", lambda row: (row["labels"] or {}).get("team") == "a"),
-        "name": ("BLUE", lambda row: row["blue"]),
-        "replay_of": (str(one["id"]), lambda row: row["replay_of"] == one["id"]),
+        "labels": ({"team": "a"}, lambda row: (row["labels"] or {}).get("team") == "a"),
+        "replay_of": (one["id"], lambda row: row["replay_of"] == one["id"]),
+        "run_key": (one["id"].hex, lambda row: row["id"] == one["id"]),
     }
     for stem in ("created", "nominal", "started", "finished"):
-        chosen[f"{stem}_after"] = (text_of(middle), lambda row, stem=stem: at(row, stem) and at(row, stem) > middle)
-        chosen[f"{stem}_before"] = (text_of(middle), lambda row, stem=stem: at(row, stem) and at(row, stem) < middle)
+        chosen[f"{stem}_after"] = (middle, lambda row, stem=stem: at(row, stem) and at(row, stem) > middle)
+        chosen[f"{stem}_before"] = (middle, lambda row, stem=stem: at(row, stem) and at(row, stem) < middle)
     names = rng.sample(sorted(chosen), rng.randrange(4))
     return {name: chosen[name][0] for name in names}, lambda row: all(chosen[name][1](row) for name in names)
 
@@ -121,20 +121,68 @@ def text_of(instant: datetime) -> str:
     return instant.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_pages_hold_just_what_fits_in_order(api: Api, history: list[dict[str, Any]], looked: int) -> None:
+def test_pages_hold_just_what_fits_in_order(acme_people: Any, history: list[dict[str, Any]], looked: int) -> None:
+    from apps.executions.filtering import ExecutionFilter
+    from apps.executions.reading import executions_count, executions_read
+    from apps.schedules.defined import jobs_of
+    from tenants import door
+
     rng = random.Random(looked)
-    for number in range(40):
+    tenant = acme_people.tenant
+    for number in range(150):
         asked, fits = wishes(history, rng)
         order = rng.choice(["-created_at", "created_at", "-finished_at", "finished_at"])
-        if "schedule" in asked and number % 2:
+        if "schedule_id" in asked and number % 2:
             order = rng.choice(["-nominal_at", "nominal_at"])
         stem = order.lstrip("-")
         rows = [row for row in history if fits(row)]
         if stem == "nominal_at":
             rows = [row for row in rows if row["nominal_at"] is not None]
         rows.sort(key=lambda row: (row[stem] if stem != "created_at" else 0, row["id"]), reverse=order[0] == "-")
-        query = "&".join([f"order={order}", "page_size=25", *(f"{name}={value}" for name, value in asked.items())])
-        assert walk(api, f"executions?{query}") == [str(row["id"]) for row in rows], query
+        found: list[UUID] = []
+        with door.inside(tenant):
+            jobs = jobs_of(asked["schedule_id"]) if "schedule_id" in asked else []
+            wanted = ExecutionFilter(schedule_job_ids=jobs, **asked)
+            page = executions_read(tenant, wanted, order=order, size=25)
+            found += [row.id for row in page.rows]
+            while page.after is not None:
+                page = executions_read(tenant, wanted, order=order, size=25, after=page.after)
+                found += [row.id for row in page.rows]
+            assert found == [row["id"] for row in rows], (asked, order)
+            assert executions_count(tenant, wanted, order=order) == (len(rows), True)
+
+
+def test_the_api_passes_filters_on(api: Api, history: list[dict[str, Any]]) -> None:
+    """Each parameter once; what they mean together is tested above."""
+    one = next(row for row in history if row["schedule"] and row["state"] == "dead")
+    again = next(row for row in history if row["replay_of"])
+    middle = START + timedelta(minutes=200)
+    expected: dict[str, Any] = {
+        "state=dead,skipped": lambda row: row["state"] in ("dead", "skipped"),
+        f"job={one['job']}&order=created_at": lambda row: row["job"] == one["job"],
+        f"schedule={one['schedule']}": lambda row: row["schedule"] == one["schedule"],
+        "trigger=api,replay": lambda row: row["trigger"] in ("api", "replay"),
+        "error_class=http": lambda row: row["error"] == "http",
+        "label=team:a": lambda row: (row["labels"] or {}).get("team") == "a",
+        "name=BLUE": lambda row: row["blue"],
+        "name=nowhere": lambda row: False,
+        f"run_key={one['id'].hex}": lambda row: row["id"] == one["id"],
+        f"replay_of={again['replay_of']}": lambda row: row["replay_of"] == again["replay_of"],
+        **{
+            f"{stem}_{end}={text_of(middle)}": lambda row, stem=stem, end=end: (
+                at(row, stem) and (at(row, stem) > middle if end == "after" else at(row, stem) < middle)
+            )
+            for stem in ("created", "nominal", "started", "finished")
+            for end in ("after", "before")
+        },
+    }
+    for query, fits in expected.items():
+        ids = [str(row["id"]) for row in history if fits(row)]
+        found = [one["id"] for one in api.get(f"executions?page_size=500&fields=id&{query}").body["items"]]
+        assert sorted(found) == sorted(ids), query
+        assert found == sorted(found, reverse="order" not in query), query
+    assert api.get("executions?order=nominal_at").faults == {"?order": "needs_schedule"}
+    assert api.get("executions?order=payload").faults == {"?order": "choice"}
 
 
 def test_live_states_are_found_with_final_ones(
