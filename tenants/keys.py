@@ -11,13 +11,22 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from tenants.models import ApiKey, Role, Tenant
+from tenants import door
+from tenants.models import ApiKey, Plan, Role, Tenant
+from tenants.rows import Columns
 
 ALPHABET = string.ascii_letters + string.digits
 PREFIX_LENGTH = 8
 SECRET_LENGTH = 40
 LAST_USED_STEP = timedelta(minutes=1)
 _FORM = re.compile(f"sb_([A-Za-z0-9]{{{PREFIX_LENGTH}}})_[A-Za-z0-9]{{{SECRET_LENGTH}}}")
+
+_KEY, _TENANT, _PLAN = Columns(ApiKey, "k"), Columns(Tenant, "t"), Columns(Plan, "p")
+_READ = f"""
+SELECT {_KEY.sql}, {_TENANT.sql}, {_PLAN.sql} FROM public.tenants_apikey k
+JOIN public.tenants_tenant t ON t.id = k.tenant_id JOIN public.tenants_plan p ON p.id = t.plan_id
+WHERE k.prefix = %s
+"""
 
 
 def apikey_create(
@@ -42,7 +51,7 @@ def apikey_find(text: str, *, now: datetime) -> ApiKey | None:
     The digest is compared in constant time, also when there is no such prefix.
     """
     formed = _FORM.fullmatch(text)  # whatever else a header may hold does not reach the database
-    key = ApiKey.objects.select_related("tenant__plan").filter(prefix=formed[1]).first() if formed else None
+    key = _read(formed[1]) if formed else None
     matches = hmac.compare_digest(key.digest if key else "0" * 64, _digest(text))
     if key is None or not matches or key.revoked_at is not None or (key.expires_at and key.expires_at <= now):
         return None
@@ -59,6 +68,17 @@ def apikey_touch(key: ApiKey, *, now: datetime) -> None:
 def apikey_revoke(key: ApiKey, *, now: datetime) -> bool:
     """Ends a key now; False when it had ended before."""
     return bool(ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=now))
+
+
+def _read(prefix: str) -> ApiKey | None:
+    row = door.raw().execute(_READ, [prefix]).fetchone()
+    if row is None:
+        return None
+    ends = len(_KEY), len(_KEY) + len(_TENANT)
+    key = _KEY.made(row[: ends[0]])
+    key.tenant = _TENANT.made(row[ends[0] : ends[1]])
+    key.tenant.plan = _PLAN.made(row[ends[1] :])
+    return key
 
 
 def _chosen(length: int) -> str:

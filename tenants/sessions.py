@@ -11,7 +11,8 @@ from django.contrib.auth import login, logout
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 
-from apps.audit.actors import Actor, at_request, person
+from apps.audit.actors import Actor, at_request
+from apps.audit.actors import member as subject_of_member
 from tenants.models import Member, Tenant
 
 PLACE, EPOCH = "tenant", "epoch"  # keys of the session: the tenant's number, which operators' sessions lack; see Member
@@ -50,5 +51,5 @@ def member_of(request: HttpRequest, tenant: Tenant | None) -> Member | None:
 def actor_of_member(member: Member, request: HttpRequest) -> Actor:
     """The person as the audit trail names them."""
     name = f"member:{member.email or member.user.get_username()} ({member.role})"
-    made = Actor(name=name, role=member.role, tenant_id=member.tenant_id, subject=person(member.user_id))
+    made = Actor(name=name, role=member.role, tenant_id=member.tenant_id, subject=subject_of_member(member.uid))
     return at_request(made, request)

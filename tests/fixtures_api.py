@@ -21,6 +21,7 @@ BASE = "/api/v1"
 NOTHING = object()
 MADE_UP = "tests.made_up"  # a default of a test client: `validate` says what it means
 PROBLEM = "application/problem+json"
+LINES = "application/x-ndjson"
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,25 @@ class Api:
             method, path if path.startswith("/") else f"{BASE}/{path}", data,
             content_type=content_type if data else "", headers=sent,
         )  # fmt: skip
-        text = response.content
-        return Answer(response.status_code, json.loads(text) if text else None, dict(response.items()))
+        return Answer(response.status_code, _decoded(response), dict(response.items()))
+
+
+def _at_once(response: Any) -> Any:
+    """A streamed answer, read to its end."""
+    from django.http import HttpResponse
+
+    whole: Any = HttpResponse(b"".join(response.streaming_content), status=response.status_code)
+    whole.headers = response.headers
+    whole.wsgi_request = response.wsgi_request
+    response.close()
+    return whole
+
+
+def _decoded(response: Any) -> Any:
+    """The body: JSON, or a list of JSON lines."""
+    if response.headers.get("Content-Type") == LINES:
+        return [json.loads(line) for line in response.content.split(b"\n") if line]
+    return json.loads(response.content) if response.content else None
 
 
 def validate(response: Any, *, made_up: bool = False) -> None:
@@ -108,7 +126,7 @@ def validate(response: Any, *, made_up: bool = False) -> None:
         return
     if response.status_code >= 400:
         _validate_code(described, response)
-    if request.method == "HEAD":
+    if request.method == "HEAD" or (response.headers.get("Content-Type") == LINES and not response.content):
         return
     try:
         if response.status_code < 400 and not made_up and not _refused_items(response):
@@ -154,7 +172,7 @@ def document() -> Any:
     from apps.api.openapi import openapi_document
 
     types = (PROBLEM, "application/merge-patch+json", "application/vnd.shardbeat.selected+json")
-    readers: dict[str, Callable[[bytes], Any]] = dict.fromkeys(types, json.loads)
+    readers: dict[str, Callable[[bytes], Any]] = {**dict.fromkeys(types, json.loads), LINES: bytes.decode}
     config = Config(extra_media_type_deserializers=readers)
     return OpenAPI.from_dict(json.loads(json.dumps(openapi_document())), config=config)
 
@@ -173,6 +191,8 @@ def every_answer_is_as_documented() -> Iterator[None]:
         body = request["wsgi.input"].read() if "wsgi.input" in request else b""
         request["wsgi.input"] = FakePayload(body)
         response = plain(self, **request)
+        if response.streaming:
+            response = _at_once(response)
         response.wsgi_request._body = body  # the view has read the stream
         validate(response, made_up=MADE_UP in self.defaults)
         return response

@@ -125,7 +125,7 @@ ALWAYS = (
 )  # fmt: skip
 OF_A_BODY = ("malformed_json", "repeated_member", "unsupported_media_type")
 OF_A_PATH = ("not_found",)  # of paths that name a thing
-OF_A_CHANGE = ("csrf_failed", "busy")
+OF_A_CHANGE = ("csrf_failed", "busy", "secrets_key_unknown")  # the trail encrypts who it was
 OF_IF_MATCH = ("stale", "if_match_required")
 OF_IDEMPOTENCY = ("request_in_progress", "idempotency_key_reused")
 

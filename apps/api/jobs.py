@@ -20,6 +20,7 @@ from apps.api.reading import nothing_of, read_only_dropped, reason_of
 from apps.api.shapes import job_shape
 from apps.schedules import services
 from apps.schedules.job_input import READ_ONLY
+from kernel.errors import ShardbeatError
 
 TAG = "jobs"
 
@@ -60,7 +61,7 @@ class JobBulk(BulkEndpoint):
         found = services.jobs_create(
             tenant=self.tenant, actor=self.actor, items=batch.items, now=self.now, atomic=batch.atomic
         )
-        return [one.job.pk if isinstance(one, services.DefinedJob) else one for one in found]
+        return [one if isinstance(one, ShardbeatError) else one.job.pk for one in found]
 
 
 class JobDetail(Endpoint):

@@ -109,6 +109,16 @@ class ListQuery:
             self.faults.add("?label", "too_many", f"Give at most {MAX_LABEL_FILTERS} labels.")
         return wanted
 
+    def whole(self, name: str, usual: int, *, least: int, most: int) -> int:
+        """A whole number in a range."""
+        value = self._params.get(name)
+        if value is None:
+            return usual
+        if not value.isascii() or not value.isdigit() or len(value) > 20 or not least <= int(value) <= most:
+            self.faults.add(f"?{name}", "range", f"must be a whole number from {least} to {most}.")
+            return usual
+        return int(value)
+
     def page_size(self) -> int:
         value = self._params.get("page_size")
         if value is None:

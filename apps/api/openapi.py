@@ -108,20 +108,22 @@ LABEL_PARAMETER = OpenApiParameter(
     "label", {"type": "array", "items": {"type": "string"}}, style="form", explode=True,
     description="name:value; given several times, all must match",
 )  # fmt: skip
+CREATED_PARAMETERS = tuple(time_parameters("created"))
 COUNT_PARAMETER = parameter("count", bool, text="true: how many there are, exactly up to 10,000, on every page")
 
 
 def operation(
     name: str, summary: str, *, answer: Any = None, status: int = 200, body: Any = None, tag: str,
     parameters: Sequence[OpenApiParameter] = (), if_match: bool = False, retry_safe: bool = False,
-    also: Mapping[int, Any] | None = None, rehearsed: bool | None = None, problems: Sequence[str] = (),
+    media: str = "", also: Mapping[int, Any] | None = None, rehearsed: bool | None = None, problems: Sequence[str] = (),
     deprecated: Deprecated | None = None,
 ) -> Decorator:  # fmt: skip
     """Describes one operation; `name` is its operationId.
 
     What is `rehearsed` takes validate_only: whatever has a body and is retry-safe or wants If-Match, unless it says
     otherwise because not all of its effects are in its transaction. `problems` are the codes (apps.api.codes) that it
-    answers with beside those that follow from its form. A deprecated one says so in each answer.
+    answers with beside those that follow from its form. A deprecated one says so in each answer. `media` is the type
+    of answers that are not JSON.
     """
     if unknown := set(problems) - set(CODES):
         raise ValueError(f"{name}: {', '.join(sorted(unknown))} must be in apps.api.codes")
@@ -130,7 +132,9 @@ def operation(
         shown.append(IF_MATCH)
     if retry_safe:
         shown.append(IDEMPOTENCY)
-    responses: dict[Any, Any] = {status: answer if answer is not None else OpenApiResponse(description="Done.")}
+    responses: dict[Any, Any] = {
+        (status, media) if media else status: answer if answer is not None else OpenApiResponse(description="Done.")
+    }
     responses |= dict(also or {})
     if rehearsed is None:
         rehearsed = (retry_safe or if_match) and body is not None

@@ -103,6 +103,7 @@ class Examples:
 
     def _text(self, form: str | None, at: str) -> str:
         known = {"uuid": ID, "date-time": INSTANT, "date": INSTANT[:10], "uri": USUAL["url"], "email": USUAL["email"]}
+        known["json-lines"] = '{"id": "' + ID + '", "action": "job.update"}\n'
         if form in known:
             return str(known[form])
         self.unknown.append(at)

@@ -18,6 +18,7 @@ TEXTS: Mapping[str, str] = {
     "run_key": "of an execution, all of it",
     "replay_of": "id of the execution that was run again",
     "token": "names one attempt",
+    "limit": "how many at most",
     "name": "its name",
     "version": "number of the version",
     "worker": "id of the worker that ran it",

@@ -13,6 +13,7 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.api.refusals import note_refusal
 from apps.api.renderers import encode
 from kernel.errors import FieldError, InvalidInput, ShardbeatError
 
@@ -107,6 +108,7 @@ def request_id_of(request: HttpRequest | Request) -> str:
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response:
     """DRF's hook. What is not known is logged with its trace and answered with a plain 500."""
     request = context["request"]
+    note_refusal(error, request, context["view"])
     request_id = request_id_of(request)
     headers: dict[str, str] = {}
     errors: list[FieldError] = []

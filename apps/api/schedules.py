@@ -28,7 +28,7 @@ from apps.schedules.services import DefinedSchedule
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
-from kernel.errors import Faults
+from kernel.errors import Faults, ShardbeatError
 
 TAG = "schedules"
 
@@ -77,7 +77,7 @@ class ScheduleBulk(BulkEndpoint):
         found = services.schedules_create(
             tenant=self.tenant, actor=self.actor, items=batch.items, now=self.now, atomic=batch.atomic
         )
-        return [one.schedule.pk if isinstance(one, DefinedSchedule) else one for one in found]
+        return [one if isinstance(one, ShardbeatError) else one.row.id for one in found]
 
 
 class ScheduleDetail(ScheduleEndpoint):

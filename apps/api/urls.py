@@ -3,6 +3,7 @@
 from django.urls import URLPattern, path, re_path
 
 from apps.api import (
+    audit,
     breakers,
     by_external_id,
     calendars,
@@ -27,6 +28,9 @@ from apps.api import (
 )
 
 urlpatterns: list[URLPattern] = [
+    path("audit-events", audit.AuditEventList.as_view()),
+    path("audit-events/chain", audit.AuditChain.as_view()),
+    path("audit-events/export", audit.AuditExport.as_view()),
     path("jobs", jobs.JobList.as_view()),
     path("jobs/bulk", jobs.JobBulk.as_view()),
     path("jobs/by-external-id/<path:external_id>", by_external_id.JobByExternalId.as_view()),

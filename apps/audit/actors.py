@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -10,7 +11,8 @@ from kernel.clientaddress import client_address
 
 NAME_CHARS = 200
 AGENT_CHARS = 120
-PERSON = "user"  # kind of subject: a login, an operator's or a member's
+OPERATOR, MEMBER = "user", "member"  # kinds of subject that are persons
+PERSONS = (OPERATOR, MEMBER)
 _NOT_SHOWN = re.compile("[^\x20-\x7e\xa0-\u00ff]+")
 
 
@@ -18,7 +20,7 @@ _NOT_SHOWN = re.compile("[^\x20-\x7e\xa0-\u00ff]+")
 class Actor:
     """Who asks: `name` is shown ("key:deploy (viewer)", "admin:ada", "command:root"), `role` decides.
 
-    `subject` is who that is for good: "user:3", "key:<id>", "run"; empty for the system and for commands.
+    `subject` is who that is for good: "user:3", "member:<id>", "key:<id>", "run"; empty for the system and commands.
     `address` and `agent` say from where. `scopes` narrow the role (tenants.permissions); None does not.
     """
 
@@ -33,7 +35,7 @@ class Actor:
 
     @property
     def is_person(self) -> bool:
-        return self.subject.partition(":")[0] == PERSON
+        return self.subject.partition(":")[0] in PERSONS
 
     @property
     def stored(self) -> str:
@@ -41,9 +43,14 @@ class Actor:
         return self.subject if self.is_person else self.name[:NAME_CHARS]
 
 
-def person(user_id: int) -> str:
-    """The subject of a login."""
-    return f"{PERSON}:{user_id}"
+def operator(user_id: int) -> str:
+    """The subject of an operator's login."""
+    return f"{OPERATOR}:{user_id}"
+
+
+def member(uid: UUID) -> str:
+    """The subject of a tenant's member: what the tenant knows them by, and nobody else does."""
+    return f"{MEMBER}:{uid}"
 
 
 def at_request(actor: Actor, request: HttpRequest) -> Actor:

@@ -162,6 +162,13 @@ def alarms(conn: Conn, *, most: int) -> int:
     return int(row[0]) if row else 0
 
 
+def head_of(conn: Conn, tenant_id: int) -> Head | None:
+    """The last link of one chain."""
+    query = "SELECT number, head, sealed_at FROM public.audit_seal WHERE tenant_id = %s ORDER BY number DESC LIMIT 1"
+    row = conn.execute(query, [tenant_id]).fetchone()
+    return None if row is None else Head(row[0], bytes(row[1]), row[2])
+
+
 def heads(conn: Conn) -> dict[int, Head]:
     """The last link of every chain, by tenant."""
     return {row[0]: Head(row[1], bytes(row[2]), row[3]) for row in _rows(conn) if row[1] is not None}

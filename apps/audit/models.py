@@ -38,6 +38,10 @@ class AuditEvent(models.Model):
         indexes = [
             # reader: the audit pages and the API's list, newest first within a tenant
             models.Index(fields=["tenant_id", "-id"], name="audit_by_tenant"),
+            # reader: the history of one object, in the admin and the API
+            models.Index(fields=["object_id", "id"], name="audit_by_object"),
+            # reader: the API's list of a range of time
+            models.Index(fields=["tenant_id", "at"], name="audit_by_time"),
             # reader: the sealer, what was written since
             models.Index(fields=["txid", "id"], name="audit_by_transaction"),
             # reader: the admin's first page and verifying, what the sealer found wrong

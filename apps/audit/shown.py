@@ -24,9 +24,11 @@ class Shown:
         return self.opened.name or self.event.actor
 
 
-def shown(events: Iterable[AuditEvent], *, seals: bool = True) -> list[Shown]:
-    """The rows in their order; two queries."""
+def shown(events: Iterable[AuditEvent], *, seals: bool = True, known: Iterable[Seal] = ()) -> list[Shown]:
+    """The rows in their order; two queries at most. Links that are `known` are not asked for."""
     rows = list(events)
-    found = Seal.objects.in_bulk([row.pk for row in rows]) if seals and rows else {}
+    found = {one.event_id: one for one in known}
+    if seals and rows and not found:
+        found = Seal.objects.in_bulk([row.pk for row in rows])
     opened = personal.opened(django_connection(), rows)
     return [Shown(row, one, found.get(row.pk)) for row, one in zip(rows, opened, strict=True)]

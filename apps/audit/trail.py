@@ -18,7 +18,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from apps.audit.actors import Actor, at_request, person
+from apps.audit.actors import Actor, at_request, operator
 from apps.audit.services import record
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ MASK = "(masked)"
 def actor_of(request: HttpRequest) -> Actor:
     """The operator as the trail names them."""
     name = f"admin:{request.user.get_username()}"
-    return at_request(Actor(name=name, role="admin", subject=person(int(request.user.pk or 0))), request)
+    return at_request(Actor(name=name, role="admin", subject=operator(int(request.user.pk or 0))), request)
 
 
 def database_now() -> datetime:

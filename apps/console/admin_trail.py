@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 
-from apps.audit.actors import person
+from apps.audit.actors import member, operator
 from apps.audit.chain import fits
 from apps.audit.models import AuditEvent
 from apps.audit.shown import Shown, shown
@@ -82,9 +82,12 @@ class AuditEventAdmin(ByTenantAdmin):
         """A word may be a login, with or without what the trail puts before it: the row holds only its number."""
         words = search_term.split()
         names = {word.removeprefix("admin:").removeprefix("member:"): word for word in words[:20]}
-        found = dict(User.objects.filter(username__in=names).values_list("username", "pk")) if names else {}
-        found |= dict(Member.objects.filter(email__in=names).values_list("email", "user_id")) if names else {}
-        logins = {names[name]: person(pk) for name, pk in found.items()}
+        if not names:
+            return super().get_search_results(request, queryset, search_term)
+        members = Member.objects.filter(email__in=names).values_list("email", "uid")
+        operators = User.objects.filter(username__in=names).values_list("username", "pk")
+        logins = {names[name]: member(uid) for name, uid in members}
+        logins |= {names[name]: operator(pk) for name, pk in operators}
         return super().get_search_results(request, queryset, " ".join(logins.get(word, word) for word in words))
 
     @admin.display(description="actor")

@@ -166,11 +166,10 @@ def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int
             executions.replace(conn, schemas[tenant_id], ended, now=now)
         for tenant_id, skips in sorted(plan.skipped.items()):
             executions.skip(conn, schemas[tenant_id], skips, now=now)
-            told = missed_events(skips, now)
-            if told:
-                events.emit(conn, schemas[tenant_id], tenant_id, told, ring=bool(registry.by_id[tenant_id].wants))
+            _tell_missed(conn, registry, tenant_id, skips, now)
         for tenant_id, skips in sorted(plan.standing.items()):
             executions.skip_on(conn, schemas[tenant_id], skips, now=now)
+            _tell_missed(conn, registry, tenant_id, skips, now)
         for entry, reason in plan.poison:
             entries.park(conn, entry.key, reason)
     written = (moved.rowcount if plan.moves else 0) + (gone.rowcount if plan.finished else 0)
@@ -215,6 +214,15 @@ def _tally(
         for one in ended:
             tally.add(tenant_id, CANCELLED if one.attempt else SKIPPED)
     return tally
+
+
+def _tell_missed(
+    conn: Conn, registry: Registry, tenant_id: int, skips: Sequence[executions.Skipped], now: datetime
+) -> None:
+    told = missed_events(skips, now)
+    if told:
+        tenancy = registry.by_id[tenant_id]
+        events.emit(conn, tenancy.schema, tenant_id, told, ring=bool(tenancy.wants))
 
 
 def _make_way(conn: Conn, plan: Plan) -> dict[int, list[executions.Replaced]]:

@@ -5,11 +5,9 @@ process took over), the event's id follows from the execution's and is not writt
 may go untold, by the few seconds that lie between them.
 """
 
-import hashlib
 import logging
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import psycopg
 
@@ -17,6 +15,7 @@ from apps.events import store as events
 from apps.events.store import NewEvent, instant_text
 from kernel.clock import monotonic_s
 from kernel.eventtypes import DELIVERY
+from kernel.ids import id_from
 from kernel.pools import POOLS
 from tenants.registry import Registry, Tenancy
 
@@ -89,13 +88,6 @@ def tell_late(conn: Conn, tenancy: Tenancy, *, after: datetime, until: datetime)
     return len(rows)
 
 
-def late_id(execution_id: UUID) -> UUID:
-    """The id of the event that says that this execution is late: the same whoever finds it."""
-    digest = hashlib.blake2b(execution_id.bytes + b"late", digest_size=10).digest()
-    noise = int.from_bytes(digest, "big") & ~((0xF << 76) | (0x3 << 62))
-    return UUID(int=((execution_id.int >> 80) << 80) | (0x7 << 76) | (0x2 << 62) | noise)
-
-
 def _event(row: tuple[Any, ...]) -> NewEvent:
     execution_id, job_id, schedule_id, run_key, trigger, nominal_at, actual_at, state, wait_reason = row
     data = {
@@ -104,4 +96,5 @@ def _event(row: tuple[Any, ...]) -> NewEvent:
         "nominal_at": instant_text(nominal_at) if nominal_at else None, "actual_at": instant_text(actual_at),
         "late_after_s": int(LATE_AFTER.total_seconds()), "wait_reason": wait_reason,
     }  # fmt: skip
-    return NewEvent(late_id(execution_id), TYPE, actual_at + LATE_AFTER, data, job_id, schedule_id, execution_id)
+    event_id = id_from(actual_at + LATE_AFTER, TYPE.encode(), execution_id.bytes)
+    return NewEvent(event_id, TYPE, actual_at + LATE_AFTER, data, job_id, schedule_id, execution_id)

@@ -1,30 +1,40 @@
 """What is told of occurrences that did not run although nobody wanted that. Pure but for new ids."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import cast
+from uuid import UUID
 
-from apps.events.store import NewEvent, instant_text, new_event
+from apps.events.store import NewEvent, instant_text
 from apps.executions.store import Skipped
+from apps.schedules.occurring import DAILY_QUOTA
+from kernel.ids import id_from, uuid7
 
+TYPE = "schedule.missed"
 # An overlap policy, a pause and a calendar leave out what their owner wants left out; these are told.
-MISSED = frozenset({"misfire_skipped", "misfire_capped", "misfire_too_old", "quota_exceeded"})
+MISSED = frozenset({"misfire_skipped", "misfire_capped", "misfire_too_old", DAILY_QUOTA})
 
 
 def missed_events(skips: Sequence[Skipped], now: datetime) -> list[NewEvent]:
-    """An event for each row of skipped occurrences that its schedule's owner should hear of."""
+    """An event for each row of skipped occurrences that its schedule's owner should hear of.
+
+    A quota that is used up is told once a day for each schedule: the id of the event says so.
+    """
     return [_event(skip, now) for skip in skips if skip.reason in MISSED]
 
 
 def _event(skip: Skipped, now: datetime) -> NewEvent:
+    event_id, row = uuid7(), cast("UUID | None", skip.id)
+    if skip.reason == DAILY_QUOTA:
+        day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        event_id, row = id_from(day, TYPE.encode(), skip.schedule_id.bytes), None  # it may be an older row that grows
     data = {
         "schedule": str(skip.schedule_id),
         "job": str(skip.job_id),
-        "execution": str(skip.id),
+        "execution": None if row is None else str(row),
         "reason": skip.reason,
         "nominal_at": instant_text(skip.nominal_at),
         "until_at": instant_text(skip.until_at),
         "count": skip.occurrences,
     }
-    return new_event(
-        "schedule.missed", now, data, job_id=skip.job_id, schedule_id=skip.schedule_id, execution_id=skip.id
-    )
+    return NewEvent(event_id, TYPE, now, data, skip.job_id, skip.schedule_id, row)

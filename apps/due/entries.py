@@ -66,7 +66,14 @@ VALUES ({", ".join(f"%({name})s" for name in Entry._fields)}, '')
 ON CONFLICT (key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in Entry._fields[2:])}, parked = ''
 """
 
-ADD = f"COPY due_dueentry ({COLUMNS}, parked) FROM STDIN"
+ADD = f"""
+INSERT INTO due_dueentry ({COLUMNS}, parked)
+SELECT {COLUMNS}, '' FROM json_to_recordset(%s::json)
+    AS m(key uuid, shard smallint, kind text, tenant_id int, due_at timestamptz, nominal_at timestamptz, version int,
+         spec text, job_id uuid, job_version int, pool text, queue text, priority smallint, timeout_s int,
+         max_concurrency int, own_payload bool, max_queue_age_s int, own_max_queue_age_s int, total_timeout_s int,
+         runs_done int)
+"""
 
 PEEK = """
 SELECT clock_timestamp(), s.shard,
@@ -117,12 +124,10 @@ def put(conn: Conn, entry: Entry, *, now: datetime) -> None:
 
 
 def add(conn: Conn, new: Sequence[Entry], *, now: datetime) -> None:
-    """Adds entries of keys that have none; dispatchers are woken when one is due soon. Not inside a pipeline."""
+    """Adds entries of keys that have none; dispatchers are woken when one is due soon."""
     if not new:
         return
-    with conn.cursor() as cursor, cursor.copy(ADD) as copy:
-        for entry in new:
-            copy.write_row((*entry, ""))
+    conn.execute(ADD, [json_rows(new)])
     if min(entry.due_at for entry in new) <= now + NOTIFY_WITHIN:
         conn.execute("SELECT pg_notify(%s, '')", [CHANNEL])
 

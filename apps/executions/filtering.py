@@ -81,12 +81,12 @@ def paths_of(tenant_id: int, wanted: ExecutionFilter, order: str) -> tuple[tuple
 def _indexes(tenant_id: int, wanted: ExecutionFilter) -> dict[str, Path]:
     """Paths by what they ensure. The narrowest comes first; one that has few rows in any case is the only one."""
     if wanted.run_key is not None:
-        return {"run_key": _path("e.run_key = %s", wanted.run_key)}
+        return {"run_key": _path("e.run_key = %s", wanted.run_key)._replace(short=True)}
     if wanted.replay_of is not None:
         reruns = Part((Condition("e.replay_of IS NOT NULL"),), "e.replay_of", wanted.replay_of)
         return {"replay_of": Path((reruns,))}
     if wanted.states and set(wanted.states) <= set(IN_FLIGHT):
-        return {"states": Path((_in_flight(tenant_id, wanted.states),))}
+        return {"states": Path((_in_flight(tenant_id, wanted.states),), short=True)}
     found: dict[str, Path] = {}
     if wanted.schedule_id is not None:  # history has no index by schedule and id
         found["of the schedule"] = Path(_of_schedule(wanted.schedule_id), ordered=False)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from django.http import QueryDict
+
 from kernel.errors import FieldError, ShardbeatError
 
 MAX_INPUT_CHARS = 1_000_000  # of one field; services have closer limits of their own
@@ -20,7 +22,7 @@ class Option(NamedTuple):
 
 @dataclass(slots=True)
 class Field:
-    """One input with its label. `kind`: text, area, code, number, select, check, hidden."""
+    """One input with its label. `kind`: text, area, code, number, select, check, checks, radio, hidden."""
 
     name: str
     label: str
@@ -33,6 +35,7 @@ class Field:
     suggestions: str = ""  # id of a datalist
     unit: str = ""
     autocomplete: str = "off"
+    chosen: list[str] = field(default_factory=list)  # of checks
     errors: list[str] = field(default_factory=list)
 
     @property
@@ -56,10 +59,13 @@ class Form:
     def __getitem__(self, name: str) -> Field:
         return self.fields[name]
 
-    def take(self, given: Mapping[str, str]) -> None:
+    def take(self, given: QueryDict) -> None:
         """The values that a browser sent; line ends as everybody writes them."""
         for one in self.fields.values():
             text = given.get(one.name, "")
+            if one.kind == "checks":
+                known = {option.value for option in one.options}
+                one.chosen = [value for value in given.getlist(one.name) if value in known]
             one.value = text[:MAX_INPUT_CHARS].replace("\r\n", "\n")
 
     def text(self, name: str) -> str:

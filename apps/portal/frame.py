@@ -30,6 +30,10 @@ PLACES = (
     Place("jobs", "Jobs", "box", "portal:jobs", "job.read"),
     Place("executions", "Executions", "play", "portal:executions", "execution.read"),
     Place("deadletters", "Dead letters", "alert", "portal:deadletters", "deadletter.read"),
+    Place("webhooks", "Webhooks", "hook", "portal:webhooks", "webhook.read"),
+    Place("keys", "API keys", "key", "portal:keys", "apikey.read"),
+    Place("members", "Members", "people", "portal:members", "member.read"),
+    Place("trail", "Audit trail", "list", "portal:trail", "audit.read"),
 )
 
 

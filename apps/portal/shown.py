@@ -47,8 +47,10 @@ LOOKS = {
     "revoked": Look("idle", "stop", "revoked"),
     "enabled": Look("ok", "check", "enabled"),
     "disabled": Look("bad", "stop", "disabled"),
+    "failing": Look("warn", "alert", "failing"),
     "pending": Look("warn", "hourglass", "pending"),
     "accepted": Look("ok", "check", "accepted"),
+    "done": Look("ok", "check", "done"),
     "allowed": Look("ok", "check", "allowed"),
     "refused": Look("bad", "stop", "refused"),
 }

@@ -10,12 +10,19 @@ from apps.portal import (
     job_form,
     job_verbs,
     jobs,
+    keys,
+    members,
     schedule_form,
     schedule_verbs,
     schedules,
+    trail,
+    webhook_form,
+    webhook_verbs,
+    webhooks,
 )
 
 JOB, SCHEDULE = "jobs/<uuid:job_id>", "schedules/<uuid:schedule_id>"
+KEY, MEMBER, WEBHOOK = "keys/<uuid:key_id>", "members/<uuid:member_id>", "webhooks/<uuid:webhook_id>"
 EXECUTION, LETTER = "executions/<uuid:execution_id>", "dead-letters/<uuid:letter_id>"
 
 urlpatterns = [
@@ -44,4 +51,31 @@ urlpatterns = [
     path(LETTER, deadletters.DeadLetterDetail.as_view(), name="deadletter"),
     path(f"{LETTER}/replay", deadletters.DeadLetterReplay.as_view(), name="deadletter-replay"),
     path(f"{LETTER}/resolve", deadletters.DeadLetterResolve.as_view(), name="deadletter-resolve"),
+    path("keys", keys.KeyList.as_view(), name="keys"),
+    path("keys/new", keys.KeyNew.as_view(), name="key-new"),
+    path(KEY, keys.KeyDetail.as_view(), name="key"),
+    path(f"{KEY}/rotate", keys.KeyRotate.as_view(), name="key-rotate"),
+    path(f"{KEY}/revoke", keys.KeyRevoke.as_view(), name="key-revoke"),
+    path("members", members.MemberList.as_view(), name="members"),
+    path("members/invite", members.MemberInvite.as_view(), name="member-invite"),
+    path("invitations/<uuid:invitation_id>/revoke", members.InvitationRevoke.as_view(), name="invitation-revoke"),
+    path(MEMBER, members.MemberDetail.as_view(), name="member"),
+    path(f"{MEMBER}/change", members.MemberChange.as_view(), name="member-change"),
+    path(f"{MEMBER}/reset", members.MemberReset.as_view(), name="member-reset"),
+    path(f"{MEMBER}/sign-out", members.MemberSignOut.as_view(), name="member-signout"),
+    path(f"{MEMBER}/remove", members.MemberRemove.as_view(), name="member-remove"),
+    path("audit", trail.Trail.as_view(), name="trail"),
+    path("webhooks", webhooks.WebhookList.as_view(), name="webhooks"),
+    path("webhooks/new", webhook_form.WebhookNew.as_view(), name="webhook-new"),
+    path(WEBHOOK, webhooks.WebhookDetail.as_view(), name="webhook"),
+    path(f"{WEBHOOK}/edit", webhook_form.WebhookEdit.as_view(), name="webhook-edit"),
+    path(f"{WEBHOOK}/test", webhook_verbs.WebhookTest.as_view(), name="webhook-test"),
+    path(f"{WEBHOOK}/replay", webhook_verbs.WebhookReplay.as_view(), name="webhook-replay"),
+    path(f"{WEBHOOK}/rotate", webhook_verbs.WebhookRotate.as_view(), name="webhook-rotate"),
+    path(f"{WEBHOOK}/delete", webhook_verbs.WebhookDelete.as_view(), name="webhook-delete"),
+    path(
+        f"{WEBHOOK}/deliveries/<uuid:delivery_id>/replay",
+        webhook_verbs.DeliveryReplay.as_view(),
+        name="delivery-replay",
+    ),
 ]

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from apps.portal.fields import Field, Form
 from apps.portal.pages import Page
-from kernel.errors import Conflict, InvalidInput, QuotaExceeded, Stale
+from kernel.errors import Conflict, Forbidden, InvalidInput, QuotaExceeded, Stale
 
 REASON = "Kept in the audit trail, for everybody who asks later."
 SINCE = "It has changed since you looked. Here is how it is now; look again before you go on."
@@ -55,8 +55,8 @@ class VerbPage(Page):
         """What it asks for."""
         return []
 
-    def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        """Does it, or raises what the services raise."""
+    def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt | HttpResponse:
+        """Does it, or raises what the services raise. A page instead of a receipt is for what is shown only once."""
         raise NotImplementedError
 
     def extra(self, subject: Subject) -> dict[str, Any]:
@@ -84,9 +84,13 @@ class VerbPage(Page):
         except InvalidInput as error:
             form.blame(error.errors)
             return self._ask(subject, form, status=400)
-        except QuotaExceeded as error:
-            form.errors.append(error.detail)
-            return self._ask(subject, form, status=429)
+        except (Conflict, Forbidden, QuotaExceeded) as error:
+            if error.extra.get("schedules"):  # named with links
+                raise
+            form.refuse(error)
+            return self._ask(subject, form, status=error.status)
+        if isinstance(receipt, HttpResponse):
+            return receipt
         messages.success(request, receipt.text)
         response = HttpResponseRedirect(receipt.url)
         response.status_code = 303

@@ -14,5 +14,10 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[s
     }
 
 
+def of_new(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the making of something says: its members that are not null."""
+    return {name: _shown(name, value) for name, value in given.items() if value is not None}
+
+
 def _shown(name: str, value: Any) -> Any:
     return "(not shown)" if name in SECRET and value is not None else value

@@ -10,7 +10,7 @@ from django.conf import settings
 from apps.audit.services import Actor, Entry, record_many
 from apps.schedules import naming, store
 from apps.schedules.batches import in_rounds, only, results
-from apps.schedules.changes import changes
+from apps.schedules.changes import of_new
 from apps.schedules.defined import DefinedJob, job_as_given
 from apps.schedules.job_input import JobForm, JobRules, read_job
 from apps.schedules.limits import plan_locked, quota_error, use_of
@@ -124,4 +124,4 @@ def _version_row(made: DefinedJob) -> store.NewJobVersion:
 
 
 def _entry(made: DefinedJob) -> Entry:
-    return Entry("job.create", "job", made.job.pk, after=changes({}, job_as_given(made))[1])
+    return Entry("job.create", "job", made.job.pk, after=of_new(job_as_given(made)))

@@ -5,15 +5,15 @@ Calendars are locked before jobs, as in all services of schedules; new rows and 
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.audit.services import Actor, Entry, record_many
 from apps.due import entries
 from apps.schedules import naming, store
 from apps.schedules.batches import in_rounds, only, results
-from apps.schedules.changes import changes
-from apps.schedules.defined import DefinedSchedule, schedule_as_given
+from apps.schedules.changes import of_new
+from apps.schedules.defined import DefinedSchedule
 from apps.schedules.limits import plan_locked, quota_error, use_of
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.policy import first_due
@@ -30,23 +30,38 @@ from tenants.models import Plan, Tenant
 from tenants.work import in_tenant
 
 Refused = dict[int, ShardbeatError]
-Made = tuple[DefinedSchedule, entries.Entry | None]
 
 
 def schedule_create(*, tenant: Tenant, actor: Actor, data: Any, now: datetime) -> DefinedSchedule:
     """Makes a schedule and its due entry. InvalidInput with all faults; Conflict for a name; QuotaExceeded."""
-    return only(schedules_create(tenant=tenant, actor=actor, items=[data], now=now))
+    return only(schedules_create(tenant=tenant, actor=actor, items=[data], now=now)).defined(now)
+
+
+class Made(NamedTuple):
+    """A new schedule as its rows say it: what many at a time need no objects for."""
+
+    row: store.NewSchedule
+    version: store.NewScheduleVersion
+    entry: entries.Entry | None
+
+    def defined(self, now: datetime) -> DefinedSchedule:
+        """As it is read afterwards; `now` is when it was made."""
+        row, version = self.row._asdict(), self.version._asdict()
+        return DefinedSchedule(
+            Schedule(**row, created_at=now, updated_at=now), ScheduleVersion(**version, version=1, created_at=now),
+            made=True, next_at=self.entry.due_at if self.entry is not None else None,
+        )  # fmt: skip
 
 
 def schedules_create(
     *, tenant: Tenant, actor: Actor, items: Sequence[Any], now: datetime, atomic: bool = False
-) -> list[DefinedSchedule | ShardbeatError]:
-    """Makes schedules; of each the schedule, or what it was refused with as `schedule_create` would raise it.
+) -> list[Made | ShardbeatError]:
+    """Makes schedules; of each what was made, or what it was refused with as `schedule_create` would raise it.
 
     All or nothing when `atomic`: BatchRefused.
     """
 
-    def work() -> list[DefinedSchedule | ShardbeatError]:
+    def work() -> list[Made | ShardbeatError]:
         plan = plan_locked(tenant, quota="max_schedules")
         ids = uuid7s(len(items))
         forms, refused = _read(tenant, items, ids, plan, now)
@@ -58,18 +73,13 @@ def schedules_create(
         planned = {
             number: _planned(tenant, ids[number], form, jobs[form.job_id], now) for number, form in forms.items()
         }  # fmt: skip
-        made: dict[int, DefinedSchedule] = {}
 
         def over(count: int) -> QuotaExceeded:
             return quota_error(quota="max_schedules", limit=plan.max_schedules, use=use + count, what="schedules")
 
-        def make(some: dict[int, Made]) -> Refused:
-            lost = _insert(tenant, some, now)
-            made.update({number: one[0] for number, one in some.items() if number not in lost})
-            return lost
-
         room = None if plan.max_schedules is None else plan.max_schedules - use
-        refused |= in_rounds(planned, room=room, make=make, over=over)
+        refused |= in_rounds(planned, room=room, make=lambda some: _insert(tenant, some, now), over=over)
+        made = {number: one for number, one in planned.items() if number not in refused}
         found = results(len(items), made, refused, atomic=atomic)
         record_many([_entry(one) for one in made.values()], actor=actor, now=now, tenant_id=tenant.pk)
         return found
@@ -103,46 +113,32 @@ def _calendar_of(data: Any) -> str | None:
 
 
 def _planned(tenant: Tenant, schedule_id: UUID, form: ScheduleForm, job: JobNow, now: datetime) -> Made:
-    schedule = Schedule(
-        id=schedule_id, name=form.name, job_id=job.id, labels=form.labels, external_id=form.external_id,
-        created_at=now, updated_at=now,
-    )  # fmt: skip
-    definition = ScheduleVersion(
-        schedule_id=schedule_id, version=1, definition=definition_of_form(form), spec=spec_to_json(form.spec),
-        payload=form.payload, own_payload=form.payload is not None, created_at=now,
-    )  # fmt: skip
+    version = store.NewScheduleVersion(
+        schedule_id, definition_of_form(form), spec_to_json(form.spec), form.payload, form.payload is not None
+    )
     first = None if job.paused else first_due(form.spec, key=str(schedule_id), after=now, created=True)
-    if first is None:
-        if not job.paused:
-            schedule.status = Schedule.Status.COMPLETED
-        return DefinedSchedule(schedule, definition, made=True), None
-    entry = entry_at(tenant, job, definition, nominal_at=first[0], due_at=first[1])
-    return DefinedSchedule(schedule, definition, made=True, next_at=entry.due_at), entry
+    status = Schedule.Status.ACTIVE if first is not None or job.paused else Schedule.Status.COMPLETED
+    return Made(
+        store.NewSchedule(schedule_id, form.name, job.id, status.value, form.labels, form.external_id), version,
+        None if first is None else entry_at(tenant, job, version, nominal_at=first[0], due_at=first[1]),
+    )  # fmt: skip
 
 
 def _insert(tenant: Tenant, some: Mapping[int, Made], now: datetime) -> Refused:
     """Writes what has a free name; returns what has not."""
-    conn, schema = door.raw(), tenant.schema_name
-    rows = {number: _row(one.schedule) for number, (one, _) in some.items()}
-    there = store.schedules_insert(conn, schema, list(rows.values()), now=now)
-    won = [some[number] for number, row in rows.items() if row.id in there]
-    lost = {number: row for number, row in rows.items() if row.id not in there}
-    if won:
-        store.schedule_versions_insert(conn, schema, [_version_row(one.definition) for one, _ in won], now=now)
-        entries.add(conn, [entry for _, entry in won if entry is not None], now=now)
+    conn, schema, planned = door.raw(), tenant.schema_name, list(some.values())
+    rows, versions = [one.row for one in planned], [one.version for one in planned]
+    there = store.schedules_insert(conn, schema, rows, versions, now=now)
+    entries.add(conn, [one.entry for one in planned if one.entry is not None and one.row.id in there], now=now)
+    lost = {number: one.row for number, one in some.items() if one.row.id not in there}
     by_external_id = store.taken(conn, schema, "schedules_schedule", list(lost.values())) if lost else {}
     return {number: naming.taken("schedule", external_id=by_external_id[row.id]) for number, row in lost.items()}
 
 
-def _row(schedule: Schedule) -> store.NewSchedule:
-    return store.NewSchedule(
-        schedule.pk, schedule.name, schedule.job_id, str(schedule.status), schedule.labels, schedule.external_id
-    )
-
-
-def _version_row(version: ScheduleVersion) -> store.NewScheduleVersion:
-    return store.NewScheduleVersion(*(getattr(version, name) for name in store.NewScheduleVersion._fields))
-
-
-def _entry(made: DefinedSchedule) -> Entry:
-    return Entry("schedule.create", "schedule", made.schedule.pk, after=changes({}, schedule_as_given(made))[1])
+def _entry(made: Made) -> Entry:
+    row, version = made.row, made.version
+    given = {
+        **version.definition, "name": row.name, "payload": version.payload, "labels": row.labels,
+        "external_id": row.external_id,
+    }  # fmt: skip
+    return Entry("schedule.create", "schedule", row.id, after=of_new(given))

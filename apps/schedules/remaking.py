@@ -1,6 +1,9 @@
 """Due entries of schedules: made from a version and the job as it is now, strictly from now on."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
 
 from django.db.models import Q
 
@@ -26,7 +29,22 @@ def entry_for(
     return entry_at(tenant, job, version, nominal_at=first[0], due_at=first[1])
 
 
-def entry_at(tenant: Tenant, job: JobNow, version: ScheduleVersion, *, nominal_at: datetime, due_at: datetime) -> Entry:
+class Version(Protocol):
+    """What a due entry takes from a schedule's version."""
+
+    @property
+    def schedule_id(self) -> UUID: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def definition(self) -> Mapping[str, Any]: ...
+    @property
+    def spec(self) -> str: ...
+    @property
+    def own_payload(self) -> bool: ...
+
+
+def entry_at(tenant: Tenant, job: JobNow, version: Version, *, nominal_at: datetime, due_at: datetime) -> Entry:
     """The due entry of a schedule version at an instant."""
     key = version.schedule_id
     return Entry(

@@ -62,6 +62,10 @@ class NewScheduleVersion(NamedTuple):
     payload: Any
     own_payload: bool
 
+    @property
+    def version(self) -> int:
+        return 1
+
 
 class SharedJob(NamedTuple):
     """A job that does not change until this transaction ends, with what of its version runs take."""
@@ -99,23 +103,24 @@ FROM json_to_recordset($1::json)
           retry jsonb, priority smallint, max_concurrency int, queue text)
 """
 
+# With the first version of each.
 _SCHEDULES = """
-INSERT INTO {schema}.schedules_schedule
-    (id, name, job_id, version, revision, status, paused_reason, failures_from, labels, external_id, created_at,
-     updated_at)
-SELECT m.id, m.name, m.job_id, 1, 1, m.status, '', 1, m.labels, m.external_id, $2, $2
-FROM json_to_recordset($1::json)
-     AS m(id uuid, name text, job_id uuid, status text, labels jsonb, external_id text)
-ORDER BY m.id
-ON CONFLICT DO NOTHING RETURNING id
-"""
-
-_SCHEDULE_VERSIONS = """
+WITH made AS (
+    INSERT INTO {schema}.schedules_schedule
+        (id, name, job_id, version, revision, status, paused_reason, failures_from, labels, external_id, created_at,
+         updated_at)
+    SELECT m.id, m.name, m.job_id, 1, 1, m.status, '', 1, m.labels, m.external_id, $3, $3
+    FROM json_to_recordset($1::json)
+         AS m(id uuid, name text, job_id uuid, status text, labels jsonb, external_id text)
+    ORDER BY m.id
+    ON CONFLICT DO NOTHING RETURNING id)
 INSERT INTO {schema}.schedules_scheduleversion
     (schedule_id, version, definition, spec, payload, own_payload, created_at)
-SELECT m.schedule_id, 1, m.definition, m.spec, m.payload, m.own_payload, $2
-FROM json_to_recordset($1::json)
+SELECT m.schedule_id, 1, m.definition, m.spec, m.payload, m.own_payload, $3
+FROM json_to_recordset($2::json)
      AS m(schedule_id uuid, definition jsonb, spec text, payload jsonb, own_payload bool)
+JOIN made ON made.id = m.schedule_id
+RETURNING schedule_id
 """
 
 _TAKEN = """
@@ -146,14 +151,11 @@ def job_versions_insert(conn: Conn, schema: str, rows: Sequence[NewJobVersion], 
     _run(conn, _in(_JOB_VERSIONS, schema), [json_rows(rows), now])
 
 
-def schedules_insert(conn: Conn, schema: str, rows: Sequence[NewSchedule], *, now: datetime) -> set[UUID]:
-    """The ids of those whose name and external id were free."""
-    return {row[0] for row in _run(conn, _in(_SCHEDULES, schema), [json_rows(rows), now])}
-
-
-def schedule_versions_insert(conn: Conn, schema: str, rows: Sequence[NewScheduleVersion], *, now: datetime) -> None:
-    """First versions."""
-    _run(conn, _in(_SCHEDULE_VERSIONS, schema), [json_rows(rows), now])
+def schedules_insert(
+    conn: Conn, schema: str, rows: Sequence[NewSchedule], versions: Sequence[NewScheduleVersion], *, now: datetime
+) -> set[UUID]:
+    """The ids of those whose name and external id were free; they and their versions are made."""
+    return {row[0] for row in _run(conn, _in(_SCHEDULES, schema), [json_rows(rows), json_rows(versions), now])}
 
 
 def taken(conn: Conn, schema: str, table: str, lost: Sequence[NewJob | NewSchedule]) -> dict[UUID, bool]:

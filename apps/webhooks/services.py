@@ -13,6 +13,7 @@ from apps.audit.services import Actor, record
 from apps.due import bells
 from apps.events import store as events
 from apps.events.store import LAST, Position
+from apps.schedules.limits import quota_error
 from apps.secrets.models import Secret
 from apps.secrets.store import put_value
 from apps.webhooks import deliveries, wanted
@@ -21,7 +22,7 @@ from apps.webhooks.jobs import job_make
 from apps.webhooks.models import Webhook
 from apps.webhooks.outcome import disabled_event
 from apps.webhooks.rules import WebhookForm, as_given, read_webhook
-from kernel.errors import FieldError, InvalidInput, NotFound, QuotaExceeded, Stale
+from kernel.errors import FieldError, InvalidInput, NotFound, Stale
 from kernel.ids import uuid7
 from kernel.jsonrules import merge_patch
 from kernel.webhooksign import BadSigningSecret, hmac_key, new_hmac_secret
@@ -30,7 +31,7 @@ from tenants.models import Tenant
 from tenants.registry import reach_of
 from tenants.work import in_tenant
 
-WEBHOOKS_MAX = 20  # of a tenant
+WEBHOOKS_MAX = 20  # of a tenant, whatever its plan allows: each event is held against each of them
 OVERLAP = timedelta(days=1)
 OVERLAP_MAX = timedelta(days=30)
 READ_ONLY = (
@@ -59,10 +60,11 @@ def webhook_create(*, tenant: Tenant, actor: Actor, data: Any, now: datetime, te
     def work() -> Webhook:
         conn = door.raw()
         wanted.lock(conn, tenant.pk)
+        most = Tenant.objects.filter(pk=tenant.pk).values_list("plan__max_webhooks", flat=True).get()
+        most = WEBHOOKS_MAX if most is None else min(most, WEBHOOKS_MAX)
         use = Webhook.objects.filter(deleted_at=None).count()
-        if use >= WEBHOOKS_MAX:
-            detail = f"A tenant has at most {WEBHOOKS_MAX} webhooks; delete some."
-            raise QuotaExceeded(detail, quota="max_webhooks", limit=WEBHOOKS_MAX, use=use)
+        if use >= most:
+            raise quota_error(quota="max_webhooks", limit=most, use=use, what="webhooks")
         made = Webhook(id=uuid7(), created_at=now, updated_at=now, enabled=form.enabled)
         _take(made, form)
         if not form.enabled:

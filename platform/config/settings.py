@@ -230,6 +230,7 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "apps.api.problems.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "DATETIME_FORMAT": None,
+    "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Shardbeat API",

@@ -44,6 +44,12 @@ def attempt_id(execution_id: UUID, number: int) -> UUID:
     return UUID(int=_v7(millis, int.from_bytes(digest, "big")))
 
 
+def id_from(at: datetime, *parts: bytes) -> UUID:
+    """The id that follows from an instant (its time part) and from what else is told apart: the same whoever asks."""
+    digest = hashlib.blake2b(b"\0".join(parts), digest_size=10).digest()
+    return UUID(int=_v7(int(at.timestamp() * 1_000) << 80, int.from_bytes(digest, "big")))
+
+
 def occurrence_run_key(schedule_id: UUID, nominal_at: datetime) -> str:
     """The run key of a schedule's occurrence: the same whoever computes it, so that it can't be made twice."""
     return f"{schedule_id.hex}.{nominal_at:%Y%m%dT%H%M%S}Z"

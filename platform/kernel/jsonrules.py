@@ -5,7 +5,7 @@ down: all are refused where a value comes in.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernel.errors import FieldError
@@ -18,24 +18,30 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 def value_faults(value: Any, pointer: str = "") -> list[FieldError]:
     """What of a decoded JSON value can't be stored; at most MAX_FAULTS. Does not recurse."""
     faults: list[FieldError] = []
-    waiting: list[tuple[Any, str, int]] = [(value, pointer, 0)]
+    if isinstance(value, str):
+        return [_bad_text(pointer)] if _UNSTORABLE.search(value) else []
+    waiting: list[tuple[dict[str, Any] | list[Any], str, int]] = []
+    if isinstance(value, dict | list):
+        waiting.append((value, pointer, 0))
     while waiting and len(faults) < MAX_FAULTS:
         one, where, depth = waiting.pop()
-        if isinstance(one, str):
-            if _UNSTORABLE.search(one):
-                faults.append(FieldError(where, "invalid_character", "A text must not hold NUL or half a character."))
-        elif isinstance(one, dict | list):
-            if depth >= MAX_DEPTH:
-                faults.append(FieldError(where[:200], "too_deep", f"Nest at most {MAX_DEPTH} levels."))
-            elif isinstance(one, dict):
-                for name, inner in one.items():
-                    if _UNSTORABLE.search(name):
-                        faults.append(FieldError(where, "invalid_character", "A name must not hold NUL."))
-                    else:
-                        waiting.append((inner, pointer_to(where, name), depth + 1))
-            else:
-                waiting.extend((inner, f"{where}/{index}", depth + 1) for index, inner in enumerate(one))
-    return faults
+        if depth >= MAX_DEPTH:
+            faults.append(FieldError(where[:200], "too_deep", f"Nest at most {MAX_DEPTH} levels."))
+            continue
+        members: Iterable[tuple[Any, Any]] = one.items() if isinstance(one, dict) else enumerate(one)
+        for name, inner in members:  # pointers are only made where one is needed
+            if isinstance(name, str) and _UNSTORABLE.search(name):
+                faults.append(FieldError(where, "invalid_character", "A name must not hold NUL."))
+            elif isinstance(inner, str):
+                if _UNSTORABLE.search(inner):
+                    faults.append(_bad_text(pointer_to(where, name)))
+            elif isinstance(inner, dict | list):
+                waiting.append((inner, pointer_to(where, name), depth + 1))
+    return faults[:MAX_FAULTS]
+
+
+def _bad_text(pointer: str) -> FieldError:
+    return FieldError(pointer, "invalid_character", "A text must not hold NUL or half a character.")
 
 
 def pointer_to(parent: str, name: object) -> str:

@@ -52,11 +52,13 @@ class Path(NamedTuple):
     """Parts without a row in common; together they have every row that may fit.
 
     `ordered`: their indexes give the list's order. `sparse`: their rows lie far apart in the table.
+    `short`: there are never many.
     """
 
     parts: tuple[Part, ...]
     ordered: bool = True
     sparse: bool = True
+    short: bool = False
 
     def within(self, *bounds: Condition) -> "Path":
         """The same, with more conditions that the indexes serve."""
@@ -162,6 +164,8 @@ def _choose(
         return listing.paths[0], None
     best: tuple[Path, Position] | None = None
     for path in listing.paths:
+        if path.short:
+            return path, None
         rows = look // SPARSE if path.sparse else look
         if not path.ordered:
             if _is_short(conn, schema, listing, path, rows):

@@ -34,9 +34,8 @@ def write(conn: Conn, tenant: Tenant | None, how_many: int = 1, *, by: Actor | N
 
     tenant_id = tenant.pk if tenant else None
     actor = by or Actor(name="key:deploy (admin)", role="admin", tenant_id=tenant_id)
-    entries = [
-        Entry("job.update", "job", number, before={"n": 1}, after={"n": 1.5}, **more) for number in range(how_many)
-    ]
+    change: dict[str, Any] = {"before": {"n": 1}, "after": {"n": 1.5}, **more}
+    entries = [Entry("job.update", "job", number, **change) for number in range(how_many)]
     with conn.transaction():
         record_many(entries, actor=actor, now=NOW, tenant_id=tenant_id, conn=conn)
         rows = conn.execute(

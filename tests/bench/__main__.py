@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--own-queues", type=int, default=8)
     parser.add_argument("--noop", type=int, default=60_000)
     parser.add_argument("--celery", type=int, default=10_000)
-    parser.add_argument("--only", choices=["fire", "noop", "celery"], default=None)
+    parser.add_argument("--only", choices=["fire", "noop", "celery", "writes"], default=None)
     args = parser.parse_args()
     with stage.services(ROOT / "var" / "bench"):
         import os
@@ -29,7 +29,7 @@ def main() -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import fire_release, noop
+        from tests.bench import fire_release, noop, writes
 
         made = stage.prepare(tenants=args.tenants, own_queues=args.own_queues)
         print(
@@ -42,6 +42,13 @@ def main() -> None:
                 f"fire + release: {got['per_s']:,.0f}/s for {args.due:,} due at once with {args.index:,} in the index;"
                 f" dispatch lateness p50 {got['p50_s']:.2f} s, p99 {got['p99_s']:.2f} s"
             )
+        if args.only in (None, "writes"):
+            for name, one in writes.run(made).items():
+                print(
+                    f"{name} over the API: {one.per_s:,.0f}/s from {writes.CLIENTS} clients to {writes.WEBS} web"
+                    f" processes, a request {one.median_ms:,.0f} ms; {one.per_core:,.0f}/s a core ({one.web_ms:.2f} ms"
+                    f" CPU of the web process and {one.database_ms:.2f} ms of the database for each)"
+                )
         ours = plain = None
         if args.only in (None, "noop"):
             ours = noop.shardbeat(made, count=args.noop, own_queues=args.own_queues, workers=2)

@@ -32,6 +32,7 @@ class Stock:
         """Every page that reads."""
         return [
             "/console/", "/console/jobs", "/console/schedules", "/console/executions", "/console/dead-letters",
+            "/console/webhooks",
             f"/console/jobs/{self.job}", f"/console/schedules/{self.schedule}",
             *(f"/console/executions/{one}" for one in (self.waiting, self.done, self.dead)),
             f"/console/dead-letters/{self.letter}",
@@ -51,6 +52,8 @@ class Stock:
             f"/console/executions/{self.done}/rerun": "execution.rerun",
             f"/console/dead-letters/{self.letter}/replay": "deadletter.replay",
             f"/console/dead-letters/{self.letter}/resolve": "deadletter.resolve",
+            "/console/keys/new": "apikey.create", "/console/members/invite": "invitation.create",
+            "/console/webhooks/new": "webhook.create",
         }  # fmt: skip
 
 

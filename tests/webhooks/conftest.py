@@ -31,7 +31,7 @@ def plan(database: None) -> Iterator[Callable[..., None]]:
     """Sets limits of the tenants' plan; they are as before afterwards."""
     from tenants.models import Plan
 
-    (before,) = Plan.objects.filter(name="standard").values("max_jobs")
+    (before,) = Plan.objects.filter(name="standard").values("max_jobs", "max_webhooks")
 
     def limit(**limits: Any) -> None:
         Plan.objects.filter(name="standard").update(**limits)

@@ -128,6 +128,15 @@ def test_a_tenant_has_at_most_so_many(api: Api) -> None:
     assert refused.code == "quota_exceeded" and refused.body["limit"] == WEBHOOKS_MAX
 
 
+def test_a_plan_may_allow_fewer(api: Api, plan: Any) -> None:
+    plan(max_webhooks=1)
+    made(api)
+    refused = api.post("webhooks", HOOK)
+    assert (refused.status, refused.body["quota"], refused.body["limit"], refused.body["use"]) == (
+        429, "max_webhooks", 1, 1,
+    )  # fmt: skip
+
+
 def api_of(api: Api) -> Api:
     """A client of its own for a thread."""
     return Api(api.key)

@@ -176,6 +176,25 @@ def test_missed_occurrences_are_told_and_others_that_do_not_run_are_not(
     assert one["data"]["reason"] == "misfire_skipped" and one["data"]["count"] > 1
 
 
+def test_a_quota_that_is_used_up_is_told_once_a_day_for_each_schedule() -> None:
+    from apps.dispatch.missed import missed_events
+    from apps.executions.store import Skipped
+
+    schedules = [uuid.uuid4(), uuid.uuid4()]
+
+    def skip(schedule: uuid.UUID, hours: int) -> Skipped:
+        at = NOW + timedelta(hours=hours)
+        return Skipped(uuid.uuid4(), "k", schedule, 1, schedule, 1, 5, at, at, 1, "daily_quota", "test")
+
+    day = {
+        event.id
+        for hour in (0, 1, 5)
+        for event in missed_events([skip(one, hour) for one in schedules], NOW + timedelta(hours=hour))
+    }
+    [tomorrow] = missed_events([skip(schedules[0], 24)], NOW + timedelta(days=1))
+    assert len(day) == 2 and tomorrow.id not in day
+
+
 def test_expired_runs_have_failed(conn: Conn, acme: Tenant, registry: Registry) -> None:
     from apps.outcomes.expire import expire_batch
 

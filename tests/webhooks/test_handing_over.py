@@ -203,6 +203,36 @@ def test_a_python_job_of_the_same_batch_is_not_touched(
     settled(runtime)
 
 
+@pytest.mark.parametrize("address", ["10.0.0.7", "169.254.169.254", "::ffff:192.168.0.1", "fd00::1"])
+def test_a_name_that_leads_inside_is_not_called(
+    conn: Conn, acme: Tenant, registry: Registry, address: str
+) -> None:  # fmt: skip
+    """It was public when it was saved: the address is judged at the last step before the connection, as for jobs."""
+    from workers.executors.http import HttpExecutor
+    from workers.runtime import Runtime as Real
+
+    async def lookup(host: str) -> list[str]:
+        return [address]
+
+    webhook = make_webhook(acme, registry, url="https://hooks.example.test/in").webhook
+    emit(conn, acme)
+    carry(conn, registry, acme)
+    executor = HttpExecutor(slots=4, lookup=lookup)
+    runtime = Real({"http": executor}, queues=list)
+    executor.start()
+    try:
+        take(runtime, conn)
+        wait_until(lambda: runtime.settling.pending(), "the attempt to end")
+        settled(runtime)
+    finally:
+        executor.stop(0)
+        runtime._line.close()
+        runtime.settling.close()
+    [one] = deliveries_of(conn, acme)
+    assert one["state"] == "dead" and one["error"]["class"] == "address_blocked" and address not in str(one["error"])
+    assert webhook_row(conn, acme, webhook)["last_error"] == "The target leads to an address that is not public."
+
+
 # --- failures in a row ---
 
 

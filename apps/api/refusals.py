@@ -1,0 +1,58 @@
+"""What was refused to somebody who is known: noted in the trail, after the refused effect was taken back.
+
+That is what lacks a role or a scope, names a state that is not the one that was read, or is beyond a limit of the plan.
+Keys on hosts of others are noted where they are read (`middleware`). Not noted are requests beyond a limit of requests,
+which would fill the trail instead of the platform, and faults of the input.
+"""
+
+import logging
+from typing import Any
+
+import psycopg
+from django.db import DatabaseError
+from rest_framework.request import Request
+
+from apps.audit.services import Actor, record
+from kernel.errors import Forbidden, QuotaExceeded, ShardbeatError, Stale
+
+log = logging.getLogger(__name__)
+NOTED = (Forbidden, QuotaExceeded, Stale)
+IF_MATCH_REQUIRED = 428
+OBJECT_ID_CHARS = 64  # of the audit trail
+
+
+class NotAllowed(Forbidden):
+    """Role or scopes do not reach for `action`."""
+
+    def __init__(self, action: str, reason: str, detail: str, code: str, needs: str) -> None:
+        super().__init__(detail, code=code, needs=needs)
+        self.action, self.reason = action, reason
+
+
+def note_refusal(error: Exception, request: Request, view: Any) -> None:
+    """One row, when this error is such a refusal. An unreachable database takes nothing away from the answer."""
+    actor = getattr(request, "_user", None)  # not `user`, which would authenticate once more
+    if not isinstance(error, ShardbeatError) or not isinstance(actor, Actor):
+        return
+    if not isinstance(error, NOTED) and error.status != IF_MATCH_REQUIRED:
+        return
+    reason = str(error.extra.get("code", error.code))
+    action = getattr(view, "actions", {}).get("GET" if request.method == "HEAD" else request.method)
+    if isinstance(error, NotAllowed):
+        action, reason = error.action, error.reason
+    if action is None:
+        return
+    limits = {name: error.extra[name] for name in ("quota", "limit", "use") if name in error.extra}
+    try:
+        record(
+            actor=actor, action=action, object_type=action.partition(".")[0], object_id=object_of(view.kwargs),
+            now=view.now, tenant_id=actor.tenant_id, allowed=False, reason=reason, after=limits or None,
+        )  # fmt: skip
+    except (DatabaseError, psycopg.Error, ShardbeatError) as lost:
+        log.warning("a refusal was not noted: %s", lost)
+
+
+def object_of(kwargs: dict[str, Any]) -> str:
+    """What the trail says that it was about: never a token, and no more than it can hold."""
+    name, value = next(iter(kwargs.items()), ("", ""))
+    return "" if name == "token" else str(value).replace("\0", "")[:OBJECT_ID_CHARS]
