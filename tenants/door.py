@@ -19,6 +19,7 @@ from tenants.models import Tenant
 
 LOCK_TIMEOUT_MS = 2_000
 IDLE_IN_TRANSACTION_MS = 5_000
+OWN_OPTIONS = frozenset({"options", "pool", "prepare_threshold"})  # of Django's connection, not of ours
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def connect(name: str, *, owner: bool = False, guarded: bool = True) -> "psycopg
         application_name=f"shardbeat {name}"[:63],
         autocommit=True,
         options=options,
-        **{key: value for key, value in database["OPTIONS"].items() if key not in {"options", "pool"}},
+        **{key: value for key, value in database["OPTIONS"].items() if key not in OWN_OPTIONS},
     )
 
 

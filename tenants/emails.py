@@ -26,9 +26,3 @@ def typed_email(text: str) -> str:
     """What somebody typed to sign in, as accounts are looked up; empty when it can be nobody's."""
     email = text.strip().lower()
     return email if len(email) <= MAX_EMAIL_CHARS and email.isascii() and email.isprintable() else ""
-
-
-def shown_email(email: str) -> str:
-    """Enough of an address to recognise it by, for places that can't forget: "a***@example.com"."""
-    name, at, domain = email.partition("@")
-    return f"{name[:1]}***{at}{domain}"

@@ -63,6 +63,12 @@ def token_tried(*, address: str) -> None:
         _take("invitation-address", settings.FAILED_LOGINS * ADDRESS_FACTOR, counted_as(address))
 
 
+def provider_asked(*, address: str) -> None:
+    """Counts a step of a login with an identity provider, each of which asks that provider. RateLimited."""
+    if settings.FAILED_LOGINS:
+        _take("provider-address", settings.FAILED_LOGINS * ADDRESS_FACTOR, counted_as(address))
+
+
 def forget_all() -> None:
     """Forgets what this process counted of its own; for tests."""
     _own.forget_all()

@@ -20,9 +20,11 @@ from django.core.mail import send_mail
 from django.db import transaction
 from django.http import HttpRequest
 
+from apps.audit.actors import invitation as subject_of_invitation
+from apps.audit.actors import member as subject_of_member
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, NotFound
-from tenants.emails import plain_email, shown_email
+from tenants.emails import plain_email
 from tenants.models import Domain, Invitation, Member, Tenant
 from tenants.people import check_password, check_role, member_make
 from tenants.sessions import actor_of_member
@@ -51,7 +53,7 @@ def invitation_create(
         if Member.objects.filter(tenant=tenant, email=email).exists():
             raise Conflict(f"{email} is a member already.", code="member_exists")
         made, token = _open(tenant, actor, now, email=email, role=role, name=name, expires_at=expires_at)
-        _record(actor, "invitation.create", made, now, after={"email": shown_email(email), "role": role})
+        _record(actor, "invitation.create", made, now, after={"role": role})
         if send is not None:
             transaction.on_commit(lambda: send(made, token))
         return made, token
@@ -93,9 +95,7 @@ def invitation_revoke(*, tenant: Tenant, actor: Actor, invitation_id: UUID, now:
             raise NotFound("There is no such invitation.")
         if found.accepted_at is None and found.revoked_at is None:
             Invitation.objects.filter(pk=found.pk).update(revoked_at=now)
-            _record(
-                actor, "invitation.revoke", found, now, before={"email": shown_email(found.email), "role": found.role}
-            )
+            _record(actor, "invitation.revoke", found, now, before={"role": found.role})
 
     atomically(work)
 
@@ -201,8 +201,16 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def about_invitation(invitation: Invitation) -> str:
+    """Whom the trail's rows of an invitation are about: who is a member already, or whoever is invited."""
+    return (
+        subject_of_invitation(invitation.pk) if invitation.member is None else subject_of_member(invitation.member.uid)
+    )
+
+
 def _record(actor: Actor, action: str, invitation: Invitation, now: datetime, **more: Any) -> None:
     record(
         actor=actor, action=action, object_type="invitation", object_id=invitation.pk, now=now,
-        tenant_id=invitation.tenant_id, **more,
+        tenant_id=invitation.tenant_id, about=about_invitation(invitation), personal={"email": invitation.email},
+        **more,
     )  # fmt: skip

@@ -7,8 +7,10 @@ import secrets
 import string
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
+import psycopg
 from django.db.models import Q
 
 from tenants import door
@@ -23,9 +25,9 @@ _FORM = re.compile(f"sb_([A-Za-z0-9]{{{PREFIX_LENGTH}}})_[A-Za-z0-9]{{{SECRET_LE
 
 _KEY, _TENANT, _PLAN = Columns(ApiKey, "k"), Columns(Tenant, "t"), Columns(Plan, "p")
 _READ = f"""
-SELECT {_KEY.sql}, {_TENANT.sql}, {_PLAN.sql} FROM public.tenants_apikey k
-JOIN public.tenants_tenant t ON t.id = k.tenant_id JOIN public.tenants_plan p ON p.id = t.plan_id
-WHERE k.prefix = %s
+SELECT clock_timestamp(), {_KEY.sql}, {_TENANT.sql}, {_PLAN.sql}
+FROM (SELECT $1::text AS prefix) asked LEFT JOIN public.tenants_apikey k ON k.prefix = asked.prefix
+LEFT JOIN public.tenants_tenant t ON t.id = k.tenant_id LEFT JOIN public.tenants_plan p ON p.id = t.plan_id
 """
 
 
@@ -50,8 +52,16 @@ def apikey_find(text: str, *, now: datetime) -> ApiKey | None:
 
     The digest is compared in constant time, also when there is no such prefix.
     """
-    formed = _FORM.fullmatch(text)  # whatever else a header may hold does not reach the database
-    key = _read(formed[1]) if formed else None
+    return _valid(_read(text)[1], text, now=now)
+
+
+def apikey_look(text: str) -> tuple[ApiKey | None, datetime]:
+    """As `apikey_find` at the database's time, and that time, in one statement."""
+    now, key = _read(text)
+    return _valid(key, text, now=now), now
+
+
+def _valid(key: ApiKey | None, text: str, *, now: datetime) -> ApiKey | None:
     matches = hmac.compare_digest(key.digest if key else "0" * 64, _digest(text))
     if key is None or not matches or key.revoked_at is not None or (key.expires_at and key.expires_at <= now):
         return None
@@ -70,15 +80,20 @@ def apikey_revoke(key: ApiKey, *, now: datetime) -> bool:
     return bool(ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=now))
 
 
-def _read(prefix: str) -> ApiKey | None:
-    row = door.raw().execute(_READ, [prefix]).fetchone()
-    if row is None:
-        return None
+def _read(text: str) -> tuple[datetime, ApiKey | None]:
+    """The database's time, and the key with the prefix of this text."""
+    formed = _FORM.fullmatch(text)  # whatever else a header may hold does not reach the database
+    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(door.raw())
+    row = cursor.execute(_READ, [formed[1] if formed else ""], prepare=True).fetchone()
+    assert row is not None
+    now, row = row[0], row[1:]
+    if row[0] is None:
+        return now, None
     ends = len(_KEY), len(_KEY) + len(_TENANT)
     key = _KEY.made(row[: ends[0]])
     key.tenant = _TENANT.made(row[ends[0] : ends[1]])
     key.tenant.plan = _PLAN.made(row[ends[1] :])
-    return key
+    return now, key
 
 
 def _chosen(length: int) -> str:

@@ -15,10 +15,11 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
 
+from apps.audit.actors import member as subject_of_member
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, FieldError, Forbidden, InvalidInput, NotFound, Stale
 from kernel.ids import uuid7
-from tenants.emails import plain_email, shown_email
+from tenants.emails import plain_email
 from tenants.models import Invitation, Member, Role, Tenant
 from tenants.permissions import ROLES, may_grant
 from tenants.work import atomically
@@ -38,7 +39,7 @@ def member_add(
 
     def work() -> Member:
         member = member_make(tenant=tenant, email=email, role=role, name=name, password=password)
-        _record(actor, "member.create", member, now, after={"email": shown_email(email), "role": role})
+        _record(actor, "member.create", member, now, after={"role": role})
         return member
 
     return atomically(work)
@@ -97,7 +98,7 @@ def member_remove(
         if member.role == Role.ADMIN:
             _another_admin(tenant, member)
         user, pk = member.user, member.pk
-        _record(actor, "member.remove", member, now, before={"email": shown_email(member.email), "role": member.role})
+        _record(actor, "member.remove", member, now, before={"role": member.role})
         member.delete()
         if user.username.startswith(USER_PREFIX) and not Member.objects.filter(user=user).exclude(pk=pk).exists():
             user.delete()
@@ -192,5 +193,5 @@ def _another_admin(tenant: Tenant, member: Member) -> None:
 def _record(actor: Actor, action: str, member: Member, now: datetime, **more: Any) -> None:
     record(
         actor=actor, action=action, object_type="member", object_id=member.uid, now=now, tenant_id=member.tenant_id,
-        **more,
+        about=subject_of_member(member.uid), personal={"email": member.email, "name": member.name}, **more,
     )  # fmt: skip

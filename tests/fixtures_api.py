@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 BASE = "/api/v1"
 NOTHING = object()
 MADE_UP = "tests.made_up"  # a default of a test client: `validate` says what it means
+HEADERS = (
+    "ETag",
+    "Location",
+    "Idempotency-Replayed",
+    "Retry-After",
+    "WWW-Authenticate",
+    "RateLimit",
+    "RateLimit-Policy",
+)
 PROBLEM = "application/problem+json"
 LINES = "application/x-ndjson"
 
@@ -124,6 +133,7 @@ def validate(response: Any, *, made_up: bool = False) -> None:
     described = described_operation(request.method, seen.path_pattern)
     if described is None:
         return
+    _validate_headers(described, response)
     if response.status_code >= 400:
         _validate_code(described, response)
     if request.method == "HEAD" or (response.headers.get("Content-Type") == LINES and not response.content):
@@ -149,6 +159,17 @@ def described_operation(method: str, pattern: str | None) -> dict[str, Any] | No
 
     methods: dict[str, Any] = openapi_document()["paths"].get(pattern or "", {})
     return methods.get("get" if method == "HEAD" else method.lower())
+
+
+def _validate_headers(described: Mapping[str, Any], response: Any) -> None:
+    """What clients act upon is documented."""
+    from apps.api.openapi import openapi_document
+
+    answer = described["responses"].get(str(response.status_code), {})
+    if "$ref" in answer:
+        answer = openapi_document()["components"]["responses"][answer["$ref"].rsplit("/", 1)[1]]
+    unknown = {name for name in HEADERS if name in response} - set(answer.get("headers", ()))
+    assert not unknown, f"{described['operationId']} does not document {unknown} of its {response.status_code}"
 
 
 def _validate_code(described: Mapping[str, Any], response: Any) -> None:

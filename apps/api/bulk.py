@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from apps.api.endpoint import Endpoint
 from apps.api.problems import document, problem_of
+from apps.api.refusals import note_items
 from apps.schedules.batches import MAX_ITEMS
 from kernel.errors import BatchRefused, Faults, FieldError, InvalidInput, ShardbeatError
 
@@ -35,8 +36,9 @@ class BulkEndpoint(Endpoint):
             self._item(number, one) if isinstance(one, ShardbeatError) else _done(number, one, status)
             for number, one in enumerate(found)
         ]
-        refused = sum(1 for one in found if isinstance(one, ShardbeatError))
-        return Response({"items": items, "succeeded": len(found) - refused, "refused": refused})
+        refused = [one for one in found if isinstance(one, ShardbeatError)]
+        note_items(refused, self)
+        return Response({"items": items, "succeeded": len(found) - len(refused), "refused": len(refused)})
 
     def _item(self, number: int, error: ShardbeatError) -> dict[str, Any]:
         known = problem_of(error)

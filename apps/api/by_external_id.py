@@ -1,7 +1,6 @@
 """/jobs/by-external-id/{external_id} and the same for schedules: things by their owner's own ids"""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,31 +16,11 @@ from apps.api.schedules import ScheduleEndpoint
 from apps.schedules import job_input, schedule_input, services
 from apps.schedules.models import Job, Schedule
 from apps.schedules.reading import job_shape
-from kernel.errors import Forbidden, NotFound
+from kernel.errors import NotFound
 from kernel.jsonrules import value_faults
-from tenants.permissions import may
-
-T = TypeVar("T")
 
 
-class PutEndpoint(Endpoint):
-    """A PUT that makes what is not there needs both permissions when it does."""
-
-    def put_as(self, create: str, work: Callable[[Callable[[], None]], T]) -> T:
-        """What `work` did; it calls what it is given before it makes something."""
-
-        def may_create() -> None:
-            if not may(self.actor, create):
-                raise Forbidden("The key may only change what there is.")
-
-        try:
-            return work(may_create)
-        except Forbidden:
-            need(self, self.actor, create)  # now that the transaction is over, so that the note of it stays
-            raise
-
-
-class JobByExternalId(PutEndpoint):
+class JobByExternalId(Endpoint):
     """One job."""
 
     actions = {"GET": "job.read", "PUT": "job.update"}
@@ -61,18 +40,16 @@ class JobByExternalId(PutEndpoint):
         ),
     )  # fmt: skip
     def put(self, request: Request, external_id: str) -> Response:
-        found, made = self.put_as(
-            "job.create",
-            lambda may_create: services.job_put(
-                tenant=self.tenant, actor=self.actor, external_id=external_id, now=self.now, may_create=may_create,
-                data=read_only_dropped(self.body, job_input.READ_ONLY), only=put_condition(request),
-            ),
+        found, made = services.job_put(
+            tenant=self.tenant, actor=self.actor, external_id=external_id, now=self.now, only=put_condition(request),
+            data=read_only_dropped(self.body, job_input.READ_ONLY),
+            may_create=lambda: need(self, self.actor, "job.create"),
         )  # fmt: skip
         location = f"/api/v1/jobs/{found.job.pk}" if made else None
         return tagged(job_shape(found), found.job.revision, status=201 if made else 200, location=location)
 
 
-class ScheduleByExternalId(PutEndpoint, ScheduleEndpoint):
+class ScheduleByExternalId(ScheduleEndpoint):
     """One schedule."""
 
     actions = {"GET": "schedule.read", "PUT": "schedule.update"}
@@ -92,12 +69,10 @@ class ScheduleByExternalId(PutEndpoint, ScheduleEndpoint):
         problems=("name_taken", "external_id_taken", "quota_exceeded"),
     )  # fmt: skip
     def put(self, request: Request, external_id: str) -> Response:
-        found, made = self.put_as(
-            "schedule.create",
-            lambda may_create: services.schedule_put(
-                tenant=self.tenant, actor=self.actor, external_id=external_id, now=self.now, may_create=may_create,
-                data=read_only_dropped(self.body, schedule_input.READ_ONLY), only=put_condition(request),
-            ),
+        found, made = services.schedule_put(
+            tenant=self.tenant, actor=self.actor, external_id=external_id, now=self.now, only=put_condition(request),
+            data=read_only_dropped(self.body, schedule_input.READ_ONLY),
+            may_create=lambda: need(self, self.actor, "schedule.create"),
         )  # fmt: skip
         location = f"/api/v1/schedules/{found.schedule.pk}" if made else None
         return self.answer(found, status=201 if made else 200, location=location)

@@ -50,6 +50,8 @@ CODES: Mapping[str, Code] = {
     ),
     "too_many_secrets": Code((409,), "a tenant has at most 1,000", "delete some"),
     "too_many_calendars": Code((409,), "a tenant has at most 1,000", "delete some"),
+    "identity_provider_unusable": Code((502,), "the identity provider can't be reached or answers otherwise"),
+    "id_token_refused": Code((403,), "the identity provider's answer is not for this login"),
     "member_exists": Code((409,), "somebody with this e-mail is a member already"),
     "member_without_email": Code((409,), "the member has no e-mail to sign in with", "invite them anew"),
     "last_admin": Code((409,), "the last admin stays", "make somebody else admin first"),
@@ -128,6 +130,9 @@ OF_A_PATH = ("not_found",)  # of paths that name a thing
 OF_A_CHANGE = ("csrf_failed", "busy", "secrets_key_unknown")  # the trail encrypts who it was
 OF_IF_MATCH = ("stale", "if_match_required")
 OF_IDEMPOTENCY = ("request_in_progress", "idempotency_key_reused")
+
+# Of no operation: what a path answers that has none for the method, and what people meet who sign in.
+ELSEWHERE = ("method_not_allowed", "identity_provider_unusable", "id_token_refused")
 
 
 def by_status(codes: Iterable[str]) -> dict[int, list[str]]:

@@ -25,7 +25,7 @@ from apps.audit.services import record
 from kernel.errors import Forbidden
 from kernel.runtokens import PREFIXES, RunToken
 from tenants import door
-from tenants.keys import apikey_find, apikey_touch
+from tenants.keys import apikey_look, apikey_touch
 from tenants.models import ApiKey, Domain, Member, Tenant
 from tenants.rates import RateLimited, Standing
 from tenants.runtokens import runtoken_read
@@ -160,17 +160,16 @@ def _with_standing(request: TenantRequest, response: HttpResponse) -> HttpRespon
 
 def _identify(request: TenantRequest, of_host: Tenant | None) -> Tenant | None:
     """The tenant of the request's key, which is left on the request; or what is wrong, left there as `refusal`."""
-    request.now = database_now()
     scheme, _, text = request.headers.get("Authorization", "").partition(" ")
-    if not text:
-        return None
-    if scheme.lower() != "bearer":
-        request.refusal = invalid_key()
+    if not text or scheme.lower() != "bearer":
+        request.now = database_now()
+        request.refusal = invalid_key() if text else None
         return None
     if text.strip().startswith(PREFIXES["completion"]):
+        request.now = database_now()
         return _of_completion(request, text.strip(), of_host)
     look_at(request, text.strip())
-    key = apikey_find(text.strip(), now=request.now)
+    key, request.now = apikey_look(text.strip())
     if key is None:
         request.refusal = invalid_key()
         return None

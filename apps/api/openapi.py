@@ -19,6 +19,7 @@ from apps.api.deprecation import Deprecated, describe_deprecation, mark
 from apps.api.endpoint import changes_what_is_stored
 from apps.api.lists import PAGE_SIZE, PAGE_SIZE_MAX
 from apps.api.openapi_examples import add_examples
+from apps.api.openapi_headers import add_headers
 from apps.api.openapi_links import add_links
 from apps.api.openapi_parameters import describe_parameters
 from apps.api.openapi_problems import OWN_CODES, document_problems
@@ -212,5 +213,6 @@ def openapi_document() -> dict[str, Any]:
     add_links(found)
     describe_deprecation(found)
     document_problems(found)
+    add_headers(found)
     found["servers"] = [{"url": "/"}]
     return found

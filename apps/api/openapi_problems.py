@@ -19,15 +19,12 @@ from apps.api.problems import MEDIA_TYPE, TYPE_PREFIX
 OWN_CODES = "x-problems"  # what `operation()` leaves for `document_problems`, which takes it away
 CODES_OF_ANSWER = "x-codes"  # of an answer: the codes that it may bring
 READS = ("get", "head")
-RATE_HEADERS = {
-    "Retry-After": "Seconds.",
-    "RateLimit": 'Where the caller stands: "policy";r=what is left;t=seconds until there is more.',
-    "RateLimit-Policy": '"policy";q=requests;w=seconds',
-}
+RETRY = {"Retry-After": "Seconds, where waiting helps."}
 HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": "How to identify yourself."},
-    429: RATE_HEADERS,
-    503: {"Retry-After": "Seconds."},
+    409: RETRY,
+    429: RETRY,
+    503: RETRY,
 }
 
 

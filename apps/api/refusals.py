@@ -6,6 +6,8 @@ which would fill the trail instead of the platform, and faults of the input.
 """
 
 import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import psycopg
@@ -13,7 +15,7 @@ from django.db import DatabaseError
 from rest_framework.request import Request
 
 from apps.audit.services import Actor, record
-from kernel.errors import Forbidden, QuotaExceeded, ShardbeatError, Stale
+from kernel.errors import BatchRefused, Forbidden, QuotaExceeded, ShardbeatError, Stale
 
 log = logging.getLogger(__name__)
 NOTED = (Forbidden, QuotaExceeded, Stale)
@@ -34,6 +36,10 @@ def note_refusal(error: Exception, request: Request, view: Any) -> None:
     actor = getattr(request, "_user", None)  # not `user`, which would authenticate once more
     if not isinstance(error, ShardbeatError) or not isinstance(actor, Actor):
         return
+    cause = error.__cause__
+    if isinstance(cause, BatchRefused):
+        _noted(lambda: note_items(cause.refused.values(), view))
+        return
     if not isinstance(error, NOTED) and error.status != IF_MATCH_REQUIRED:
         return
     reason = str(error.extra.get("code", error.code))
@@ -43,11 +49,31 @@ def note_refusal(error: Exception, request: Request, view: Any) -> None:
     if action is None:
         return
     limits = {name: error.extra[name] for name in ("quota", "limit", "use") if name in error.extra}
-    try:
-        record(
+    _noted(
+        lambda: record(
             actor=actor, action=action, object_type=action.partition(".")[0], object_id=object_of(view.kwargs),
             now=view.now, tenant_id=actor.tenant_id, allowed=False, reason=reason, after=limits or None,
+        )
+    )  # fmt: skip
+
+
+def note_items(refused: Iterable[ShardbeatError], view: Any) -> None:
+    """What of many at a time was beyond a limit: one row for each limit, which says how many items it refused."""
+    beyond = [one for one in refused if isinstance(one, QuotaExceeded)]
+    action = view.actions[view.request.method]
+    for quota, count in Counter(one.extra["quota"] for one in beyond).items():
+        limits = next(one.extra for one in beyond if one.extra["quota"] == quota)
+        told = {"quota": quota, "limit": limits["limit"], "use": limits["use"], "items": count}
+        record(
+            actor=view.actor, action=action, object_type=action.partition(".")[0], object_id="", now=view.now,
+            tenant_id=view.actor.tenant_id, allowed=False, reason=QuotaExceeded.code, after=told,
         )  # fmt: skip
+
+
+def _noted(write: Callable[[], None]) -> None:
+    """The answer does not wait for a database that takes nothing."""
+    try:
+        write()
     except (DatabaseError, psycopg.Error, ShardbeatError) as lost:
         log.warning("a refusal was not noted: %s", lost)
 

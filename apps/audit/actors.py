@@ -53,6 +53,11 @@ def member(uid: UUID) -> str:
     return f"{MEMBER}:{uid}"
 
 
+def invitation(invitation_id: UUID) -> str:
+    """The subject of somebody who is no member yet."""
+    return f"invitation:{invitation_id}"
+
+
 def at_request(actor: Actor, request: HttpRequest) -> Actor:
     """The actor with where the request comes from, and its id."""
     return replace(

@@ -8,6 +8,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.portal.login_gate import HOME, LOGIN_PATH, PortalRequest, of_tenant, signed_in
+from apps.signin.flow import provider_of
 from kernel.errors import InvalidInput, ShardbeatError
 from tenants.people import password_set
 from tenants.rates import RateLimited
@@ -108,4 +109,5 @@ def _login_page(
     request: PortalRequest, back: str, *, email: str = "", error: str = "", status: int = 200
 ) -> HttpResponse:  # fmt: skip
     context: dict[str, Any] = {"next": back, "email": email[:254], "error": error}
+    context["sso"] = provider_of(request.tenant) is not None
     return render(request, "portal/login.html", context, status=status)

@@ -116,7 +116,7 @@ def calendar_delete(
             raise Conflict(detail, code="calendar_in_use", schedules=names)
         found.deleted_at = now
         _save(found, now, "deleted_at")
-        _record(actor, "calendar.delete", found, now, tenant)
+        _record(actor, "calendar.delete", found, now, tenant, before={"name": found.name})
 
     in_tenant(tenant, work)
 

@@ -68,7 +68,7 @@ def job_delete(
             raise Conflict(detail, code="job_in_use", schedules=names, schedule_count=using.count())
         job.deleted_at = now
         _save(job, now, "deleted_at")
-        _record(actor, "job.delete", job, now, tenant)
+        _record(actor, "job.delete", job, now, tenant, before={"name": job.name})
 
     in_tenant(tenant, work)
 

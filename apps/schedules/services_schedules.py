@@ -74,7 +74,7 @@ def schedule_delete(
         entry_drop(tenant, entry, now, "schedule_deleted", actor)
         schedule.deleted_at = now
         save(schedule, now, "deleted_at")
-        note(actor, "schedule.delete", schedule, now, tenant)
+        note(actor, "schedule.delete", schedule, now, tenant, before={"name": schedule.name})
 
     in_tenant(tenant, work)
 

@@ -128,16 +128,13 @@ SELECT m.id, EXISTS (SELECT 1 FROM {schema}.{table} t WHERE t.external_id = m.ex
 FROM unnest($1::uuid[], $2::text[]) AS m(id, external_id)
 """
 
+# After a wait for the lock the number is the new version's, which this statement does not see: then it has no queue.
 _SHARE = """
-SELECT id, version, kind, paused_at IS NOT NULL FROM {schema}.schedules_job
-WHERE id = ANY($1) AND deleted_at IS NULL ORDER BY id FOR SHARE
-"""
-
-# A statement of its own: joined to the lock it would be the version from before a wait.
-_SHARED_VERSIONS = """
-SELECT v.job_id, v.queue, v.priority, v.timeout_s, v.max_concurrency, v.max_queue_age_s, v.total_timeout_s
-FROM {schema}.schedules_jobversion v
-JOIN unnest($1::uuid[], $2::int[]) AS m(job_id, version) ON v.job_id = m.job_id AND v.version = m.version
+WITH j AS (
+    SELECT id, version, kind, paused_at IS NOT NULL AS paused FROM {schema}.schedules_job
+    WHERE id = ANY($1) AND deleted_at IS NULL ORDER BY id FOR SHARE)
+SELECT j.*, v.queue, v.priority, v.timeout_s, v.max_concurrency, v.max_queue_age_s, v.total_timeout_s
+FROM j LEFT JOIN {schema}.schedules_jobversion v ON v.job_id = j.id AND v.version = j.version
 """
 
 
@@ -166,12 +163,11 @@ def taken(conn: Conn, schema: str, table: str, lost: Sequence[NewJob | NewSchedu
 
 def jobs_share(conn: Conn, schema: str, ids: Collection[UUID]) -> dict[UUID, SharedJob]:
     """Jobs that are there, as they are until this transaction ends; locked in id order."""
-    rows = _run(conn, _in(_SHARE, schema), [sorted(ids)]).fetchall()
-    if not rows:
-        return {}
-    versions = _run(conn, _in(_SHARED_VERSIONS, schema), [[row[0] for row in rows], [row[1] for row in rows]])
-    found = {row[0]: row[1:] for row in versions}
-    return {row[0]: SharedJob(*row, *found[row[0]]) for row in rows}
+    query, wanted = _in(_SHARE, schema), [sorted(ids)]
+    rows = _run(conn, query, wanted).fetchall()
+    if any(row[4] is None for row in rows):
+        rows = _run(conn, query, wanted).fetchall()  # locked by now, so that nobody has to be waited for
+    return {row[0]: SharedJob(*row) for row in rows}
 
 
 def _run(conn: Conn, query: bytes, parameters: list[Any]) -> psycopg.Cursor[Any]:

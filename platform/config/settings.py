@@ -42,6 +42,7 @@ SHARED_APPS = [
     "apps.api",
     "apps.console",
     "apps.portal",
+    "apps.signin",
     "workers",
     "demo",
     "django.contrib.admin",
@@ -78,6 +79,7 @@ DATABASES["default"]["OPTIONS"] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
+    "prepare_threshold": 1_000_000,  # only what asks for it is prepared: texts that name a schema are too many
     # A frozen web process must not hold a row for ever. Commands that migrate go without (door.become_owner).
     "options": "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=30000",
     **DATABASES["default"]["OPTIONS"],
@@ -235,7 +237,9 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "Shardbeat API",
     "VERSION": "1",
-    "DESCRIPTION": "Jobs, schedules and their executions.",
+    "DESCRIPTION": "Jobs, schedules and their executions. Send an API key as bearer; every operation says which role it"
+    " needs (`x-role`) and which action a key's scopes must name (`x-action`). Whatever is refused is answered with a"
+    " problem document whose `code` is stable.",
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

@@ -188,7 +188,9 @@ def test_all_or_nothing_over_a_name(api: Api, make: Makers, conn: Conn) -> None:
 
 
 @pytest.mark.parametrize("kind", ["jobs", "schedules"])
-def test_a_plan_s_room_goes_to_the_first_that_can_be_made(api: Api, make: Makers, plan: Any, kind: str) -> None:
+def test_a_plan_s_room_goes_to_the_first_that_can_be_made(
+    api: Api, make: Makers, conn: Conn, plan: Any, kind: str
+) -> None:
     job = make.job()
     plan(**{f"max_{kind}": 3 + (kind == "jobs")})
     items = [one_of(kind, name, job["id"]) for name in ("a", "b", "A", "c", "d", "e")]
@@ -199,6 +201,12 @@ def test_a_plan_s_room_goes_to_the_first_that_can_be_made(api: Api, make: Makers
     again = api.post(f"{kind}/bulk", {"items": [one_of(kind, "x", job["id"])]})
     assert codes(again) == ["quota_exceeded"]
     assert api.post(f"{kind}/bulk", {"items": items[4:], "atomic": True}).status == 422
+    query = "SELECT action, reason, after FROM audit_auditevent WHERE NOT allowed ORDER BY id"
+    limit = problem["limit"]
+    told = {"quota": f"max_{kind}", "limit": limit, "use": limit}
+    assert conn.execute(query).fetchall() == [
+        (f"{kind[:-1]}.create", "quota_exceeded", {**told, "items": count}) for count in (2, 1, 2)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
-"""Every operation for everybody: all roles, no key, a key that is none, the other tenant. Made from the document.
+"""Every operation for everybody: all roles, scopes, sessions, no key, a key that is none, the other tenant.
 
-The rows are in tests/api/rows; an operation without its row fails.
+It is made from the document. The rows are in tests/api/rows; an operation without its row fails.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -23,6 +24,8 @@ from tests.fixtures_people import ROLES, People
 Conn = psycopg.Connection[Any]
 ROWS = all_rows()
 JSON = "application/json"
+COUNT = count(1)
+NOTED = ("role_too_low", "scope_missing", "key_of_another_tenant")  # refusals that the trail keeps
 UNKNOWN_KEY = "sb_" + "A" * 8 + "_" + "b" * 40
 
 
@@ -98,29 +101,77 @@ def test_what_everybody_gets(
 ) -> None:  # fmt: skip
     row = ROWS[operation.name]
     path, body = prepared(world, operation, row)
-    refused: dict[str, tuple[Api, int, str]] = {
-        "nobody": (Api(None), 401, "not_authenticated"),
-        "nobody on the tenant's host": (Api(None, host=acme_people.host), 401, "not_authenticated"),
-        "an unknown key": (Api(UNKNOWN_KEY), 401, "invalid_key"),
-        "the other tenant on this host": (
-            Api(globex_people.admin, host=acme_people.host), 403, "key_of_another_tenant",
-        ),
-    }  # fmt: skip
     allowed = {*ROLES[ROLES.index(row.least) :], *row.also}
-    for role in (*ROLES, "worker"):
-        if role not in allowed:
-            refused[role] = (Api(key_of(role)), 403, "role_too_low")
-    for who, (api, status, code) in refused.items():
+    for who, api, status, code in refused(operation, row, allowed, key_of, acme_people, globex_people):
         answer = operation.send(api, path, body)
         assert (answer.status, answer.code) == (status, code), (who, answer.body)
-        if status == 403:
+        if code in NOTED:
             assert _noted(conn, answer.body["request_id"]) == 1, who
     _check_other_tenant(operation, row, Api(globex_people.admin), path, body, world)
-    for role in sorted(allowed):
+    served = {role: Api(key_of(role)) for role in sorted(allowed)}
+    served["a session of the least role"] = Session(acme_people.tenant, row.least)
+    for who, api in served.items():
         if operation.method != "GET":
             path, body = prepared(world, operation, row)
-        answer = operation.send(Api(key_of(role)), path, body)
-        assert answer.status == row.answer, (role, answer.body)
+        answer = operation.send(api, path, body)
+        assert answer.status == row.answer, (who, answer.body)
+
+
+def refused(
+    operation: Operation, row: Row, allowed: Collection[str], key_of: Callable[[str], str], acme: People,
+    globex: People,
+) -> Iterator[tuple[str, Api, int, str]]:  # fmt: skip
+    """(who, with what, status, code) of everybody who may not."""
+    yield "nobody", Api(None), 401, "not_authenticated"
+    yield "nobody on the tenant's host", Api(None, host=acme.host), 401, "not_authenticated"
+    yield "an unknown key", Api(UNKNOWN_KEY), 401, "invalid_key"
+    yield "the other tenant on this host", Api(globex.admin, host=acme.host), 403, "key_of_another_tenant"
+    yield "a key with another scope", Api(_scoped(acme, but=action_of(operation))), 403, "scope_missing"
+    for role in (*ROLES, "worker"):
+        if role not in allowed:
+            yield role, Api(key_of(role)), 403, "role_too_low"
+    below = ROLES[: ROLES.index(row.least)]
+    if below:
+        yield "a session of a lower role", Session(acme.tenant, below[-1]), 403, "role_too_low"
+    if operation.method != "GET":
+        yield "a session without the form token", Session(acme.tenant, row.least, token=False), 403, "csrf_failed"
+    foreign = Session(globex.tenant, "admin", host=acme.host)
+    yield "a session of the other tenant", foreign, 401, "not_authenticated"
+    yield "somebody who is no member", Session(None, "", host=acme.host), 401, "not_authenticated"
+
+
+class Session(Api):
+    """Calls of somebody who is signed in on a tenant's host; of no member at all without a tenant."""
+
+    def __init__(self, tenant: Any, role: str, *, token: bool = True, host: str = "") -> None:
+        from django.contrib.auth.models import User
+        from django.test import Client
+
+        from tenants.people import member_make
+        from tests.fixtures_people import signed_in
+
+        super().__init__(None, host=host or f"{tenant.slug}.localhost")
+        number = next(COUNT)
+        if tenant is None:
+            self._client = Client(raise_request_exception=False)
+            self._client.force_login(User.objects.create_user(f"stranger{number}"))
+        else:
+            member = member_make(tenant=tenant, email=f"s{number}@example.com", role=role, name="", password=None)
+            member.tenant = tenant
+            self._client = signed_in(member)
+        self._token = {"X-CSRFToken": "x"} if token else {}
+
+    def call(self, method: str, path: str, body: Any = NOTHING, **more: Any) -> Answer:
+        """As a page of the tenant's host sends it."""
+        return super().call(method, path, body, **{**more, "headers": {**(more.get("headers") or {}), **self._token}})
+
+
+def _scoped(people: People, *, but: str) -> str:
+    """A key with the highest role, and scopes for something else."""
+    from tenants.keys import apikey_create
+
+    scopes = ["job.read"] if but != "job.read" else ["schedule.read"]
+    return apikey_create(tenant=people.tenant, name=f"scoped {next(COUNT)}", role="admin", scopes=scopes)[1]
 
 
 def _check_other_tenant(operation: Operation, row: Row, api: Api, path: str, body: Any, world: World) -> None:

@@ -36,7 +36,7 @@ def silent() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("how", [lost, timed_out, closed])
-@pytest.mark.parametrize("where", ["database_now", "apikey_find", "_tenant_of_host", "door.inside"])
+@pytest.mark.parametrize("where", ["apikey_look", "_tenant_of_host", "door.inside"])
 def test_a_lost_database_is_503_wherever_it_is_missed(
     api: Api, monkeypatch: pytest.MonkeyPatch, where: str, how: Any
 ) -> None:

@@ -18,7 +18,8 @@ def main() -> None:
     parser.add_argument("--own-queues", type=int, default=8)
     parser.add_argument("--noop", type=int, default=60_000)
     parser.add_argument("--celery", type=int, default=10_000)
-    parser.add_argument("--only", choices=["fire", "noop", "celery", "writes"], default=None)
+    parser.add_argument("--audit", type=int, default=100_000, help="rows of the trail that wait to be sealed")
+    parser.add_argument("--only", choices=["fire", "noop", "celery", "writes", "audit"], default=None)
     args = parser.parse_args()
     with stage.services(ROOT / "var" / "bench"):
         import os
@@ -29,9 +30,9 @@ def main() -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import fire_release, noop, writes
+        from tests.bench import audit, fire_release, noop, writes
 
-        made = stage.prepare(tenants=args.tenants, own_queues=args.own_queues)
+        made = stage.prepare(tenants=1 if args.only == "audit" else args.tenants, own_queues=args.own_queues)
         print(
             f"{args.tenants} tenants: {args.own_queues} with a queue of their own,"
             f" {args.tenants - args.own_queues} on {settings.SHARED_QUEUES} shared queues; every commit durable"
@@ -41,6 +42,13 @@ def main() -> None:
             print(
                 f"fire + release: {got['per_s']:,.0f}/s for {args.due:,} due at once with {args.index:,} in the index;"
                 f" dispatch lateness p50 {got['p50_s']:.2f} s, p99 {got['p99_s']:.2f} s"
+            )
+        if args.only in (None, "audit"):
+            cost = audit.run(backlog=args.audit, per_s=1_000, seconds=20)
+            print(
+                f"sealing the trail: {cost['drained_per_s']:,.0f}/s from a backlog; at {cost['written_per_s']:,.0f}"
+                f" writes/s over {audit.TENANTS:,} tenants {100 * (cost['python'] + cost['database']):.1f} % of a core"
+                f" ({100 * cost['database']:.1f} in the database), sealed after p99 {cost['p99_s']:.1f} s"
             )
         if args.only in (None, "writes"):
             for name, one in writes.run(made).items():

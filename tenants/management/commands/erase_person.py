@@ -7,13 +7,13 @@ from django.contrib.auth.models import User
 from django.core.management.base import CommandParser
 from django.db.models import Q
 
-from apps.audit.actors import MEMBER, OPERATOR, Actor, member, operator
+from apps.audit.actors import MEMBER, OPERATOR, Actor, invitation, member, operator
 from apps.audit.erasing import person_erase
 from apps.audit.models import SubjectKey
 from kernel.errors import NotFound
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
-from tenants.models import Member, Tenant
+from tenants.models import Invitation, Member, Tenant
 from tenants.work import database_now
 
 
@@ -57,12 +57,16 @@ class Command(Base):
 
 
 def _of_login(name: str) -> list[str]:
-    """All subjects of one person: as an operator, and as a member of each tenant."""
+    """All subjects of one person: as an operator, as a member of each tenant, as somebody who was invited."""
     found = list(User.objects.filter(Q(username=name) | Q(memberships__email=name)).distinct().order_by("pk"))
-    if not found:
-        raise NotFound(f"There is no login {name!r}. Give --subject as the trail names them.")
-    members = Member.objects.filter(Q(user__in=found) | Q(email=name)).order_by("pk").values_list("uid", flat=True)
-    return [*(operator(user.pk) for user in found), *(member(uid) for uid in members)]
+    members = list(Member.objects.filter(Q(user__in=found) | Q(email=name)).order_by("pk"))
+    emails = {name, *(one.email for one in members if one.email)}
+    invited = Invitation.objects.filter(email__in=emails).order_by("pk").values_list("pk", flat=True)
+    subjects = [operator(user.pk) for user in found] + [member(one.uid) for one in members]
+    subjects += [invitation(pk) for pk in invited]
+    if not subjects:
+        raise NotFound(f"There is nobody {name!r}. Give --subject as the trail names them.")
+    return subjects
 
 
 def _exists(subject: str) -> bool:

@@ -1,6 +1,17 @@
-"""Keys and the secrets that sign."""
+"""Keys, people, how they sign in, and the secrets that sign."""
+
+from typing import Any
 
 from tests.api.rows import Row
+from tests.fixtures_api import NOTHING
+
+
+def with_provider(world: Any) -> Any:
+    """No body; but a provider that can be deleted."""
+    values = {"issuer": "https://login.example.com", "client_id": "shardbeat"}
+    assert world.api.put("identity-provider", values, If_Match="*").status == 200
+    return NOTHING
+
 
 ROWS = {
     "api_keys_list": Row("admin"),
@@ -8,6 +19,9 @@ ROWS = {
     "api_keys_read": Row("admin"),
     "api_keys_revoke": Row("admin", 204),
     "api_keys_rotate": Row("admin", 201),
+    "identity_provider_read": Row("admin", 404),
+    "identity_provider_replace": Row("admin"),
+    "identity_provider_delete": Row("admin", 204, body=with_provider, other=404),
     "members_list": Row("admin"),
     "members_read": Row("admin"),
     "members_patch": Row("admin"),
