@@ -19,6 +19,7 @@ from apps.audit import personal
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, FieldError, InvalidInput
 from tenants.models import Tenant
+from tenants.people import USER_PREFIX
 
 Conn = psycopg.Connection[Any]
 GRACE = timedelta(days=7)
@@ -43,6 +44,14 @@ WITH RECURSIVE owned AS (
     WHERE k.conrelid <> k.confrelid AND d.level < 20
 )
 SELECT o.name FROM owned o JOIN depth d ON d.oid = o.oid GROUP BY o.name ORDER BY max(d.level), o.name
+"""
+# A member's login is of its tenant alone and goes with it; an operator's stays.
+MEMBERS = """
+WITH gone AS (DELETE FROM tenants_member WHERE ctid = ANY (ARRAY(
+                  SELECT ctid FROM tenants_member WHERE tenant_id = %(tenant)s LIMIT %(limit)s)) RETURNING user_id),
+     logins AS (DELETE FROM auth_user u USING gone g WHERE u.id = g.user_id AND u.username LIKE %(prefix)s
+                AND NOT u.is_staff RETURNING 1)
+SELECT FROM gone
 """
 NEXT = """
 SELECT id, slug, schema_name FROM tenants_tenant
@@ -167,6 +176,8 @@ def _step(conn: Conn, tenant_id: int, slug: str, schema: str) -> Step:
 
 
 def _remove_some(conn: Conn, table: str, tenant_id: int) -> int:
+    if table == "tenants_member":
+        return conn.execute(MEMBERS, {"tenant": tenant_id, "limit": BATCH, "prefix": f"{USER_PREFIX}%"}).rowcount
     query = sql.SQL(
         "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE tenant_id = %s LIMIT %s))"
     ).format(table=sql.Identifier("public", table))

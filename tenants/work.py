@@ -1,6 +1,7 @@
 """One piece of work in a tenant's schema: one transaction, done again when it lost a deadlock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
@@ -48,6 +49,15 @@ def atomically(work: Callable[[], T]) -> T:
             if nested or not left or not lost:
                 raise
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def rehearsing(dry: bool) -> Iterator[None]:
+    """What is done inside is taken back when `dry`, and whatever waits for the commit does not happen."""
+    with transaction.atomic():
+        yield
+        if dry:
+            transaction.set_rollback(True)
 
 
 def database_now() -> datetime:

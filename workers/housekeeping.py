@@ -28,6 +28,7 @@ FORGET_PROCESSES_S = 3_600
 FORGET_SLOTS_S = 7 * 86_400
 FORGET_BREAKERS_S = 86_400
 KEEP_ANSWERS_S = 72 * 3_600
+KEEP_INVITATIONS_S = 30 * 86_400  # after they were accepted, revoked or over
 BATCH = 1_000
 
 _TENANTS = """
@@ -46,6 +47,21 @@ WITH old AS MATERIALIZED (
     SELECT id FROM api_idempotentanswer WHERE created_at < clock_timestamp() - %s * interval '1 second'
     ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED)
 DELETE FROM api_idempotentanswer a USING old WHERE a.id = old.id
+"""
+
+_SESSIONS = """
+WITH old AS MATERIALIZED (
+    SELECT session_key FROM django_session WHERE expire_date < clock_timestamp() LIMIT %s FOR UPDATE SKIP LOCKED)
+DELETE FROM django_session s USING old WHERE s.session_key = old.session_key
+"""
+
+# Their e-mails are of people, many of whom never came.
+_INVITATIONS = """
+WITH old AS MATERIALIZED (
+    SELECT id FROM tenants_invitation
+    WHERE least(accepted_at, revoked_at, expires_at) < clock_timestamp() - %s * interval '1 second'
+    LIMIT %s FOR UPDATE SKIP LOCKED)
+DELETE FROM tenants_invitation i USING old WHERE i.id = old.id
 """
 
 _SKEWED = """
@@ -82,7 +98,8 @@ def retention() -> dict[str, int]:
 
 @app.task(name="shardbeat.prune", ignore_result=True)
 def prune() -> dict[str, int]:
-    """Forgets old beat slots, processes that ended without a word, old breakers, and answers of idempotency keys."""
+    """Forgets old beat slots, processes that ended without a word, sessions and invitations that are over,
+    old breakers, and answers of idempotency keys."""
     more = _budget()
     line = Line("housekeeping")
     try:
@@ -92,6 +109,8 @@ def prune() -> dict[str, int]:
             "dispatchers": conn.execute(_DISPATCHERS, [FORGET_PROCESSES_S]).rowcount,
             "workers": workers.prune(conn, older_than_s=FORGET_PROCESSES_S),
             "breakers": breakers.prune(conn, older_than_s=FORGET_BREAKERS_S),
+            "sessions": _drain(lambda: conn.execute(_SESSIONS, [BATCH]).rowcount, more),
+            "invitations": _drain(lambda: conn.execute(_INVITATIONS, [KEEP_INVITATIONS_S, BATCH]).rowcount, more),
             "answers": _drain(lambda: conn.execute(_ANSWERS, [KEEP_ANSWERS_S, BATCH]).rowcount, more),
         }
     finally:

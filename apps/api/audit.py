@@ -11,11 +11,11 @@ from rest_framework.response import Response
 
 from apps.api.documents_audit import AuditChainAnswer, AuditEventAnswer
 from apps.api.endpoint import Endpoint
-from apps.api.lists import PAGING, ListQuery, page
+from apps.api.lists import PAGING, ListQuery
 from apps.api.openapi import CREATED_PARAMETERS, CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation, parameter
 from apps.api.renderers import AnswerRenderer, encode
 from apps.audit.chain import head_of
-from apps.audit.reading import cursor_key, events_in_chain, events_page, of_cursor_key
+from apps.audit.reading import cursor_key, events_in_chain, events_scan, of_cursor_key
 from apps.audit.shown import Shown
 from tenants import door
 
@@ -56,10 +56,9 @@ class AuditEventList(Endpoint):
         filters = _filters(query)
         before, size = _before(query), query.page_size()
         query.finish()
-        rows = events_page(tenant_id=self.tenant.pk, filters=filters, before=before, size=size + 1)
-        return Response(
-            page(rows, query=query, size=size, key=lambda row: cursor_key(row.event.pk), shape=event_shape)
-        )  # fmt: skip
+        rows, last = events_scan(tenant_id=self.tenant.pk, filters=filters, before=before, size=size)
+        following = None if last is None else query.cursor_of(cursor_key(last))
+        return Response({"items": [event_shape(row) for row in rows], "next_cursor": following})
 
 
 class AuditChain(Endpoint):

@@ -13,6 +13,7 @@ from apps.api.codes import CODES
 from apps.api.openapi import openapi_document
 from apps.api.openapi_problems import CODES_OF_ANSWER, general_codes
 from apps.api.openapi_roles import ACTION, ALSO, ROLE
+from tenants.permissions import LEAST_ROLE
 
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 PAGING = ("page_size", "cursor")
@@ -66,9 +67,20 @@ def filters() -> str:
     return _text(rows)
 
 
+def scopes() -> str:
+    """The actions of each object with the least role that may."""
+    rows = ["| object | actions |", "|---|---|"]
+    for thing, found in groupby(sorted(LEAST_ROLE.items()), key=lambda one: one[0].partition(".")[0]):
+        actions = [f"`{action}` {role}" for action, role in found]
+        rows.append(f"| `{thing}.*` | {', '.join(actions)} |")
+    return _text(rows)
+
+
 # Name of a part -> its text.
-PARTS: Mapping[str, Callable[[], str]] = {"problem_codes": problem_codes, "operations": operations, "filters": filters}
-FILES = ("docs/reference/errors.md", "docs/reference/operations.md", "docs/reference/filters.md")
+PARTS: Mapping[str, Callable[[], str]] = {
+    "problem_codes": problem_codes, "operations": operations, "filters": filters, "scopes": scopes
+}  # fmt: skip
+FILES = ("docs/reference/errors.md", "docs/reference/operations.md", "docs/reference/filters.md", "docs/people.md")
 
 
 def refreshed(text: str) -> str:

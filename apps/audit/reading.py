@@ -17,6 +17,8 @@ from apps.audit.models import AuditEvent, Seal
 from apps.audit.shown import Shown, shown
 
 CHUNK = 1_000  # rows of one statement of the export
+SCAN_MOST = 20_000  # rows that one page looks at for filters without an index
+INDEXED = {"object_id", "at__gt", "at__lt"}
 
 
 def events_page(*, tenant_id: int, filters: Mapping[str, Any], before: int | None, size: int) -> list[Shown]:
@@ -25,6 +27,29 @@ def events_page(*, tenant_id: int, filters: Mapping[str, Any], before: int | Non
     if before is not None:
         found = found.filter(pk__lt=before)
     return shown(found.order_by("-pk")[:size])
+
+
+def events_scan(
+    *, tenant_id: int, filters: Mapping[str, Any], before: int | None, size: int
+) -> tuple[list[Shown], int | None]:  # fmt: skip
+    """As `events_page`, but looks at no more than SCAN_MOST rows where no index knows the filters.
+
+    Also the id below which the next page goes on, None on the last one: that of the last row, or of the last row that was
+    looked at, so that a page may have fewer rows than fit.
+    """
+    lowest = None
+    if filters.keys() and not filters.keys() & INDEXED:
+        looked_at = AuditEvent.objects.filter(tenant_id=tenant_id)
+        if before is not None:
+            looked_at = looked_at.filter(pk__lt=before)
+        ids = looked_at.order_by("-pk").values_list("pk", flat=True)
+        lowest = ids[SCAN_MOST - 1 : SCAN_MOST].first()
+        if lowest is not None:
+            filters = {**filters, "pk__gte": lowest}
+    rows = events_page(tenant_id=tenant_id, filters=filters, before=before, size=size + 1)
+    if len(rows) > size:
+        return rows[:size], rows[size - 1].event.pk
+    return rows, lowest
 
 
 def events_in_chain(*, tenant_id: int, after: int, most: int) -> Iterator[Shown]:

@@ -47,6 +47,11 @@ class TrailMixin(Base):
     """For a ModelAdmin: writes the trail, and saves no field but those that the form changed."""
 
     trail_masked: tuple[str, ...] = ()
+    trail_personal: tuple[str, ...] = ()  # what identifies the person of `trail_about`
+
+    def trail_about(self, obj: Model) -> str:
+        """The subject of the person that a row is of; empty when it is of none."""
+        return ""
 
     def saved_besides(self, form: ModelForm[Any]) -> Iterable[str]:
         """Fields that the model's own save() or form sets besides those that were changed."""
@@ -81,20 +86,27 @@ class TrailMixin(Base):
         return HttpResponseRedirect(f"{reverse('admin:audit_auditevent_changelist')}?{query}")
 
     def _record(self, request: HttpRequest, obj: Model, verb: str) -> None:
-        before, after = getattr(request, "trail", (None, None))
+        before, after, personal = getattr(request, "trail", (None, None, {}))
+        if not personal:  # who it was that was deleted
+            personal = {name: str(getattr(obj, name, "") or "") for name in self.trail_personal}
         tenant_id = obj.pk if self.opts.label == "tenants.Tenant" else getattr(obj, "tenant_id", None)
         record(
             actor=actor_of(request), action=f"{self.opts.model_name}.{verb}", object_type=str(self.opts.model_name),
             object_id=obj.pk, now=database_now(), tenant_id=tenant_id, before=before or None, after=after or None,
+            about=self.trail_about(obj), personal=personal,
         )  # fmt: skip
 
-    def _differences(self, form: ModelForm[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        before, after = {}, {}
+    def _differences(self, form: ModelForm[Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+        before, after, personal = {}, {}, {}
         for name in form.changed_data:
+            if name in self.trail_personal:
+                personal[f"{name} before"] = str(form.initial.get(name) or "")
+                personal[name] = str(form.cleaned_data.get(name) or "")
+                continue
             masked = name in self.trail_masked
             before[name] = MASK if masked else _plain(form.initial.get(name))
             after[name] = MASK if masked else _plain(form.cleaned_data.get(name))
-        return before, after
+        return before, after, personal
 
 
 def _plain(value: Any) -> Any:

@@ -3,9 +3,10 @@
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
+from apps.audit.actors import operator
 from apps.audit.trail import TrailMixin
 from tenants.people import USER_PREFIX
 
@@ -17,6 +18,10 @@ class OperatorAdmin(TrailMixin, UserAdmin):
     """Those of members are changed under Members alone: their services keep sessions, mails and the trail right."""
 
     trail_masked = ("password", "password1", "password2")
+    trail_personal = ("username", "first_name", "last_name", "email")
+
+    def trail_about(self, obj: Model) -> str:
+        return operator(int(obj.pk or 0))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         return super().get_queryset(request).exclude(username__startswith=USER_PREFIX, is_staff=False)

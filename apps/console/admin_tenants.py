@@ -20,14 +20,16 @@ from apps.console.deleting import deletion_page
 from apps.console.selecting import ticked
 from apps.console.shown import tenant_link
 from kernel.addressrules import plain_rule
+from tenants.apikeys import scope_faults
 from tenants.keys import apikey_create, apikey_revoke
 from tenants.models import ApiKey, Domain, Plan, Tenant
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
     TenantModelForm = forms.ModelForm[Tenant]
+    ApiKeyModelForm = forms.ModelForm[ApiKey]
 else:
-    BaseAdmin, TenantModelForm = admin.ModelAdmin, forms.ModelForm
+    BaseAdmin, TenantModelForm, ApiKeyModelForm = admin.ModelAdmin, forms.ModelForm, forms.ModelForm
 
 
 class SmallAdmin(TrailMixin, BaseAdmin):
@@ -124,10 +126,23 @@ class DomainAdmin(SmallAdmin):
         return ("is_primary",)
 
 
+class ApiKeyForm(ApiKeyModelForm):
+    def clean_scopes(self) -> Any:
+        """Scopes that name something."""
+        given = self.cleaned_data["scopes"]
+        if given is not None and not (isinstance(given, list) and all(isinstance(one, str) for one in given)):
+            raise forms.ValidationError('A list such as ["schedule.*", "*.read"], or nothing.')
+        faults = scope_faults(given)
+        if faults:
+            raise forms.ValidationError([fault.detail for fault in faults])
+        return given
+
+
 @admin.register(ApiKey)
 class ApiKeyAdmin(SmallAdmin):
     """The text of a key is on the page that follows its making, and nowhere else."""
 
+    form = ApiKeyForm
     list_display = ("name", "prefix", "tenant", "role", "created_at", "expires_at", "revoked_at", "last_used_at")
     list_filter = ("role",)
     list_select_related = ("tenant",)
@@ -135,10 +150,13 @@ class ApiKeyAdmin(SmallAdmin):
     autocomplete_fields = ("tenant",)
     ordering = ("-pk",)
     actions = ("revoke",)
-    shown = ("tenant", "name", "role", "prefix", "created_at", "expires_at", "revoked_at", "last_used_at")
+    shown = (
+        "tenant", "name", "role", "scopes", "prefix", "created_at", "created_by", "expires_at", "rotated_at",
+        "revoked_at", "last_used_at",
+    )  # fmt: skip
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
-        return self.shown if obj is not None else ("tenant", "name", "role", "expires_at")
+        return self.shown if obj is not None else ("tenant", "name", "role", "scopes", "expires_at")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -151,7 +169,10 @@ class ApiKeyAdmin(SmallAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: forms.ModelForm[Any], change: bool) -> None:
         request.trail = self._differences(form)  # type: ignore[attr-defined]  # the mixin writes it
-        key, text = apikey_create(tenant=obj.tenant, name=obj.name, role=obj.role, expires_at=obj.expires_at)
+        key, text = apikey_create(
+            tenant=obj.tenant, name=obj.name, role=obj.role, scopes=obj.scopes, expires_at=obj.expires_at,
+            created_by=actor_of(request).stored,
+        )  # fmt: skip
         obj.pk, obj.prefix = key.pk, key.prefix
         obj._state.adding = False
         request.new_key = text  # type: ignore[attr-defined]  # for the page below

@@ -4,16 +4,24 @@ Nothing of it is in the session, so two tabs on two tenants stay apart. What a r
 URL conf) is put back whatever happens in it. The admin is on the public hosts only.
 """
 
+import logging
 import re
 from collections.abc import Callable
 
+import psycopg
 from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import get_script_prefix, get_urlconf, reverse, set_script_prefix, set_urlconf
 
+from apps.audit.services import OBJECT_ID_CHARS, record
+from apps.audit.trail import actor_of, database_now
+from kernel.errors import ShardbeatError
 from tenants import door
 from tenants.models import Tenant
 
+log = logging.getLogger(__name__)
 PATH = re.compile(r"/t/(?P<slug>[a-z0-9-]{1,40})(?P<rest>/admin(?:/.*)?)", re.DOTALL)
 OPERATORS = ("/admin", "/t/")
 TENANT_URLS = "apps.console.tenant_urls"
@@ -41,6 +49,21 @@ class TenantPathMiddleware:
         if tenant is None or tenant.status in (Tenant.Status.PROVISIONING, Tenant.Status.DELETING):
             raise Http404("There is no such tenant.")
         return self._serve(request, tenant, match["rest"])
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> None:
+        """An operator's attempt at what they may not do is in the trail, too."""
+        user = getattr(request, "user", None)
+        if not isinstance(exception, PermissionDenied) or request.method != "POST" or not getattr(user, "is_staff", 0):
+            return
+        tenant: Tenant | None = getattr(request, "console_tenant", None)
+        try:
+            record(
+                actor=actor_of(request), action="admin.change", object_type="page",
+                object_id=request.path_info[-OBJECT_ID_CHARS:], now=database_now(),
+                tenant_id=tenant.pk if tenant else None, allowed=False, reason="permission",
+            )  # fmt: skip
+        except (DatabaseError, psycopg.Error, ShardbeatError) as lost:
+            log.warning("a refusal was not noted: %s", lost)
 
     def _serve(self, request: HttpRequest, tenant: Tenant, rest: str) -> HttpResponse:
         prefix, urlconf = get_script_prefix(), get_urlconf()

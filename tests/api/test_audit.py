@@ -109,6 +109,29 @@ def test_pages(api: Api, conn: Conn, acme: Tenant, globex: Tenant, other_api: Ap
     assert all(one["id"] not in seen for one in other_api.get("audit-events").body["items"])
 
 
+def test_a_page_looks_at_a_bounded_number_of_rows(
+    api: Api, conn: Conn, acme: Tenant, globex: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """A filter that matches little gives short pages, and all of it in the end."""
+    from apps.audit import reading
+
+    monkeypatch.setattr(reading, "SCAN_MOST", 4)
+    for number in range(11):
+        write(conn, acme, reason=f"r{number % 5}")
+        write(conn, globex)
+    write(conn, acme, allowed=False)
+    query, pages = "audit-events?allowed=true&page_size=3", []
+    while True:
+        answer = api.get(query).body
+        pages.append(len(answer["items"]))
+        if answer["next_cursor"] is None:
+            break
+        query = f"audit-events?allowed=true&page_size=3&cursor={answer['next_cursor']}"
+    assert sum(pages) == 11 and max(pages) <= 3
+    assert api.get("audit-events?action=none").body["items"] == []
+    assert api.get("audit-events?object=none").body == {"items": [], "next_cursor": None}
+
+
 def test_cursors_tell_nothing() -> None:
     assert of_cursor_key(cursor_key(12345)) == 12345 and cursor_key(1) != cursor_key(2)
     assert cursor_key(1).int >> 64 != 0

@@ -114,7 +114,28 @@ def test_dead_processes_and_old_answers_are_forgotten(conn: Conn) -> None:
             " VALUES (1, %s, '', 200, '{}', '', clock_timestamp() - %s * interval '1 hour')",
             [f"{hours} h", hours],
         )
-    assert prune() == {"slots": 0, "dispatchers": 1, "workers": 0, "breakers": 0, "answers": 1}
+    conn.execute(
+        "INSERT INTO django_session VALUES ('old', '', now() - interval '1 minute'),"
+        " ('new', '', now() + interval '1 day')"
+    )
+    for number, days in enumerate((40, 20)):
+        conn.execute(
+            "INSERT INTO tenants_invitation (id, tenant_id, email, name, role, digest, created_at, created_by,"
+            " expires_at) SELECT gen_random_uuid(), id, %s, '', 'viewer', %s, now(), '', now() - %s * interval '1 day'"
+            " FROM tenants_tenant WHERE slug = 'acme'",
+            [f"{days}@acme.test", str(number), days],
+        )
+    assert prune() == {
+        "slots": 0,
+        "dispatchers": 1,
+        "workers": 0,
+        "breakers": 0,
+        "sessions": 1,
+        "invitations": 1,
+        "answers": 1,
+    }
+    assert conn.execute("SELECT session_key FROM django_session").fetchall() == [("new",)]
+    assert conn.execute("SELECT email FROM tenants_invitation").fetchall() == [("20@acme.test",)]
     assert {row[0] for row in conn.execute("SELECT id FROM due_dispatcher")} == {holder, alive}
     assert {row[0] for row in conn.execute("SELECT key FROM api_idempotentanswer")} == {"1 h", "71 h"}
 

@@ -80,3 +80,30 @@ def test_the_invitation_of_a_member_is_a_new_password(page: Any, acme: Any, conn
     assert actions(conn) == ["member.reset"]
     bad = page.post("/admin/tenants/invitation/add/", {**data, "email": "no address"}, follow=True)
     assert "ust be an e-mail address" in bad.content.decode()
+
+
+def test_a_provider_is_switched_off_and_its_secret_on_no_page(page: Any, acme: Any, conn: Conn) -> None:
+    from apps.signin.models import Provider
+    from kernel.clock import utc_now
+
+    now = utc_now()
+    made = Provider.objects.create(
+        tenant=acme, issuer="https://login.test", client_id="c", enabled=True, created_at=now, updated_at=now
+    )
+    assert page.get(f"/admin/signin/provider/{made.pk}/change/").status_code == 200
+    page.post("/admin/signin/provider/", {"action": "switch_off", "_selected_action": [str(made.pk)]})
+    made.refresh_from_db()
+    assert (made.enabled, made.revision) == (False, 2)
+    assert actions(conn) == ["provider.update"]
+
+
+def test_a_key_with_scopes(page: Any, acme: Any) -> None:
+    from tenants.models import ApiKey
+
+    data = {"tenant": acme.pk, "name": "n", "role": "viewer", "expires_at_0": "", "expires_at_1": ""}
+    for bad in ('["nothing"]', "{}", "[]", "[1]", '"job.*"', "not json"):
+        assert page.post("/admin/tenants/apikey/add/", {**data, "scopes": bad}).status_code == 200
+    assert ApiKey.objects.count() == 0
+    assert "sb_" in page.post("/admin/tenants/apikey/add/", {**data, "scopes": '["job.*"]'}).content.decode()
+    assert "sb_" in page.post("/admin/tenants/apikey/add/", data).content.decode()
+    assert list(ApiKey.objects.order_by("pk").values_list("scopes", flat=True)) == [["job.*"], None]

@@ -216,6 +216,68 @@ def test_a_password_never_reaches_the_trail(page: Any, conn: Conn) -> None:
     assert "odd one" not in str(events(conn, "user.create"))
 
 
+def test_an_operator_is_named_only_in_what_can_be_erased(page: Any, conn: Conn) -> None:
+    from django.contrib.auth.models import User
+
+    data = {"username": "carol", "usable_password": "true", "password1": "an odd one 77", "password2": "an odd one 77"}
+    page.post("/admin/auth/user/add/", data)
+    carol = User.objects.get(username="carol")
+    given = {"username": "carol", "email": "carol@acme.test", "is_active": "on"}
+    assert page.post(f"/admin/auth/user/{carol.pk}/change/", given | JOINED).status_code == 302
+    rows = conn.execute("SELECT to_jsonb(e)::text FROM audit_auditevent e WHERE about = %s", [f"user:{carol.pk}"])
+    told = [row[0] for row in rows]
+    assert len(told) == 2 and "carol" not in "".join(told)
+    shown = page.get(f"/admin/audit/auditevent/?q=user:{carol.pk}").content.decode()
+    pk = re.findall(r"/admin/audit/auditevent/(\d+)/change/", shown)[0]
+    assert "carol@acme.test" in page.get(f"/admin/audit/auditevent/{pk}/change/").content.decode()
+    assert page.post(f"/admin/auth/user/{carol.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert "carol" not in str(events(conn, "user.delete"))
+
+
+def test_the_trail_shows_its_chain_and_is_found_by_login(page: Any, acme: Any, conn: Conn) -> None:
+    from tests.audit.hands import as_owner, seal_all
+
+    page.post("/admin/tenants/domain/add/", {"domain": "acme.test", "tenant": acme.pk})
+    listed = page.get("/admin/audit/auditevent/?q=ada").content.decode()
+    (pk,) = set(re.findall(r"/admin/audit/auditevent/(\d+)/change/", listed))
+    path = f"/admin/audit/auditevent/{pk}/change/"
+    assert "admin:ada" in listed and "Not sealed yet." in page.get(path).content.decode()
+    seal_all(conn)
+    text = page.get(path).content.decode()
+    assert "Link 1 of" in text and "fits the row" in text and "127.0.0.1" in text
+    with as_owner() as owner:
+        owner.execute("UPDATE audit_auditevent SET reason = 'x' WHERE id = %s", [pk])
+    assert "DOES NOT FIT" in page.get(path).content.decode()
+    conn.execute("DELETE FROM audit_subjectkey")
+    assert "(erased)" in page.get(path).content.decode()
+
+
+def test_alarms_and_rows_that_wait_are_on_the_first_page(page: Any, acme: Any, conn: Conn) -> None:
+    from tests.audit.hands import seal_all, write
+
+    write(conn, acme, 3)
+    waiting = page.get("/admin/").content.decode()
+    assert re.search(r"Audit rows not sealed yet</a></th>\s*<td class=\"number\">3<", waiting)
+    seal_all(conn)
+    conn.execute("UPDATE audit_sealstate SET total = 1")
+    write(conn, acme)
+    for _ in range(2):  # the alarm is a row itself
+        seal_all(conn)
+    text = page.get("/admin/").content.decode()
+    assert re.search(r"Audit rows not sealed yet</a></th>\s*<td class=\"number\">0<", text)
+    assert re.search(r"Alarms of the audit trail</a></th>\s*<td class=\"number\">1<", text)
+
+
+def test_what_an_operator_may_not_do_is_noted(acme: Any, conn: Conn) -> None:
+    from django.contrib.auth.models import User
+
+    eve = User.objects.create_user("eve", password="not a word", is_staff=True)
+    refused = logged_in(eve).post("/admin/tenants/domain/add/", {"domain": "x.test", "tenant": acme.pk})
+    assert refused.status_code == 403
+    rows = conn.execute("SELECT action, object_id, allowed, subject FROM audit_auditevent").fetchall()
+    assert rows == [("admin.change", "/admin/tenants/domain/add/", False, f"user:{eve.pk}")]
+
+
 def test_the_forms_of_periodic_tasks_offer_what_the_workers_know(page: Any, conn: Conn) -> None:
     text = page.get("/admin/django_celery_beat/periodictask/add/").content.decode()
     assert '<option value="shardbeat.retention">' in text and '<option value="shardbeat.batch">' in text
@@ -269,6 +331,7 @@ def events(conn: Conn, action: str) -> list[tuple[Any, ...]]:
     ).fetchall()
 
 
+JOINED = {"date_joined_0": "2026-01-01", "date_joined_1": "00:00:00"}
 _seen: dict[str, int] = {}
 
 

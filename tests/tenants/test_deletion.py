@@ -97,6 +97,27 @@ def test_deleted_is_deleted(doomed: Tenant, conn: Conn, acme: Tenant) -> None:
     assert trail[-2:] == [("tenant.delete",), ("tenant.deleted",)] and len(trail) > 2, "the trail of its life stays"
 
 
+def test_its_people_go_with_it_and_an_operator_stays(doomed: Tenant, conn: Conn, acme: Tenant) -> None:
+    from django.contrib.auth.models import User
+
+    from apps.signin.models import Identity
+    from tenants.invitations import reset_create
+    from tenants.models import Member
+    from tenants.people import member_make
+    from tenants.work import database_now
+
+    def make(tenant: Tenant) -> Member:
+        return member_make(tenant=tenant, email="ada@a.test", role="admin", name="Ada", password=None)
+
+    mine, other, now = make(doomed), make(acme), database_now()
+    reset_create(tenant=doomed, actor=Actor("test", "admin", doomed.pk), member_uid=mine.uid, now=now)
+    Identity.objects.create(member=mine, tenant=doomed, issuer="https://x.test", subject="s", created_at=now)
+    operator = User.objects.create_user("member-of-staff", is_staff=True)
+    Member.objects.create(tenant=doomed, user=operator, role="viewer")
+    assert steps(conn)[-1].done and left(conn, doomed) == []
+    assert set(User.objects.values_list("pk", flat=True)) == {other.user_id, operator.pk}
+
+
 def test_a_large_tenant_goes_in_steps(doomed: Tenant, conn: Conn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletion, "BATCH", 2)
     for number in range(5):

@@ -5,10 +5,14 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from apps.audit.actors import Actor
 from kernel.clock import utc_now
+from tenants.apikeys import apikey_issue
 from tenants.commands import Command as Base
-from tenants.keys import apikey_create
 from tenants.models import Role
+from tenants.work import database_now
+
+ACTOR = Actor(name="command:apikey_create", role="admin")
 
 
 class Command(Base):
@@ -18,6 +22,7 @@ class Command(Base):
         parser.add_argument("--tenant", required=True, metavar="SLUG")
         parser.add_argument("--name", default="command line")
         parser.add_argument("--role", choices=Role.values, default=Role.ADMIN)
+        parser.add_argument("--scope", action="append", metavar="SCOPE", help="What of the role it may do; repeatable.")
         parser.add_argument("--expires-in-days", type=int, default=None)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -25,8 +30,9 @@ class Command(Base):
         if days is not None and days < 1:
             self.refuse("--expires-in-days must be at least 1.")
         expires_at = utc_now() + timedelta(days=days) if days else None
-        key, text = apikey_create(
-            tenant=self.tenant(options["tenant"]), name=options["name"], role=options["role"], expires_at=expires_at
-        )
-        answer = {"id": str(key.id), "role": key.role, "expires_at": expires_at, "api_key": text}
+        key, text = apikey_issue(
+            tenant=self.tenant(options["tenant"]), actor=ACTOR, name=options["name"], role=options["role"],
+            scopes=options["scope"], expires_at=expires_at, now=database_now(),
+        )  # fmt: skip
+        answer = {"id": str(key.id), "role": key.role, "scopes": key.scopes, "expires_at": expires_at, "api_key": text}
         self.show(answer, text, as_json=options["format"] == "json")
