@@ -40,7 +40,10 @@ def _document_read(one: dict[str, Any], schemas: Mapping[str, Any]) -> None:
     example: Any = {name: value for name, value in (("id", ID), ("created_at", INSTANT)) if name in members}
     example = {"items": [example], "next_cursor": None} if is_list else example
     one["responses"]["200"]["content"][SELECTED] = {"schema": selected, "examples": {"some": {"value": example}}}
-    one["responses"]["304"] = {"description": "What If-None-Match names is still so."}
+    tag = {"description": "Of this answer, for If-None-Match; of a thing also for If-Match."}
+    headers = {"ETag": {**tag, "schema": {"type": "string"}}}
+    one["responses"]["200"].setdefault("headers", {}).update(headers)
+    one["responses"]["304"] = {"description": "What If-None-Match names is still so.", "headers": headers}
     names = {"type": "string", "enum": sorted(members)}
     one["parameters"] = [
         *one.get("parameters", ()),
