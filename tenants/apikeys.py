@@ -5,9 +5,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q, QuerySet
+
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, FieldError, Forbidden, InvalidInput, NotFound
 from tenants.keys import apikey_create, apikey_revoke
+from tenants.limits import make_room
 from tenants.models import ApiKey, Tenant
 from tenants.permissions import KEY_ROLES, known_scopes, may_grant
 from tenants.work import atomically
@@ -21,7 +24,7 @@ def apikey_issue(
     *, tenant: Tenant, actor: Actor, name: str, role: str, now: datetime, scopes: Sequence[str] | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:  # fmt: skip
-    """A new key with its text, which can't be shown again. InvalidInput, Forbidden."""
+    """A new key with its text, which can't be shown again. InvalidInput, Forbidden, QuotaExceeded."""
     faults = scope_faults(scopes)
     if role not in KEY_ROLES:
         faults.append(FieldError("/role", "choice", f"must be one of {', '.join(KEY_ROLES)}."))
@@ -32,6 +35,7 @@ def apikey_issue(
     _check_grant(actor, role, scopes)
 
     def work() -> tuple[ApiKey, str]:
+        make_room(tenant, counted_keys(tenant, now=now), quota="max_api_keys", what="valid API keys")
         key, text = apikey_create(
             tenant=tenant, name=name, role=role, scopes=scopes, expires_at=expires_at, created_by=actor.stored
         )
@@ -86,6 +90,12 @@ def apikey_end(*, tenant: Tenant, actor: Actor, key_id: UUID, now: datetime) -> 
             _record(actor, "apikey.revoke", key, now, before={"prefix": key.prefix})
 
     atomically(work)
+
+
+def counted_keys(tenant: Tenant, *, now: datetime) -> "QuerySet[ApiKey]":
+    """The keys that a plan counts: valid ones, but for those that only go on beside their successor."""
+    alive = ApiKey.objects.filter(tenant=tenant, revoked_at=None, rotated_at=None)
+    return alive.filter(Q(expires_at=None) | Q(expires_at__gt=now))
 
 
 def scope_faults(scopes: Sequence[str] | None) -> list[FieldError]:

@@ -26,7 +26,7 @@ from apps.audit.services import Actor, record
 from kernel.errors import Conflict, NotFound
 from tenants.emails import plain_email
 from tenants.models import Domain, Invitation, Member, Tenant
-from tenants.people import check_password, check_role, member_make
+from tenants.people import check_password, check_role, make_room_for_person, member_make
 from tenants.sessions import actor_of_member
 from tenants.work import atomically
 
@@ -52,6 +52,7 @@ def invitation_create(
     def work() -> tuple[Invitation, str]:
         if Member.objects.filter(tenant=tenant, email=email).exists():
             raise Conflict(f"{email} is a member already.", code="member_exists")
+        make_room_for_person(tenant, email=email, now=now)
         made, token = _open(tenant, actor, now, email=email, role=role, name=name, expires_at=expires_at)
         _record(actor, "invitation.create", made, now, after={"role": role})
         if send is not None:

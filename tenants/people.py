@@ -14,12 +14,14 @@ from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
+from django.db.models import QuerySet
 
 from apps.audit.actors import member as subject_of_member
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, FieldError, Forbidden, InvalidInput, NotFound, Stale
 from kernel.ids import uuid7
 from tenants.emails import plain_email
+from tenants.limits import make_room
 from tenants.models import Invitation, Member, Role, Tenant
 from tenants.permissions import ROLES, may_grant
 from tenants.work import atomically
@@ -38,11 +40,27 @@ def member_add(
         check_password(password, email=email, name=name)
 
     def work() -> Member:
+        make_room_for_person(tenant, email=email, now=now)
         member = member_make(tenant=tenant, email=email, role=role, name=name, password=password)
         _record(actor, "member.create", member, now, after={"role": role})
         return member
 
     return atomically(work)
+
+
+def make_room_for_person(tenant: Tenant, *, email: str, now: datetime) -> None:
+    """QuotaExceeded when the plan has no place for one more; open invitations have theirs, but for this e-mail's."""
+    members, invited = counted_people(tenant, now=now)
+    what = "members, people who are invited included"
+    make_room(tenant, members, invited.exclude(email=email), quota="max_members", what=what)
+
+
+def counted_people(tenant: Tenant, *, now: datetime) -> "tuple[QuerySet[Member], QuerySet[Invitation]]":
+    """Whom a plan counts: members, and those who are invited and may still accept."""
+    invited = Invitation.objects.filter(
+        tenant=tenant, member=None, accepted_at=None, revoked_at=None, expires_at__gt=now
+    )  # fmt: skip
+    return Member.objects.filter(tenant=tenant), invited
 
 
 def member_make(*, tenant: Tenant, email: str, role: str, name: str, password: str | None) -> Member:

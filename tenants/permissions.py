@@ -48,6 +48,7 @@ LEAST_ROLE = {
     "queue.pause": "editor",
     "queue.resume": "editor",
     "queue.work": "operator",
+    "usage.read": "viewer",
     "audit.read": "admin",  # it says of persons where they were
     "event.read": "viewer",
     "webhook.read": "viewer",

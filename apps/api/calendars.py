@@ -45,7 +45,7 @@ class CalendarList(Endpoint):
 
     @operation(
         "calendars_create", "Create a calendar", body=CalendarInput, answer=CalendarAnswer, status=201,
-        retry_safe=True, tag=TAG, problems=("name_taken", "too_many_calendars"),
+        retry_safe=True, tag=TAG, problems=("name_taken", "too_many_calendars", "quota_exceeded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:

@@ -46,7 +46,7 @@ class ApiKeyList(Endpoint):
 
     @operation(
         "api_keys_create", "Create an API key; its text is shown only in this answer", body=ApiKeyInput,
-        answer=NewApiKeyAnswer, status=201, retry_safe=True, tag=TAG, problems=("grant_too_high",),
+        answer=NewApiKeyAnswer, status=201, retry_safe=True, tag=TAG, problems=("grant_too_high", "quota_exceeded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:

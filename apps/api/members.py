@@ -167,7 +167,7 @@ class InvitationList(Endpoint):
     @operation(
         "invitations_create", "Invite somebody; the link is shown only in this answer. A former invitation of the same "
         "e-mail ends", body=InvitationInput, answer=NewInvitationAnswer, status=201, retry_safe=True,
-        tag=INVITATIONS_TAG, problems=("grant_too_high", "member_exists"),
+        tag=INVITATIONS_TAG, problems=("grant_too_high", "member_exists", "quota_exceeded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:

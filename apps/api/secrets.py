@@ -50,7 +50,8 @@ class SecretList(Endpoint):
 
     @operation(
         "secrets_create", "Create a secret; jobs name it, and nothing shows it", body=SecretInput, answer=SecretAnswer,
-        status=201, retry_safe=True, tag=TAG, problems=("name_taken", "too_many_secrets", "secrets_key_unknown"),
+        status=201, retry_safe=True, tag=TAG,
+        problems=("name_taken", "too_many_secrets", "quota_exceeded", "secrets_key_unknown"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:

@@ -24,6 +24,7 @@ from apps.api import (
     schedules,
     secrets,
     signing,
+    usage,
     versions,
     webhooks,
 )
@@ -79,6 +80,8 @@ urlpatterns: list[URLPattern] = [
     path("dead-letters/<uuid:letter_id>", deadletters.DeadLetterDetail.as_view()),
     path("dead-letters/<uuid:letter_id>/replay", deadletters.DeadLetterReplay.as_view()),
     path("dead-letters/<uuid:letter_id>/resolve", deadletters.DeadLetterResolve.as_view()),
+    path("usage", usage.Usage.as_view()),
+    path("usage/history", usage.UsageHistory.as_view()),
     path("queues", queues.QueueList.as_view()),
     path("queues/leases/settle", leases.LeaseSettle.as_view()),
     path("queues/leases/<str:token>/heartbeat", leases.LeaseHeartbeat.as_view()),

@@ -34,8 +34,8 @@ def events_scan(
 ) -> tuple[list[Shown], int | None]:  # fmt: skip
     """As `events_page`, but looks at no more than SCAN_MOST rows where no index knows the filters.
 
-    Also the id below which the next page goes on, None on the last one: that of the last row, or of the last row that was
-    looked at, so that a page may have fewer rows than fit.
+    Also the id below which the next page goes on, None on the last one: that of the last row, or of the last row that
+    was looked at, so that a page may have fewer rows than fit.
     """
     lowest = None
     if filters.keys() and not filters.keys() & INDEXED:

@@ -43,7 +43,8 @@ class SmallAdmin(TrailMixin, BaseAdmin):
 @admin.register(Plan)
 class PlanAdmin(SmallAdmin):
     list_display = (
-        "name", "weight", "own_queue", "max_schedules", "max_running", "max_live", "max_api_requests_per_min",
+        "name", "weight", "own_queue", "max_schedules", "max_running", "max_live", "max_runs_per_min",
+        "max_runs_per_day", "max_api_requests_per_min",
         "retention_days",
     )  # fmt: skip
     search_fields = ("name",)

@@ -18,6 +18,7 @@ from apps.webhooks.reading import delivery_read, delivery_shape
 from apps.webhooks.services import webhook_delete, webhook_rotate
 from apps.webhooks.services_deliveries import REPLAYS, delivery_replay, webhook_replay, webhook_test
 from kernel.errors import FieldError, InvalidInput, NotFound
+from kernel.masking import masked_url
 
 SECRET_HINT = "Give it to the receiver now: it verifies what comes with it, and it can't be shown again."
 
@@ -31,8 +32,9 @@ class WebhookVerb(VerbPage):
     def subject(self, webhook_id: UUID) -> Subject:  # type: ignore[override]  # its path has one id
         found = access_webhook(webhook_id)
         return Subject(
-            name=found.description or found.url, url=reverse("portal:webhook", args=[found.pk]), lead=self.lead,
-            facts=[("URL", found.url), ("Events", ", ".join(found.types)),
+            name=found.description or masked_url(found.url), url=reverse("portal:webhook", args=[found.pk]),
+            lead=self.lead,
+            facts=[("URL", masked_url(found.url)), ("Events", ", ".join(found.types)),
                    ("State", "enabled" if found.enabled else "disabled")],
             row=found, revision=found.revision,
         )  # fmt: skip
@@ -122,9 +124,9 @@ class DeliveryReplay(VerbPage):
             raise NotFound("There is no such delivery.")
         shape = delivery_shape(row)
         return Subject(
-            name=found.description or found.url, url=reverse("portal:webhook", args=[webhook_id]), row=row,
+            name=found.description or masked_url(found.url), url=reverse("portal:webhook", args=[webhook_id]), row=row,
             lead="The same event goes to the webhook's present URL, under the same id.",
-            facts=[("Event", shape["type"]), ("State", look_of(shape["state"]).word), ("URL", found.url)],
+            facts=[("Event", shape["type"]), ("State", look_of(shape["state"]).word), ("URL", masked_url(found.url))],
         )  # fmt: skip
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:

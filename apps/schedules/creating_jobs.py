@@ -13,15 +13,16 @@ from apps.schedules.batches import in_rounds, only, results
 from apps.schedules.changes import of_new
 from apps.schedules.defined import DefinedJob, job_as_given
 from apps.schedules.job_input import JobForm, JobRules, read_job
-from apps.schedules.limits import plan_locked, quota_error, use_of
 from apps.schedules.models import Job, JobVersion
 from apps.schedules.services_secrets import PLAIN_KINDS, secrets_missing, target_restored
 from apps.secrets import literals
 from apps.tickets import pull_queues
+from apps.usage import notices
 from kernel.containerrules import rules_of
 from kernel.errors import InvalidInput, QuotaExceeded, ShardbeatError
 from kernel.ids import uuid7s
 from tenants import door
+from tenants.limits import plan_locked, quota_error, use_of
 from tenants.models import Plan, Tenant
 from tenants.registry import reach_of
 from tenants.work import in_tenant
@@ -59,6 +60,9 @@ def jobs_create(
         room = None if plan.max_jobs is None else plan.max_jobs - use
         refused |= in_rounds(forms, room=room, make=make, over=over)
         found = results(len(items), made, refused, atomic=atomic)
+        notices.crossed(
+            door.raw(), tenant.pk, quota="max_jobs", limit=plan.max_jobs, before=use, after=use + len(made), now=now
+        )
         record_many([_entry(one) for one in made.values()], actor=actor, now=now, tenant_id=tenant.pk)
         return found
 

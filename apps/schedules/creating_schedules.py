@@ -14,7 +14,6 @@ from apps.schedules import naming, store
 from apps.schedules.batches import in_rounds, only, results
 from apps.schedules.changes import of_new
 from apps.schedules.defined import DefinedSchedule
-from apps.schedules.limits import plan_locked, quota_error, use_of
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.policy import first_due
 from apps.schedules.remaking import entry_at
@@ -22,10 +21,12 @@ from apps.schedules.running import JobNow, share_jobs
 from apps.schedules.schedule_input import ScheduleForm, definition_of_form, read_schedule
 from apps.schedules.services_calendars import exclusions_shared
 from apps.schedules.timing import spec_to_json
+from apps.usage import notices
 from kernel.errors import FieldError, InvalidInput, QuotaExceeded, ShardbeatError
 from kernel.ids import uuid7s
 from kernel.jsonrules import value_faults
 from tenants import door
+from tenants.limits import plan_locked, quota_error, use_of
 from tenants.models import Plan, Tenant
 from tenants.work import in_tenant
 
@@ -81,6 +82,10 @@ def schedules_create(
         refused |= in_rounds(planned, room=room, make=lambda some: _insert(tenant, some, now), over=over)
         made = {number: one for number, one in planned.items() if number not in refused}
         found = results(len(items), made, refused, atomic=atomic)
+        notices.crossed(
+            door.raw(), tenant.pk, quota="max_schedules", limit=plan.max_schedules, before=use, after=use + len(made),
+            now=now,
+        )  # fmt: skip
         record_many([_entry(one) for one in made.values()], actor=actor, now=now, tenant_id=tenant.pk)
         return found
 

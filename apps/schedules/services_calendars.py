@@ -28,6 +28,7 @@ from kernel.errors import Conflict, NotFound, Stale
 from kernel.ids import uuid7
 from kernel.jsonrules import merge_patch
 from tenants import door
+from tenants.limits import make_room
 from tenants.models import Tenant
 from tenants.work import Again, in_tenant
 
@@ -72,11 +73,12 @@ def exclusion_read(name: str) -> tuple[str, Exclusion] | None:
 
 
 def calendar_create(*, tenant: Tenant, actor: Actor, data: Any, now: datetime) -> Calendar:
-    """Makes a calendar. InvalidInput with all faults; Conflict for a name that is taken."""
+    """Makes a calendar. InvalidInput with all faults; Conflict for a name that is taken; QuotaExceeded."""
 
     def work() -> Calendar:
         form = read_calendar(data)
-        if Calendar.objects.filter(deleted_at=None).count() >= MAX_CALENDARS:
+        alive = Calendar.objects.filter(deleted_at=None)
+        if make_room(tenant, alive, quota="max_calendars", what="calendars", bounded=True) >= MAX_CALENDARS:
             raise Conflict(f"There are {MAX_CALENDARS:,} calendars already; delete some.", code="too_many_calendars")
         made = Calendar(
             pk=uuid7(), name=form.name, days=form.days, exclusion=form.exclusion, created_at=now, updated_at=now

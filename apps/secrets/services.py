@@ -14,6 +14,7 @@ from apps.secrets.store import put_value
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound, Stale
 from kernel.secretrules import is_name
 from tenants import door
+from tenants.limits import make_room
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
@@ -25,7 +26,7 @@ MAX_DESCRIPTION_CHARS = 500
 def secret_create(
     *, tenant: Tenant, actor: Actor, name: str, value: str, now: datetime, description: str = ""
 ) -> Secret:  # fmt: skip
-    """Makes a secret. InvalidInput; Conflict when the name is taken or there are MAX_SECRETS."""
+    """Makes a secret. InvalidInput; Conflict when the name is taken or there are MAX_SECRETS; QuotaExceeded."""
     faults = value_faults(value)
     if not is_name(name):
         detail = "A secret's name has 1 to 64 letters, digits and _ . - and begins with a letter or _."
@@ -34,7 +35,8 @@ def secret_create(
         raise InvalidInput(faults)
 
     def work() -> Secret:
-        if Secret.objects.filter(purpose=Secret.Purpose.JOB).count() >= MAX_SECRETS:
+        known = Secret.objects.filter(purpose=Secret.Purpose.JOB)
+        if make_room(tenant, known, quota="max_secrets", what="secrets", bounded=True) >= MAX_SECRETS:
             raise Conflict(f"There are {MAX_SECRETS:,} secrets already; delete some.", code="too_many_secrets")
         made = Secret(name=name, description=description, created_at=now, updated_at=now)
         put_value(made, value, tenant_id=tenant.pk, now=now)

@@ -9,6 +9,7 @@ from apps.schedules.input_fields import MAX_ID_CHARS, Fields
 from kernel.errors import Faults
 from kernel.eventtypes import EVENT_TYPES, EVERYTHING
 from kernel.httprules import MAX_URL_CHARS, TargetRefused, check_url
+from kernel.masking import masked_url, restored_target
 from kernel.templates import has_template
 
 MEMBERS = ("url", "description", "types", "jobs", "schedules", "labels", "enabled")
@@ -49,9 +50,12 @@ def read_webhook(
 
 
 def as_given(webhook: Any) -> dict[str, Any]:
-    """The webhook as its owner could have written it: the base of a merge patch, and a part of answers."""
+    """The webhook as its owner could have written it: the base of a merge patch, and a part of answers.
+
+    Credentials in the query of its URL are masks; `url_restored` takes them back.
+    """
     return {
-        "url": webhook.url,
+        "url": masked_url(webhook.url),
         "description": webhook.description or None,
         "types": webhook.types,
         "jobs": webhook.jobs,
@@ -59,6 +63,16 @@ def as_given(webhook: Any) -> dict[str, Any]:
         "labels": webhook.labels,
         "enabled": webhook.enabled,
     }
+
+
+def url_restored(data: Any, known: str) -> Any:
+    """A body with what its owner was shown as masks; `known` is the stored URL. InvalidInput for other masks."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("url"), str):
+        return data
+    faults = Faults()
+    restored = restored_target({"url": data["url"]}, {"url": known}, faults.errors)
+    faults.raise_if_any()
+    return {**data, **restored}
 
 
 def fits(

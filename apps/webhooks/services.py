@@ -13,7 +13,6 @@ from apps.audit.services import Actor, record
 from apps.due import bells
 from apps.events import store as events
 from apps.events.store import LAST, Position
-from apps.schedules.limits import quota_error
 from apps.secrets.models import Secret
 from apps.secrets.store import put_value
 from apps.webhooks import deliveries, wanted
@@ -21,12 +20,13 @@ from apps.webhooks.fanout import LIVE_MAX
 from apps.webhooks.jobs import job_make
 from apps.webhooks.models import Webhook
 from apps.webhooks.outcome import disabled_event
-from apps.webhooks.rules import WebhookForm, as_given, read_webhook
+from apps.webhooks.rules import WebhookForm, as_given, read_webhook, url_restored
 from kernel.errors import FieldError, InvalidInput, NotFound, Stale
 from kernel.ids import uuid7
 from kernel.jsonrules import merge_patch
 from kernel.webhooksign import BadSigningSecret, hmac_key, new_hmac_secret
 from tenants import door
+from tenants.limits import quota_error
 from tenants.models import Tenant
 from tenants.registry import reach_of
 from tenants.work import in_tenant
@@ -55,7 +55,7 @@ def webhook_create(*, tenant: Tenant, actor: Actor, data: Any, now: datetime, te
     It is told of what happens from now on.
     """
     chosen = _chosen(text)
-    form = read_webhook(data, network=reach_of(tenant.network), also=(SHOWN_ONCE,))
+    form = read_webhook(url_restored(data, ""), network=reach_of(tenant.network), also=(SHOWN_ONCE,))
 
     def work() -> Webhook:
         conn = door.raw()
@@ -111,7 +111,7 @@ def webhook_delete(
         _save(webhook, now, "enabled", "deleted_at", "disabled_at", "replay", "replay_tx", "replay_id")
         Secret.objects.filter(name__in=[name for name in (webhook.secret, webhook.former_secret) if name]).delete()
         _heard(tenant)
-        _record(actor, "webhook.delete", webhook, now, tenant, before={"url": webhook.url})
+        _record(actor, "webhook.delete", webhook, now, tenant, before={"url": as_given(webhook)["url"]})
 
     in_tenant(tenant, work)
     _end_waiting(tenant, webhook_id, now)
@@ -159,15 +159,15 @@ def _change(
 ) -> Webhook:  # fmt: skip
     def work() -> tuple[Webhook, bool]:
         webhook = lock(tenant, webhook_id, expect)
-        given, was_enabled = as_given(webhook), webhook.enabled
-        form = read_webhook(make(given), network=reach_of(tenant.network))
+        given, was_enabled, old_url = as_given(webhook), webhook.enabled, webhook.url
+        form = read_webhook(url_restored(make(given), old_url), network=reach_of(tenant.network))
         _take(webhook, form)
         if form.enabled and not was_enabled:
             _enable(webhook)
         elif was_enabled and not form.enabled:
             _disable(tenant, actor, webhook, now)
         after = as_given(webhook)
-        names = [name for name in after if after[name] != given[name]]
+        names = [name for name in after if after[name] != given[name] or (name == "url" and form.url != old_url)]
         if names:
             _save(
                 webhook, now, "url", "description", "types", "jobs", "schedules", "labels", "enabled", "disabled_at",

@@ -54,7 +54,7 @@ def plan(database: None) -> Iterator[Callable[..., None]]:
     """Sets limits of the tenants' plan; they are as before afterwards."""
     from tenants.models import Plan
 
-    names = ("max_jobs", "max_schedules", "min_interval_s", "max_payload_bytes", "max_api_requests_per_min")
+    names = [field.name for field in Plan._meta.fields if field.name.startswith(("max_", "min_"))]
     (before,) = Plan.objects.filter(name="standard").values(*names)
 
     def limit(**limits: Any) -> None:

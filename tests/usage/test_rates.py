@@ -113,6 +113,16 @@ def test_fifty_consumers_never_lease_more_than_a_minute_allows(new_tenant: NewTe
     assert count(conn, "SELECT sum(level) FROM usage_notice") == 180
 
 
+def test_fifty_consumers_never_hold_more_than_may_run(new_tenant: NewTenant, conn: Conn) -> None:
+    from apps.dispatch.pull import lease
+
+    tenant = new_tenant(max_running=7)
+    stocked(tenant, 60, kind="pull", target={}, queue="work")
+    ask = partial(lease, tenant=tenant, queue="work", most=3, lease_s=60, now=NOW)
+    done = in_parallel(50, lambda number: len(ask(holder=f"one {number}")))
+    assert sum(done) == 7 == count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'running'")
+
+
 def test_a_plan_that_gets_a_rate_or_loses_it(
     releaser: Make, conn: Conn, registry: Registry, new_tenant: NewTenant
 ) -> None:

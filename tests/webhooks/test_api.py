@@ -48,7 +48,7 @@ def test_create_read_change_delete(api: Api, conn: Conn) -> None:
     assert api.delete(path, If_Match="*").status == 204
     assert api.get(path).status == 404 and api.get("webhooks").body["items"] == []
     noted = ["webhook.create", "webhook.update", "webhook.update", "webhook.delete"]
-    assert audit(conn, answer.body["id"]) == noted
+    assert [one for one in audit(conn, answer.body["id"]) if not one.startswith("-")] == noted
     text = str(conn.execute("SELECT array_agg(after::text || before::text) FROM audit_auditevent").fetchone())
     assert secret not in text
 
@@ -86,6 +86,22 @@ def test_what_is_refused(api: Api, members: dict[str, Any], faults: dict[str, st
         assert list(answer.faults) == list(faults)
     else:
         assert answer.faults == faults
+
+
+def test_credentials_in_a_url_are_not_shown_and_stay(api: Api, conn: Conn) -> None:
+    url = f"{TARGET['url']}?token=s3cr3t&team=a"
+    hook = made(api, url=url)
+    assert hook["url"] == f"{TARGET['url']}?token=***&team=a"
+    path = f"webhooks/{hook['id']}"
+    assert api.put(path, {**api.get(path).body, "description": "x"}, If_Match="*").status == 200
+    assert api.patch(path, {"types": ["quota.near"]}, If_Match="*").status == 200
+    stored = "SELECT url FROM t_acme.webhooks_webhook"
+    assert conn.execute(stored).fetchone() == (url,)
+    assert api.patch(path, {"url": url.replace("s3cr3t", "n3w")}, If_Match="*").status == 200
+    assert conn.execute(stored).fetchone() == (url.replace("s3cr3t", "n3w"),)
+    assert api.post("webhooks", {**HOOK, "url": hook["url"]}).faults == {"/url": "masked"}
+    texts = str(conn.execute("SELECT array_agg(coalesce(before::text, '') || after) FROM audit_auditevent").fetchall())
+    assert "s3cr3t" not in texts and "n3w" not in texts and "***" in texts
 
 
 def test_another_tenant_sees_nothing(api: Api, other_api: Api, conn: Conn, acme: Tenant) -> None:

@@ -5,6 +5,8 @@ from tests.api.rows import Row
 WORKER = ("worker",)
 
 ROWS = {
+    "usage_read": Row("viewer"),
+    "usage_history": Row("viewer"),
     "executions_list": Row("viewer"),
     "executions_submit": Row("editor", 202, other=400),
     "executions_bulk_submit": Row("editor"),
