@@ -29,9 +29,11 @@ test: $(DEV_STAMP) containers ## Run the test suite, except what takes long; ARG
 test-long: $(DEV_STAMP) containers ## Run the whole suite, with millions of rows, floods and soaks
 	$(PY) -m pytest -m "long or not long" $(ARGS)
 
-# As root on Debian and where INSTALL_PACKAGES is not 0; elsewhere the tests that run containers say why they are skipped.
+# As root on Debian and where INSTALL_PACKAGES is not 0; elsewhere the tests that need runc or a browser say why they
+# are skipped.
 containers:
 	@.ci/containers
+	@.ci/browser
 
 check: lint test ## All that CI runs: formatting, types, import layers, lint rules, tests
 

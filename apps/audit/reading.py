@@ -7,6 +7,7 @@ rows are named by their `uid`, and cursors are encrypted.
 import hmac
 import struct
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from apps.audit.shown import Shown, shown
 
 CHUNK = 1_000  # rows of one statement of the export
 SCAN_MOST = 20_000  # rows that one page looks at for filters without an index
-INDEXED = {"object_id", "at__gt", "at__lt"}
+SLACK = timedelta(minutes=10)  # a row gets its id so long after its time at most
 
 
 def events_page(*, tenant_id: int, filters: Mapping[str, Any], before: int | None, size: int) -> list[Shown]:
@@ -34,19 +35,22 @@ def events_scan(
 ) -> tuple[list[Shown], int | None]:  # fmt: skip
     """As `events_page`, but looks at no more than SCAN_MOST rows where no index knows the filters.
 
-    Also the id below which the next page goes on, None on the last one: that of the last row, or of the last row that
-    was looked at, so that a page may have fewer rows than fit.
+    Also the id below which the next page goes on, None on the last one: that of the last row, or of the last that was
+    looked at, so that a page may have fewer rows than fit.
     """
-    lowest = None
-    if filters.keys() and not filters.keys() & INDEXED:
-        looked_at = AuditEvent.objects.filter(tenant_id=tenant_id)
+    ids, lowest = _ids_of_time(tenant_id, filters), None
+    if (filters or ids) and "object_id" not in filters:
+        looked_at = AuditEvent.objects.filter(tenant_id=tenant_id, **ids)
         if before is not None:
             looked_at = looked_at.filter(pk__lt=before)
-        ids = looked_at.order_by("-pk").values_list("pk", flat=True)
-        lowest = ids[SCAN_MOST - 1 : SCAN_MOST].first()
+        numbers = looked_at.order_by("-pk").values_list("pk", flat=True)
+        lowest = next(iter(numbers[SCAN_MOST - 1 : SCAN_MOST]), None)
         if lowest is not None:
-            filters = {**filters, "pk__gte": lowest}
-    rows = events_page(tenant_id=tenant_id, filters=filters, before=before, size=size + 1)
+            ids["pk__gte"] = lowest
+    if "pk__lt" in ids:
+        highest = ids.pop("pk__lt")
+        before = highest if before is None else min(before, highest)
+    rows = events_page(tenant_id=tenant_id, filters={**filters, **ids}, before=before, size=size + 1)
     if len(rows) > size:
         return rows[:size], rows[size - 1].event.pk
     return rows, lowest
@@ -64,6 +68,19 @@ def events_in_chain(*, tenant_id: int, after: int, most: int) -> Iterator[Shown]
         rows = AuditEvent.objects.in_bulk([one.event_id for one in seals])
         yield from shown([rows[one.event_id] for one in seals if one.event_id in rows], known=seals)
         after, most = seals[-1].number, most - len(seals)
+
+
+def _ids_of_time(tenant_id: int, filters: Mapping[str, Any]) -> dict[str, int]:
+    """Between which ids the rows of a range of time are: ids grow with time, give or take SLACK."""
+    found: dict[str, int] = {}
+    rows = AuditEvent.objects.filter(tenant_id=tenant_id).values_list("pk", flat=True)
+    if "at__gt" in filters:
+        earlier = rows.filter(at__lt=filters["at__gt"] - SLACK).order_by("-at").first()
+        found |= {} if earlier is None else {"pk__gt": earlier}
+    if "at__lt" in filters:
+        later = rows.filter(at__gt=filters["at__lt"] + SLACK).order_by("at").first()
+        found |= {} if later is None else {"pk__lt": later}
+    return found
 
 
 def cursor_key(event_id: int) -> UUID:

@@ -30,6 +30,7 @@ PLACES = (
     Place("jobs", "Jobs", "box", "portal:jobs", "job.read"),
     Place("executions", "Executions", "play", "portal:executions", "execution.read"),
     Place("deadletters", "Dead letters", "alert", "portal:deadletters", "deadletter.read"),
+    Place("usage", "Usage", "gauge", "portal:usage", "usage.read"),
     Place("webhooks", "Webhooks", "hook", "portal:webhooks", "webhook.read"),
     Place("keys", "API keys", "key", "portal:keys", "apikey.read"),
     Place("members", "Members", "people", "portal:members", "member.read"),

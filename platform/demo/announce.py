@@ -119,7 +119,7 @@ def block(demo: dict[str, Any], *, receiver: str) -> str:
     base, admin, first = demo["base_url"], demo["admin"], demo["tenants"][0]
     port = urllib.parse.urlsplit(base).port
     tenants = "\n".join(
-        f"  tenant {tenant['slug']:<8} http://{tenant['host']}:{port}   key {tenant['api_key']}"
+        f"  tenant {tenant['slug']:<8} http://{tenant['host']}:{port}   key {tenant['api_key']}{_console(tenant)}"
         for tenant in demo["tenants"]
     )
     return f"""
@@ -132,6 +132,13 @@ Shardbeat runs. Ctrl-C stops it; the data stays in var/.
   for programs    var/demo.json      logs: var/log/
 
   curl -H 'Authorization: Bearer {first["api_key"]}' '{base}/api/v1/executions?page_size=5'"""
+
+
+def _console(tenant: dict[str, Any]) -> str:
+    """The logins of a tenant's console, one a line."""
+    logins = tenant.get("console", ())
+    lines = [f"\n{'':18}console login {login['email']} / {login['password']}" for login in logins]
+    return "".join(lines)
 
 
 def result_line(slug: str, *, job: str, run: dict[str, Any]) -> str:

@@ -14,11 +14,13 @@ from django.contrib.auth.models import User
 from apps.audit.services import Actor
 from apps.secrets.signing import signing_rotate
 from tenants.keys import apikey_create, apikey_find
-from tenants.models import Plan, Tenant
+from tenants.models import Member, Plan, Tenant
+from tenants.people import member_add, password_set
 from tenants.provisioning import tenant_create
 from tenants.work import database_now
 
 TENANTS = ("acme", "globex")
+LOGINS = ("admin", "viewer")  # of each tenant's console
 OPERATOR = "operator"
 # The demo's receiver is on this machine. No other tenant may call loopback addresses.
 LOOPBACK = ("127.0.0.0/8", "::1/128")
@@ -30,6 +32,7 @@ class Remembered:
 
     password: str = ""
     keys: dict[str, str] = field(default_factory=dict)
+    logins: dict[str, dict[str, str]] = field(default_factory=dict)  # password by role, by tenant
 
     @classmethod
     def read(cls, path: Path) -> Remembered:
@@ -37,7 +40,11 @@ class Remembered:
         try:
             found = json.loads(path.read_text())
             keys = {tenant["slug"]: tenant["api_key"] for tenant in found["tenants"]}
-            return cls(password=found["admin"]["password"], keys=keys)
+            logins = {
+                tenant["slug"]: {login["role"]: login["password"] for login in tenant.get("console", [])}
+                for tenant in found["tenants"]
+            }
+            return cls(password=found["admin"]["password"], keys=keys, logins=logins)
         except (OSError, ValueError, KeyError, TypeError):
             return cls()
 
@@ -84,3 +91,21 @@ def api_key(tenant: Tenant, before: Remembered, *, now: datetime) -> str:
     if found is not None and found.tenant_id == tenant.pk:
         return text
     return apikey_create(tenant=tenant, name="demo")[1]
+
+
+def logins(tenant: Tenant, before: Remembered, *, now: datetime) -> list[dict[str, str]]:
+    """Of the tenant's console, one a role: the remembered password where it still works, else a new one."""
+    return [_login(tenant, role, before.logins.get(tenant.slug, {}).get(role, ""), now) for role in LOGINS]
+
+
+def _login(tenant: Tenant, role: str, password: str, now: datetime) -> dict[str, str]:
+    email = f"{role}@{tenant.slug}.example"
+    actor = Actor(name="command:demo", role="admin", tenant_id=tenant.pk)
+    member = Member.objects.select_related("user").filter(tenant=tenant, email=email).first()
+    if member is None or not (password and member.user.check_password(password)):
+        password = secrets.token_urlsafe(12)
+        if member is None:
+            member_add(tenant=tenant, actor=actor, email=email, role=role, name=role, password=password, now=now)
+        else:
+            password_set(tenant=tenant, actor=actor, member_uid=member.uid, password=password, now=now)
+    return {"email": email, "password": password, "role": role}

@@ -132,6 +132,31 @@ def test_a_page_looks_at_a_bounded_number_of_rows(
     assert api.get("audit-events?object=none").body == {"items": [], "next_cursor": None}
 
 
+def test_ranges_of_time(api: Api, conn: Conn, acme: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour between rows: the ids of what lies outside are not looked at, and nothing inside is left out."""
+    from datetime import timedelta
+
+    from tests.audit import hands
+
+    for hour in range(6):
+        monkeypatch.setattr(hands, "NOW", hands.NOW + timedelta(hours=1))
+        write(conn, acme, reason=str(hour))
+    first = (hands.NOW - timedelta(hours=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    last = hands.NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def found(query: str) -> list[str]:
+        return [one["reason"] for one in api.get(f"audit-events?{query}").body["items"]]
+
+    assert found(f"created_after={first}&created_before={last}") == ["4", "3", "2", "1"]
+    assert found(f"created_after={first}") == ["5", "4", "3", "2", "1"]
+    assert found(f"created_before={first}") == [] and found(f"created_before={last}") == ["4", "3", "2", "1", "0"]
+    assert found(f"created_after={first}&created_before={last}&action=none") == []
+    page = api.get(f"audit-events?created_before={last}&page_size=2").body
+    assert len(page["items"]) == 2
+    rest = api.get(f"audit-events?created_before={last}&page_size=2&cursor={page['next_cursor']}").body
+    assert [one["reason"] for one in rest["items"]] == ["2", "1"]
+
+
 def test_cursors_tell_nothing() -> None:
     assert of_cursor_key(cursor_key(12345)) == 12345 and cursor_key(1) != cursor_key(2)
     assert cursor_key(1).int >> 64 != 0

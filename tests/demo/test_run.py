@@ -109,7 +109,7 @@ def test_it_runs_stops_and_goes_on(start: Callable[[int], Run], wait_for: WaitFo
     demo = run.demo()
     assert set(demo) == {"base_url", "admin", "tenants"}
     assert set(demo["admin"]) == {"url", "username", "password"}
-    assert [set(tenant) for tenant in demo["tenants"]] == [{"slug", "host", "api_key"}] * 2
+    assert [set(tenant) for tenant in demo["tenants"]] == [{"slug", "host", "api_key", "console"}] * 2
     assert demo["base_url"] == f"http://127.0.0.1:{port}"
     assert (run.checkout / "var" / "demo.json").stat().st_mode & 0o077 == 0
     for tenant in (0, 1):

@@ -85,6 +85,12 @@ def counted(value: int) -> str:
 
 
 @register.filter
+def thousands(value: int) -> str:
+    """1023 -> 1,023"""
+    return f"{value:,}"
+
+
+@register.filter
 def cut_t(value: str) -> str:
     """2026-03-01T08:00:00 -> 2026-03-01 08:00:00"""
     return str(value).replace("T", " ", 1)

@@ -32,7 +32,12 @@ class Command(Base):
             "base_url": base_url,
             "admin": {"url": f"{base_url}/admin/", **people.operator(before)},
             "tenants": [
-                {"slug": tenant.slug, "host": people.host(tenant), "api_key": people.api_key(tenant, before, now=now)}
+                {
+                    "slug": tenant.slug,
+                    "host": people.host(tenant),
+                    "api_key": people.api_key(tenant, before, now=now),
+                    "console": people.logins(tenant, before, now=now),
+                }
                 for tenant in tenants
             ],
         }
