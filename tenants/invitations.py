@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from smtplib import SMTPException
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
@@ -151,13 +152,13 @@ def invitation_accept(
     return atomically(work)
 
 
-def link(tenant: Tenant, token: str) -> str:
-    """Where the token is used: PUBLIC_URL's scheme and port on the tenant's own host."""
+def link(tenant: Tenant, token: str, *, asked: HttpRequest | None = None) -> str:
+    """Where the token is used, on the tenant's own host: with PUBLIC_URL's scheme and port, else those of a request."""
     host = Domain.objects.filter(tenant=tenant).order_by("-is_primary", "pk").values_list("domain", flat=True).first()
-    scheme, _, rest = settings.PUBLIC_URL.partition("://")
-    port = rest.partition("/")[0].rpartition(":")[2]
-    at = f":{port}" if port.isdigit() and not rest.startswith("[") else ""
-    return f"{scheme or 'http'}://{host}{at}{ACCEPT_PATH}?token={token}"
+    base = settings.PUBLIC_URL or (f"{asked.scheme}://{asked.get_host()}" if asked is not None else "http://")
+    parts = urlsplit(base)
+    at = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{host}{at}{ACCEPT_PATH}?token={token}"
 
 
 def mails() -> bool:

@@ -122,7 +122,7 @@ class MemberReset(Endpoint):
         made, token = invitations.reset_create(
             tenant=self.tenant, actor=self.actor, member_uid=member_id, now=self.now, send=invitations.send_invitation
         )
-        return Response(_new(made, token, self.now), status=201)
+        return Response(_new(made, token, self), status=201)
 
 
 class MemberSignOut(Endpoint):
@@ -181,7 +181,7 @@ class InvitationList(Endpoint):
             send=invitations.send_invitation,
         )  # fmt: skip
         return Response(
-            _new(made, token, self.now), status=201, headers={"Location": f"{request.path}/{made.pk}"}
+            _new(made, token, self), status=201, headers={"Location": f"{request.path}/{made.pk}"}
         )  # fmt: skip
 
 
@@ -234,6 +234,6 @@ def invitation_shape(invitation: Invitation, now: datetime) -> dict[str, Any]:
     }
 
 
-def _new(invitation: Invitation, token: str, now: datetime) -> dict[str, Any]:
-    link = invitations.link(invitation.tenant, token)
-    return {**invitation_shape(invitation, now), "link": link, "mailed": invitations.mails()}
+def _new(invitation: Invitation, token: str, endpoint: Endpoint) -> dict[str, Any]:
+    link = invitations.link(invitation.tenant, token, asked=endpoint.inner)
+    return {**invitation_shape(invitation, endpoint.now), "link": link, "mailed": invitations.mails()}

@@ -139,7 +139,7 @@ class InvitationAdmin(ServiceAdmin):
             )  # fmt: skip
         obj.pk = made.pk
         obj._state.adding = False
-        request.new_link = link(obj.tenant, token)  # type: ignore[attr-defined]  # for the page below
+        request.new_link = link(obj.tenant, token, asked=request)  # type: ignore[attr-defined]  # for the page below
 
     def response_add(self, request: HttpRequest, obj: Invitation, post_url_continue: str | None = None) -> HttpResponse:
         context = {

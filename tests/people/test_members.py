@@ -315,6 +315,23 @@ def test_an_invitation_goes_out_by_mail(api: Api, mailing: Any) -> None:
     assert made["link"].startswith("https://acme.localhost:8443/console/invitation?token=")
 
 
+@pytest.mark.parametrize(
+    ("public_url", "host", "expected"),
+    [
+        ("", "acme.localhost:8080", "http://acme.localhost:8080/"),
+        ("", "testserver", "http://acme.localhost/"),
+        ("https://shardbeat.test", "testserver:8080", "https://acme.localhost/"),
+        ("https://[2001:db8::1]:8443", "testserver", "https://acme.localhost:8443/"),
+    ],
+)
+def test_a_link_leads_where_the_tenant_is(
+    acme_people: People, settings: Any, public_url: str, host: str, expected: str
+) -> None:
+    settings.PUBLIC_URL = public_url
+    made = invite(Api(acme_people.admin, host=host))
+    assert made["link"].startswith(expected + "console/invitation?token=sbi_")
+
+
 def test_no_mail_before_it_is_certain(api: Api, mailing: Any) -> None:
     body = {"email": "new@acme.test", "role": "viewer"}
     assert api.post("invitations?validate_only=true", body).status == 200
