@@ -192,9 +192,8 @@ def document() -> Any:
 
     from apps.api.openapi import openapi_document
 
-    readers: dict[str, Callable[[bytes], Any]] = {
-        PROBLEM: json.loads, "application/merge-patch+json": json.loads, LINES: bytes.decode,
-    }  # fmt: skip
+    types = (PROBLEM, "application/merge-patch+json", "application/vnd.shardbeat.selected+json")
+    readers: dict[str, Callable[[bytes], Any]] = {**dict.fromkeys(types, json.loads), LINES: bytes.decode}
     config = Config(extra_media_type_deserializers=readers)
     return OpenAPI.from_dict(json.loads(json.dumps(openapi_document())), config=config)
 

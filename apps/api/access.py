@@ -4,12 +4,13 @@ from uuid import UUID
 
 from apps.audit.services import Actor
 from apps.deadletters.models import DeadLetter
+from apps.executions.reading import ExecutionRow, execution_read
 from apps.schedules.defined import definition_of, version_of
 from apps.schedules.models import Calendar, Job, Schedule
 from apps.schedules.services import DefinedJob, DefinedSchedule
 from apps.secrets.models import Secret
 from kernel.errors import NotFound
-from tenants.models import ApiKey, Invitation, Member
+from tenants.models import ApiKey, Invitation, Member, Tenant
 from tenants.permissions import may
 
 
@@ -27,6 +28,14 @@ def access_schedule(*, actor: Actor, schedule_id: UUID, need: str) -> DefinedSch
     if schedule is None or not may(actor, need):
         raise NotFound("There is no such schedule.")
     return DefinedSchedule(schedule, version_of(schedule))
+
+
+def access_execution(*, tenant: Tenant, actor: Actor, execution_id: UUID, need: str) -> ExecutionRow:
+    """An execution with its live state."""
+    found = execution_read(tenant, execution_id)
+    if found is None or not may(actor, need):
+        raise NotFound("There is no such execution.")
+    return found
 
 
 def access_calendar(*, actor: Actor, calendar_id: UUID, need: str) -> Calendar:

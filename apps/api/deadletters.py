@@ -2,23 +2,18 @@
 
 from uuid import UUID
 
-from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_deadletter
+from apps.api.deadletter_lists import OF_ALL, PAGE, TAG, list_deadletters
 from apps.api.documents_runs import DeadLetterAnswer, ExecutionAnswer, NoteInput, ReplayInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.executions import execution_answer
-from apps.api.lists import PAGING, page
-from apps.api.openapi import CREATED_PARAMETERS, CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation, parameter
+from apps.api.openapi import operation
 from apps.api.reading import note_of
 from apps.api.shapes import deadletter_shape
-from apps.deadletters.models import DeadLetter
 from apps.outcomes.replay import UNCHANGED, deadletter_replay, deadletter_resolve
-
-TAG = "dead letters"
-STATUSES = ("open", "replayed", "resolved")
 
 
 class DeadLetterList(Endpoint):
@@ -26,38 +21,9 @@ class DeadLetterList(Endpoint):
 
     actions = {"GET": "deadletter.read"}
 
-    @operation(
-        "dead_letters_list", "List dead letters, newest first", answer=listing(DeadLetterAnswer, "DeadLetter"), tag=TAG,
-        parameters=[
-            parameter("status", choices=STATUSES), parameter("job", UUID), parameter("schedule", UUID),
-            parameter("execution", UUID), parameter("fingerprint"), *CREATED_PARAMETERS, PAGE_SIZE_PARAMETER,
-            CURSOR_PARAMETER,
-        ],
-    )  # fmt: skip
+    @operation("dead_letters_list", "List dead letters", answer=PAGE, parameters=OF_ALL, tag=TAG)
     def get(self, request: Request) -> Response:
-        query = self.query(
-            "status", "job", "schedule", "execution", "fingerprint", "created_after", "created_before", *PAGING
-        )
-        found: QuerySet[DeadLetter] = DeadLetter.objects.order_by("-pk")
-        statuses = query.choices("status", STATUSES)
-        exact = {
-            "job_id": query.id("job"),
-            "schedule_id": query.id("schedule"),
-            "execution_id": query.id("execution"),
-            "fingerprint": query.text("fingerprint"),
-            "created_at__gt": query.instant("created_after"),
-            "created_at__lt": query.instant("created_before"),
-            "pk__lt": query.before(),
-        }
-        size = query.page_size()
-        query.finish()
-        if statuses == ["open"]:
-            found = found.filter(resolved_at=None)
-        elif statuses:
-            found = found.filter(resolution__in=["" if status == "open" else status for status in statuses])
-        found = found.filter(**{name: value for name, value in exact.items() if value is not None})
-        rows = list(found[: size + 1])
-        return Response(page(rows, query=query, size=size, key=lambda row: row.pk, shape=deadletter_shape))
+        return list_deadletters(self, self.query(*(one.name for one in OF_ALL)))
 
 
 class DeadLetterDetail(Endpoint):

@@ -13,11 +13,12 @@ from rest_framework.views import APIView
 
 from apps.api.deprecation import say as say_deprecated
 from apps.api.idempotency import once
-from apps.api.lists import ListQuery
+from apps.api.lists import SELECTING, ListQuery
 from apps.api.middleware import TenantRequest
 from apps.api.parsers import JsonParser, MergePatchParser
 from apps.api.rehearsal import PARAMETER, rehearsed
 from apps.api.renderers import AnswerRenderer
+from apps.api.selecting import fields_asked, fields_of, read_answer
 from apps.audit.services import Actor
 from kernel.errors import Forbidden
 from tenants.models import Tenant
@@ -30,6 +31,7 @@ class Endpoint(APIView):
 
     actions: ClassVar[Mapping[str, str]] = {}
     validate_only = False  # of this request
+    fields: frozenset[str] | None = None  # that this request selects of the answer
     renderer_classes = [AnswerRenderer]
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
 
@@ -59,12 +61,14 @@ class Endpoint(APIView):
         return {} if isinstance(data, QueryDict) else data
 
     def query(self, *names: str) -> ListQuery:
-        """The query parameters; only these names are known."""
-        return ListQuery(self.request.query_params, names, path=self.request.path)
+        """The query parameters; only these names are known, and for reads `fields`, which `initial` has read."""
+        known = (*names, SELECTING) if self._selectable() else names
+        return ListQuery(self.request.query_params, known, path=self.request.path)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         if request.method in ("GET", "HEAD"):
+            self.fields = fields_asked(request, self._selectable())
             return
         # What changes something has no other query parameter.
         can_be = getattr(getattr(self, str(request.method).lower(), None), "rehearsed", False)
@@ -74,9 +78,17 @@ class Endpoint(APIView):
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         finished = super().finalize_response(request, response, *args, **kwargs)
+        if request.method in ("GET", "HEAD") and finished.status_code == 200 and self._selectable():
+            finished = read_answer(request, finished, self.fields)
         finished.headers.setdefault("Cache-Control", "no-store")  # an answer is for this key only
         say_deprecated(getattr(self, str(request.method).lower(), None), finished)
         return finished
+
+    def _selectable(self) -> frozenset[str]:
+        """The members of what GET answers, as its operation is described."""
+        if self.request.method not in ("GET", "HEAD"):
+            return frozenset()
+        return fields_of(getattr(getattr(self, "get", None), "answer", None))
 
     def get_parsers(self) -> list[BaseParser]:
         if self.request is not None and self.request.method == "PATCH":

@@ -1,4 +1,7 @@
-"""ETags are revisions. Whoever changes a resource says which revision was read."""
+"""ETags begin with the revision. Whoever changes a resource says which revision was read.
+
+Tags of reads go on with a digest of the answer (`selecting`), which matters to If-None-Match alone.
+"""
 
 import re
 from typing import Any
@@ -9,7 +12,7 @@ from rest_framework.response import Response
 from apps.schedules.upserting import Condition
 from kernel.errors import ShardbeatError
 
-_TAG = re.compile(r'(?:W/)?"(\d{1,9})"')
+_TAG = re.compile(r'(?:W/)?"(\d{1,9})(?:-[0-9a-f]+)?"')
 
 
 class IfMatchRequired(ShardbeatError):

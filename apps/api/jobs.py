@@ -2,36 +2,27 @@
 
 from uuid import UUID
 
-from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_job
 from apps.api.bulk import Batch, BulkEndpoint, Result
+from apps.api.definition_lists import JOB_PAGE, OF_JOBS, list_jobs
 from apps.api.documents import JobAnswer, JobChange, JobInput, JobReplacement
 from apps.api.documents_bulk import BulkAnswer, JobsBulkInput
 from apps.api.documents_runs import NoInput, ReasonInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
-from apps.api.lists import PAGING, page
 from apps.api.openapi import (
-    CREATED_PARAMETERS,
-    CURSOR_PARAMETER,
-    LABEL_PARAMETER,
-    PAGE_SIZE_PARAMETER,
-    listing,
     operation,
-    parameter,
 )
-from apps.api.reading import filter_common, nothing_of, read_only_dropped, reason_of
-from apps.api.shapes import job_shape, jobs_defined
+from apps.api.reading import nothing_of, read_only_dropped, reason_of
+from apps.api.shapes import job_shape
 from apps.schedules import services
-from apps.schedules.job_input import KINDS, READ_ONLY
-from apps.schedules.models import Job
+from apps.schedules.job_input import READ_ONLY
 from kernel.errors import ShardbeatError
 
 TAG = "jobs"
-STATUSES = ("active", "paused")
 
 
 class JobList(Endpoint):
@@ -39,27 +30,9 @@ class JobList(Endpoint):
 
     actions = {"GET": "job.read", "POST": "job.create"}
 
-    @operation(
-        "jobs_list", "List jobs, newest first", answer=listing(JobAnswer, "Job"), tag=TAG,
-        parameters=[
-            parameter("name", text="part of the name, case does not count"),
-            parameter("kind", choices=KINDS), parameter("status", choices=STATUSES),
-            parameter("external_id"), LABEL_PARAMETER, *CREATED_PARAMETERS, PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
-        ],
-    )  # fmt: skip
+    @operation("jobs_list", "List jobs", answer=JOB_PAGE, parameters=OF_JOBS, tag=TAG)
     def get(self, request: Request) -> Response:
-        query = self.query("name", "kind", "status", "external_id", "label", "created_after", "created_before", *PAGING)
-        kinds = query.choices("kind", KINDS)
-        statuses = query.choices("status", STATUSES)
-        found: QuerySet[Job] = filter_common(Job.objects.filter(deleted_at=None), query)
-        if kinds:
-            found = found.filter(kind__in=kinds)
-        if len(statuses) == 1:
-            found = found.filter(paused_at__isnull=statuses[0] == "active")
-        size = query.page_size()
-        query.finish()
-        rows = jobs_defined(list(found.order_by("-pk")[: size + 1]))
-        return Response(page(rows, query=query, size=size, key=lambda row: row.job.pk, shape=job_shape))
+        return list_jobs(self, self.query(*(one.name for one in OF_JOBS)))
 
     @operation(
         "jobs_create", "Create a job", body=JobInput, answer=JobAnswer, status=201, retry_safe=True, tag=TAG,

@@ -8,6 +8,7 @@ import orjson
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.api.access import access_execution
 from apps.api.documents_queues import (
     AliveAnswer,
     CompletionAsk,
@@ -21,7 +22,6 @@ from apps.api.documents_queues import (
     SettleListAnswer,
 )
 from apps.api.endpoint import Endpoint
-from apps.api.executions import access_execution
 from apps.api.leases_read import (
     read_completion,
     read_fail,
@@ -172,7 +172,7 @@ class _Completing(Holding):
     def attempt(self, execution_id: UUID) -> RunToken:
         found = self.inner.completion
         if found is None:
-            access_execution(self, execution_id, need="execution.complete")
+            access_execution(tenant=self.tenant, actor=self.actor, execution_id=execution_id, need="execution.complete")
             found = self.token("completion", token_member(self.body))
         if found.execution_id != execution_id:
             raise NotFound("There is no such execution.")

@@ -1,4 +1,4 @@
-"""Lists: typed filters, opaque keyset cursors on descending ids, a page with what comes after it."""
+"""Lists: typed filters, opaque keyset cursors, a page with what comes after it and, when asked for, a count."""
 
 import base64
 import binascii
@@ -9,19 +9,26 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.db.models import Model, QuerySet
 from django.http import QueryDict
 
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults
+from kernel.keyset import COUNT_MOST, Count, Order, Position
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Model)
 PAGE_SIZE = 50
 PAGE_SIZE_MAX = 500
 MAX_TEXT_CHARS = 200
 MAX_ID_CHARS = 36
 MAX_LABEL_FILTERS = 10
 MARK_BYTES = 8  # of a cursor: which list, which filters
+ID_BYTES = 16
 PAGING = ("page_size", "cursor")
+COUNTED = (*PAGING, "count")
+SELECTING = "fields"
+_NOT_OF_THE_LIST = {*COUNTED, SELECTING}  # a cursor goes on whatever these are
 _UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -122,28 +129,50 @@ class ListQuery:
         return int(value)
 
     def before(self) -> UUID | None:
-        """Where the former page ended."""
+        """Where the former page of a list by id ended."""
+        position = self.position(Order())
+        return None if position is None else position.id
+
+    def position(self, order: Order) -> Position | None:
+        """Where the former page of a list in this order ended."""
         value = self._params.get("cursor")
         if value is None:
             return None
         try:
             raw = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
-            key = UUID(bytes=raw[:-MARK_BYTES])
+            found = Position(UUID(bytes=raw[:ID_BYTES]), raw[ID_BYTES:-MARK_BYTES].decode() or None)
         except (ValueError, binascii.Error):
             self.faults.add("?cursor", "bad_cursor", "Give next_cursor of the former page, unchanged.")
             return None
-        if raw[-MARK_BYTES:] != self._mark():
+        if raw[-MARK_BYTES:] != self._mark() or not _fits(found.value, order):
             detail = "This cursor belongs to another list or to other filters; begin with the first page."
             self.faults.add("?cursor", "bad_cursor", detail)
             return None
-        return key
+        return found
 
-    def cursor_of(self, key: UUID) -> str:
-        """The opaque cursor of the last row of a page; good for this list with these filters."""
-        return base64.urlsafe_b64encode(key.bytes + self._mark()).rstrip(b"=").decode()
+    def order(self, known: Collection[str]) -> str:
+        """One of the known orders; the first of them when none is asked for."""
+        value = self._params.get("order")
+        if value is None or value not in known:
+            if value is not None:
+                self.faults.add("?order", "choice", f"must be one of {', '.join(known)}.")
+            return next(iter(known))
+        return value
+
+    def counted(self) -> bool:
+        """Whether a count is asked for."""
+        return self.flag("count")
+
+    def cursor_of(self, key: UUID | Position) -> str:
+        """The opaque cursor of the last row of a page; good for this list with these filters in this order."""
+        place = Position(key) if isinstance(key, UUID) else key
+        raw = place.id.bytes + (place.value or "").encode() + self._mark()
+        return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
     def _mark(self) -> bytes:
-        filters = sorted((name, sorted(values)) for name, values in self._params.lists() if name not in PAGING)
+        filters = sorted(
+            (name, sorted(values)) for name, values in self._params.lists() if name not in _NOT_OF_THE_LIST
+        )
         text = repr((self._path, filters)).encode(errors="surrogatepass")
         return hashlib.blake2b(text, digest_size=MARK_BYTES).digest()
 
@@ -155,3 +184,37 @@ def page(
     shown = rows[:size]
     following = query.cursor_of(key(shown[-1])) if len(rows) > size else None
     return {"items": [shape(row) for row in shown], "next_cursor": following}
+
+
+def listed(
+    rows: Sequence[T], after: Position | None, *, query: ListQuery, shape: Callable[[T], Any], count: Count | None
+) -> dict[str, Any]:
+    """The answer of a list whose next page begins after `after`."""
+    answer = {
+        "items": [shape(row) for row in rows],
+        "next_cursor": None if after is None else query.cursor_of(after),
+    }
+    return answer if count is None else {**answer, "count": count.number, "count_is_exact": count.exact}
+
+
+def listed_short(found: "QuerySet[M]", *, query: ListQuery, shape: Callable[[M], Any]) -> dict[str, Any]:
+    """The answer of a list that is never long, newest first. InvalidInput with all faults of the query."""
+    before, size, counted = query.before(), query.page_size(), query.counted()
+    query.finish()
+    number = found[: COUNT_MOST + 1].count() if counted else 0
+    rows = list((found if before is None else found.filter(pk__lt=before)).order_by("-pk")[: size + 1])
+    after = Position(rows[size - 1].pk) if len(rows) > size else None
+    count = Count(min(number, COUNT_MOST), number <= COUNT_MOST) if counted else None
+    return listed(rows[:size], after, query=query, shape=shape, count=count)
+
+
+def _fits(value: str | None, order: Order) -> bool:
+    """Whether a cursor's value can be one of this order: whoever made it up gets no error of the database."""
+    if not order.key or value is None:
+        return not order.key and value is None
+    if order.cast != "timestamptz":
+        return not _UNSTORABLE.search(value)
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False

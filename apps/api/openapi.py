@@ -23,6 +23,7 @@ from apps.api.openapi_headers import add_headers
 from apps.api.openapi_links import add_links
 from apps.api.openapi_parameters import describe_parameters
 from apps.api.openapi_problems import OWN_CODES, document_problems
+from apps.api.openapi_reads import document_reads
 from apps.api.openapi_roles import add_roles
 from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
@@ -83,22 +84,33 @@ class SessionScheme(OpenApiAuthenticationExtension):
         return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME, "description": text}
 
 
-def parameter(name: str, kind: Any = str, *, choices: Sequence[str] = (), text: str = "") -> OpenApiParameter:
+def parameter(
+    name: str, kind: Any = str, *, choices: Sequence[str] = (), several: bool = True, text: str = ""
+) -> OpenApiParameter:
     """A filter of a list. With `choices`, several may be given with commas."""
-    if choices:
+    if choices and several:
         schema = {"type": "array", "items": {"type": "string", "enum": list(choices)}, "minItems": 1}
         return OpenApiParameter(name, schema, style="form", explode=False, description=text)
+    if choices:
+        return OpenApiParameter(name, {"type": "string", "enum": list(choices)}, description=text)
     return OpenApiParameter(name, kind, description=text)
+
+
+def time_parameters(*stems: str) -> list[OpenApiParameter]:
+    """created -> created_after and created_before, both exclusive."""
+    return [
+        parameter(f"{stem}_{end}", OpenApiTypes.DATETIME, text=f"{stem}_at is {text}")
+        for stem in stems
+        for end, text in (("after", "later than this"), ("before", "earlier than this"))
+    ]
 
 
 LABEL_PARAMETER = OpenApiParameter(
     "label", {"type": "array", "items": {"type": "string"}}, style="form", explode=True,
     description="name:value; given several times, all must match",
 )  # fmt: skip
-CREATED_PARAMETERS = (
-    parameter("created_after", OpenApiTypes.DATETIME),
-    parameter("created_before", OpenApiTypes.DATETIME),
-)
+CREATED_PARAMETERS = tuple(time_parameters("created"))
+COUNT_PARAMETER = parameter("count", bool, text="true: how many there are, exactly up to 10,000, on every page")
 
 
 def operation(
@@ -144,23 +156,26 @@ def operation(
         if rehearsed:
             method = changes_what_is_stored(method)
         method = describe(method)
+        method.answer = answer  # what of it can be selected: apps.api.selecting
         return method if deprecated is None else mark(method, deprecated)
 
     return finish
 
 
 @cache
-def listing(item: type[serializers.Serializer[Any]], name: str) -> type[serializers.Serializer[Any]]:
-    """The answer of a list: `items` and `next_cursor`."""
-    return type(
-        f"{name}List",
-        (serializers.Serializer,),
-        {
-            "items": item(many=True),
-            "next_cursor": serializers.CharField(allow_null=True),
-            "__doc__": "A page; `next_cursor` is null on the last one.",
-        },
-    )
+def listing(
+    item: type[serializers.Serializer[Any]], name: str, *, counted: bool = False
+) -> type[serializers.Serializer[Any]]:
+    """The answer of a list: `items` and `next_cursor`, and the count of one that can be `counted`."""
+    members: dict[str, Any] = {
+        "items": item(many=True),
+        "next_cursor": serializers.CharField(allow_null=True),
+        "__doc__": "A page; `next_cursor` is null on the last one. A page before it may be short, even empty.",
+    }
+    if counted:
+        members["count"] = serializers.IntegerField(required=False, help_text="With count=true: at least so many.")
+        members["count_is_exact"] = serializers.BooleanField(required=False, help_text="Whether it is just so many.")
+    return type(f"{name}List", (serializers.Serializer,), members)
 
 
 @cache
@@ -191,6 +206,7 @@ def openapi_document() -> dict[str, Any]:
     for name, schema in schemas.items():
         if name.endswith(STRICT_SUFFIXES):
             schema["additionalProperties"] = False
+    document_reads(found)
     add_roles(found)
     describe_parameters(found)
     add_examples(found)

@@ -20,6 +20,9 @@ TEXTS: Mapping[str, str] = {
     "token": "names one attempt",
     "limit": "how many at most",
     "name": "its name",
+    "version": "number of the version",
+    "worker": "id of the worker that ran it",
+    "error_class": "class of the error, all of it",
 }
 PATH_SUFFIX = "_id"
 

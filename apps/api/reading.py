@@ -3,34 +3,14 @@
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 
-from apps.api.lists import ListQuery
 from apps.schedules.input_fields import Fields
 from kernel.errors import Faults
 
 M = TypeVar("M", bound=Model)
 MAX_REASON_CHARS = 500
 MAX_NOTE_CHARS = 1_000
-
-
-def filter_common(found: "QuerySet[M]", query: ListQuery) -> "QuerySet[M]":
-    """Jobs or schedules by name, external id, labels, time of creation, and from the cursor on."""
-    name, external_id, labels = query.text("name"), query.text("external_id"), query.labels()
-    after, before, cursor = query.instant("created_after"), query.instant("created_before"), query.before()
-    if name is not None:
-        found = found.filter(name__icontains=name)
-    if external_id is not None:
-        found = found.filter(external_id=external_id)
-    if labels:
-        found = found.filter(labels__contains=labels)
-    if after is not None:
-        found = found.filter(created_at__gt=after)
-    if before is not None:
-        found = found.filter(created_at__lt=before)
-    if cursor is not None:
-        found = found.filter(pk__lt=cursor)
-    return found
 
 
 def read_only_dropped(body: Any, read_only: Collection[str]) -> Any:

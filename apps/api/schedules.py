@@ -2,12 +2,12 @@
 
 from uuid import UUID
 
-from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_schedule
 from apps.api.bulk import Batch, BulkEndpoint, Result
+from apps.api.definition_lists import OF_SCHEDULES, SCHEDULE_PAGE, list_schedules
 from apps.api.documents import ScheduleAnswer, ScheduleChange, ScheduleInput, ScheduleReplacement
 from apps.api.documents_bulk import BulkAnswer, SchedulesBulkInput
 from apps.api.documents_runs import ExecutionAnswer
@@ -15,23 +15,14 @@ from apps.api.documents_time import SchedulePauseInput, ScheduleResumeInput, Sch
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
 from apps.api.executions import execution_answer
-from apps.api.lists import PAGING, page
 from apps.api.openapi import (
-    CREATED_PARAMETERS,
-    CURSOR_PARAMETER,
-    LABEL_PARAMETER,
-    PAGE_SIZE_PARAMETER,
-    listing,
     operation,
-    parameter,
 )
-from apps.api.reading import MAX_REASON_CHARS, filter_common, read_only_dropped
-from apps.api.shapes import schedule_shapes, schedules_defined
+from apps.api.reading import MAX_REASON_CHARS, read_only_dropped
+from apps.api.shapes import schedule_shapes
 from apps.dispatch.submit import schedule_trigger
 from apps.schedules import services
 from apps.schedules.input_fields import Fields
-from apps.schedules.models import Schedule
-from apps.schedules.reading import of_status
 from apps.schedules.schedule_input import READ_ONLY
 from apps.schedules.services import DefinedSchedule
 from apps.schedules.timing import spec_from_json
@@ -40,7 +31,6 @@ from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults, ShardbeatError
 
 TAG = "schedules"
-STATUSES = tuple(Schedule.Status.values)
 
 
 class ScheduleEndpoint(Endpoint):
@@ -56,33 +46,9 @@ class ScheduleList(ScheduleEndpoint):
 
     actions = {"GET": "schedule.read", "POST": "schedule.create"}
 
-    @operation(
-        "schedules_list", "List schedules, newest first", answer=listing(ScheduleAnswer, "Schedule"), tag=TAG,
-        parameters=[
-            parameter("name", text="part of the name, case does not count"), parameter("job", UUID),
-            parameter("status", choices=STATUSES), parameter("external_id"), LABEL_PARAMETER, *CREATED_PARAMETERS,
-            PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
-        ],
-    )  # fmt: skip
+    @operation("schedules_list", "List schedules", answer=SCHEDULE_PAGE, parameters=OF_SCHEDULES, tag=TAG)
     def get(self, request: Request) -> Response:
-        query = self.query("name", "job", "status", "external_id", "label", "created_after", "created_before", *PAGING)
-        job_id, statuses = query.id("job"), query.choices("status", STATUSES)
-        found: QuerySet[Schedule] = filter_common(Schedule.objects.select_related("job").filter(deleted_at=None), query)
-        if job_id is not None:
-            found = found.filter(job_id=job_id)
-        if statuses:
-            found = found.filter(of_status(statuses, self.now))
-        size = query.page_size()
-        query.finish()
-        rows = schedules_defined(list(found.order_by("-pk")[: size + 1]))
-        shapes = dict(
-            zip((row.schedule.pk for row in rows), schedule_shapes(self.tenant, rows, now=self.now), strict=True)
-        )
-        return Response(
-            page(
-                rows, query=query, size=size, key=lambda row: row.schedule.pk, shape=lambda row: shapes[row.schedule.pk]
-            )
-        )
+        return list_schedules(self, self.query(*(one.name for one in OF_SCHEDULES)))
 
     @operation(
         "schedules_create", "Create a schedule; it is due from now on", body=ScheduleInput, answer=ScheduleAnswer,

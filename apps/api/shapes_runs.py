@@ -4,7 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from apps.api.renderers import stored
-from apps.executions.reading import AttemptRow, ExecutionRow
+from apps.executions.reading import ExecutionRow
+from apps.executions.reading_attempts import AttemptRow
 
 
 def execution_shape(row: ExecutionRow, *, as_of: datetime, payload: bool = False) -> dict[str, Any]:

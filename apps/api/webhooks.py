@@ -21,12 +21,12 @@ from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
 from apps.api.lists import PAGING, page
 from apps.api.openapi import (
-    CREATED_PARAMETERS,
     CURSOR_PARAMETER,
     PAGE_SIZE_PARAMETER,
     listing,
     operation,
     parameter,
+    time_parameters,
 )
 from apps.api.reading import nothing_of, read_only_dropped
 from apps.schedules.input_fields import Fields
@@ -228,7 +228,7 @@ class DeliveryList(Endpoint):
         answer=listing(DeliveryAnswer, "Delivery"), tag=TAG,
         parameters=[
             parameter("state", choices=EXECUTION_STATES), parameter("event", UUID, text="id of the event"),
-            *CREATED_PARAMETERS, PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
+            *time_parameters("created"), PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
         ],
     )  # fmt: skip
     def get(self, request: Request, webhook_id: UUID) -> Response:

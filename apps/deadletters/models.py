@@ -38,6 +38,13 @@ class DeadLetter(models.Model):
         indexes = [
             # reader: the open list and its groups
             models.Index(fields=["fingerprint", "id"], condition=Q(resolved_at=None), name="deadletter_open"),
+            # readers: the open list, newest first; the lists of a job, a schedule and an execution
+            models.Index(fields=["id"], condition=Q(resolved_at=None), name="deadletter_open_newest"),
+            models.Index(fields=["job_id", "id"], name="deadletter_by_job"),
+            models.Index(
+                fields=["schedule_id", "id"], condition=Q(schedule_id__isnull=False), name="deadletter_by_schedule"
+            ),
+            models.Index(fields=["execution_id", "id"], name="deadletter_by_execution"),
         ]
 
     def __str__(self) -> str:

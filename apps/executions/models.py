@@ -69,6 +69,26 @@ class Execution(models.Model):
             models.Index(Left("run_key", 32), condition=Q(trigger=DELIVERY), name="execution_delivery_of_event"),
             # readers: the list of delayed executions; pausing a job, which finds the delayed ones of the job
             models.Index(fields=["job_id", "id"], condition=Q(state="scheduled"), name="execution_scheduled"),
+            # reader: lists by trigger; what fire and submit write is not in it
+            models.Index(
+                fields=["trigger", "id"],
+                condition=Q(trigger__in=["manual", "backfill", "replay", "workflow", "catch_up"]),
+                name="execution_by_rare_trigger",
+            ),
+            # reader: lists by schedule, which find occurrences by execution_once_per_occurrence
+            models.Index(
+                fields=["schedule_id", "id"],
+                condition=Q(schedule_id__isnull=False) & ~Q(trigger__in=["schedule", "catch_up"]),
+                name="execution_of_schedule_by_hand",
+            ),
+            # reader: lists by replay_of
+            models.Index(fields=["replay_of", "id"], condition=Q(replay_of__isnull=False), name="execution_replays"),
+            # reader: lists by label; only runs that were asked for have labels
+            models.Index(fields=["id"], condition=Q(labels__isnull=False), name="execution_labelled"),
+            # readers: lists in order of finished_at, lists by when runs ended or started
+            models.Index(
+                fields=["finished_at", "id"], condition=Q(finished_at__isnull=False), name="execution_by_finished_at"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -91,6 +111,10 @@ class Attempt(models.Model):
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(state__in=ATTEMPT_STATES), name="attempt_state_is_known")]
+        indexes = [
+            # reader: lists of attempts by state or error; attempts that succeeded are not in it
+            models.Index(fields=["state", "id"], condition=~Q(state="succeeded"), name="attempt_by_bad_state"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.execution_id} #{self.number} {self.state}"

@@ -9,18 +9,21 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from apps.deadletters.models import DeadLetter
+from apps.executions.filtering import ExecutionFilter
 from apps.executions.models import TRIGGERS
-from apps.executions.reading import ExecutionFilter, ExecutionRow, attempts_of, execution_read, executions_read
+from apps.executions.reading import ExecutionRow, execution_read, executions_read
+from apps.executions.reading_attempts import attempts_of
 from apps.portal.charts import phases
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.names import Names, job_options, names_of
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, paged
 from apps.portal.shown import span
 from apps.portal.timeline import events, loaded, parts, why_late
 from apps.schedules.defined import jobs_of
 from apps.schedules.models import Job
 from kernel.errors import NotFound
+from kernel.keyset import Position
 from kernel.transitions import EXECUTION_STATES, FINAL_STATES
 
 SHOWN_ATTEMPTS = 50
@@ -49,10 +52,11 @@ class ExecutionList(Page):
         window = request.GET.get("window", "24h")
         window = window if window in WINDOWS else "24h"
         wanted = _filter(form, WINDOWS[window], self.now)
-        rows = executions_read(self.tenant, wanted, before=cursor_of(request), limit=PAGE_ROWS + 1)
+        cursor = cursor_of(request)
+        found = executions_read(self.tenant, wanted, after=None if cursor is None else Position(cursor), size=PAGE_ROWS)
         return self.page(
             "portal/executions.html", title="Executions", form=form, windows=_windows(request, window),
-            window=window, listed=listed(request, lines(rows, now=self.now), key=lambda one: one.row.id),
+            window=window, listed=paged(request, lines(found.rows, now=self.now), after=found.after and found.after.id),
             filtered=any(one.value for one in form.fields.values()),
         )  # fmt: skip
 
@@ -79,12 +83,12 @@ class ExecutionDetail(Page):
 
     def get(self, request: HttpRequest, execution_id: UUID) -> HttpResponse:
         row = access_execution(self, execution_id)
-        attempts = sorted(attempts_of(self.tenant, row, before=None, limit=SHOWN_ATTEMPTS), key=lambda one: one.number)
+        attempts = attempts_of(self.tenant, row, before=None, size=SHOWN_ATTEMPTS).rows[::-1]
         names = names_of(jobs=[row.job_id], schedules=[row.schedule_id])
         bar = parts(row, attempts, now=self.now)
         letter = DeadLetter.objects.filter(execution_id=row.id).order_by("-pk").first()
-        again = ExecutionFilter(replay_of=row.id, job_ids=[row.job_id])
-        reruns = executions_read(self.tenant, again, before=None, limit=SHOWN_RERUNS)
+        again = ExecutionFilter(replay_of=row.id)
+        reruns = executions_read(self.tenant, again, size=SHOWN_RERUNS).rows
         return self.page(
             "portal/execution.html", title="Execution", row=row, job=names.jobs.get(row.job_id, ""),
             schedule=names.schedules.get(row.schedule_id, "") if row.schedule_id else "",
@@ -141,12 +145,12 @@ def _line(row: ExecutionRow, names: Names, now: datetime) -> Line:
 def _filter(form: Form, window: timedelta | None, now: datetime) -> ExecutionFilter:
     state, trigger = form.text("state"), form.text("trigger")
     job, schedule = as_uuid(form.text("job")), as_uuid(form.text("schedule"))
-    jobs = [job] if job else jobs_of(schedule) if schedule else None
     return ExecutionFilter(
         states=[state] if state in EXECUTION_STATES else [],
         triggers=[trigger] if trigger in TRIGGERS else [],
-        job_ids=jobs,
+        job_ids=[job] if job else None,
         schedule_id=schedule,
+        schedule_job_ids=jobs_of(schedule) if schedule else [],
         created_after=now - window if window is not None else None,
     )
 

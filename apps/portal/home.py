@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.executions.reading import ExecutionFilter, executions_read
+from apps.executions.filtering import ExecutionFilter
+from apps.executions.reading import executions_read
 from apps.portal.executions import lines
 from apps.portal.looking import look
 from apps.portal.pages import Page
@@ -21,8 +22,8 @@ class Home(Page):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         facts, ahead = look(self.tenant, now=self.now)
-        failed = executions_read(self.tenant, ExecutionFilter(states=["dead", "expired"]), before=None, limit=SHOWN)
-        running = executions_read(self.tenant, ExecutionFilter(states=["running"]), before=None, limit=SHOWN)
+        failed = executions_read(self.tenant, ExecutionFilter(states=["dead", "expired"]), size=SHOWN).rows
+        running = executions_read(self.tenant, ExecutionFilter(states=["running"]), size=SHOWN).rows
         shown = lines([*failed, *running], now=self.now)
         return self.page(
             "portal/home.html", title="Overview", facts=facts, standing=sentence_of(facts), ahead=ahead,

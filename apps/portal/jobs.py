@@ -7,7 +7,8 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.executions.reading import ExecutionFilter, executions_read
+from apps.executions.filtering import ExecutionFilter
+from apps.executions.reading import executions_read
 from apps.portal.executions import lines
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.pages import Offer, Page
@@ -70,7 +71,7 @@ class JobDetail(Page):
         schedules = list(zip(
             (one.schedule for one in defined), schedule_shapes(self.tenant, defined, now=self.now), strict=True
         ))  # fmt: skip
-        rows = executions_read(self.tenant, ExecutionFilter(job_ids=[job_id]), before=None, limit=RECENT)
+        rows = executions_read(self.tenant, ExecutionFilter(job_ids=[job_id]), size=RECENT).rows
         retry = {name: value for name, value in shape["retry"].items() if value != DEFAULTS.get(name)}
         return self.page(
             "portal/job.html", title=found.job.name, job=found.job, shape=shape, target=target_line(shape),

@@ -31,7 +31,12 @@ def cursor_of(request: HttpRequest) -> UUID | None:
 def listed(request: HttpRequest, rows: Sequence[T], *, key: Callable[[T], object]) -> Listed[T]:
     """From up to PAGE_ROWS + 1 rows."""
     shown = rows[:PAGE_ROWS]
-    older = _with(request.GET, str(key(shown[-1]))) if len(rows) > PAGE_ROWS else ""
+    return paged(request, shown, after=key(shown[-1]) if len(rows) > PAGE_ROWS else None)
+
+
+def paged(request: HttpRequest, shown: Sequence[T], *, after: object | None) -> Listed[T]:
+    """From the rows of a page; older ones come after `after`."""
+    older = _with(request.GET, str(after)) if after is not None else ""
     newest = (_with(request.GET, None) or "?") if request.GET.get(CURSOR) else ""
     return Listed(shown, older, newest)
 

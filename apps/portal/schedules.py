@@ -8,7 +8,8 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.executions.reading import ExecutionFilter, executions_read
+from apps.executions.filtering import ExecutionFilter
+from apps.executions.reading import executions_read
 from apps.portal.charts import STRIP_RUNS, strip
 from apps.portal.executions import lines
 from apps.portal.fields import Field, Form, Option, choices
@@ -82,8 +83,8 @@ class ScheduleDetail(Page):
         found = access_schedule(schedule_id)
         (shape,) = schedule_shapes(self.tenant, [found], now=self.now)
         count = next((one for one in COUNTS if request.GET.get("count") == str(one)), COUNTS[0])
-        wanted = ExecutionFilter(schedule_id=schedule_id, job_ids=jobs_of(schedule_id))
-        rows = executions_read(self.tenant, wanted, before=None, limit=STRIP_RUNS)
+        wanted = ExecutionFilter(schedule_id=schedule_id, schedule_job_ids=jobs_of(schedule_id))
+        rows = executions_read(self.tenant, wanted, size=STRIP_RUNS).rows
         tally = Counter(row.state for row in rows)
         meaning = ", ".join(f"{number} {look_of(state).word}" for state, number in tally.most_common())
         bars = [

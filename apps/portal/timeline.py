@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from apps.executions.reading import AttemptRow, ExecutionRow
+from apps.executions.reading import ExecutionRow
+from apps.executions.reading_attempts import AttemptRow
 from apps.portal.charts import Part
 from apps.portal.shown import look_of, span
 from kernel.transitions import FINAL_STATES

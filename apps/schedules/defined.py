@@ -78,5 +78,7 @@ def version_of(schedule: Schedule) -> ScheduleVersion:
 def jobs_of(schedule_id: UUID) -> list[UUID]:
     """All jobs that a schedule has had, deleted or not."""
     versions = ScheduleVersion.objects.filter(schedule_id=schedule_id)
-    named = {UUID(name) for name in versions.values_list("definition__job", flat=True).distinct() if name}
-    return sorted(named | set(Schedule.objects.filter(pk=schedule_id).values_list("job_id", flat=True)))
+    found: set[UUID] = set()
+    for named, now in versions.values_list("definition__job", "schedule__job_id").distinct():
+        found |= {UUID(named), now} if named else {now}
+    return sorted(found)

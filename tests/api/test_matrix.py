@@ -55,7 +55,8 @@ def action_of(operation: Operation) -> str:
     """What the permissions table is asked for."""
     from django.urls import resolve
 
-    path = "/".join(ID if part.startswith("{") else part for part in operation.path.split("/"))
+    parts = operation.path.replace("{version}", "1").split("/")
+    path = "/".join(ID if part.startswith("{") else part for part in parts)
     view: Any = resolve(path).func
     return str(view.cls.actions[operation.method])
 

@@ -37,6 +37,7 @@ def test_the_table_is_as_documented() -> None:
         "audit.read",
         "invitation.read",
         "member.read",
+        "provider.read",
     }
     assert {one for one, role in LEAST_ROLE.items() if role == "viewer"} == reads
 

@@ -189,6 +189,7 @@ THINGS: dict[str, Callable[[World], str]] = {
     "breaker_id": breaker,
     "name": queue,
     "token": lease,
+    "version": lambda world: "1",
     "webhook_id": webhook,
     "delivery_id": delivery,
     "event_id": event,

@@ -19,7 +19,8 @@ def main() -> None:
     parser.add_argument("--noop", type=int, default=60_000)
     parser.add_argument("--celery", type=int, default=10_000)
     parser.add_argument("--audit", type=int, default=100_000, help="rows of the trail that wait to be sealed")
-    parser.add_argument("--only", choices=["fire", "noop", "celery", "writes", "audit"], default=None)
+    parser.add_argument("--history", type=int, default=3_000_000, help="executions that lists are read from")
+    parser.add_argument("--only", choices=["fire", "noop", "celery", "lists", "writes", "audit"], default=None)
     args = parser.parse_args()
     with stage.services(ROOT / "var" / "bench"):
         import os
@@ -30,9 +31,9 @@ def main() -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import audit, fire_release, noop, writes
+        from tests.bench import audit, fire_release, lists, noop, writes
 
-        made = stage.prepare(tenants=1 if args.only == "audit" else args.tenants, own_queues=args.own_queues)
+        made = stage.prepare(tenants=1 if args.only in ("audit", "lists") else args.tenants, own_queues=args.own_queues)
         print(
             f"{args.tenants} tenants: {args.own_queues} with a queue of their own,"
             f" {args.tenants - args.own_queues} on {settings.SHARED_QUEUES} shared queues; every commit durable"
@@ -57,6 +58,10 @@ def main() -> None:
                     f" processes, a request {one.median_ms:,.0f} ms; {one.per_core:,.0f}/s a core ({one.web_ms:.2f} ms"
                     f" CPU of the web process and {one.database_ms:.2f} ms of the database for each)"
                 )
+        if args.only == "lists":  # not part of a plain run: the history takes minutes to make and 5 GB
+            for name, p50_ms, p95_ms, items in lists.run(slug=next(iter(made.values()))[0], executions=args.history):
+                over = "  over budget" if p95_ms > lists.BUDGET_MS else ""
+                print(f"{p50_ms:7.1f} ms p50 {p95_ms:7.1f} ms p95 {items:4d} items  {name}{over}")
         ours = plain = None
         if args.only in (None, "noop"):
             ours = noop.shardbeat(made, count=args.noop, own_queues=args.own_queues, workers=2)

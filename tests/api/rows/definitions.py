@@ -30,6 +30,8 @@ ROWS = {
     "jobs_delete": Row("editor", 204),
     "jobs_pause": Row("editor"),
     "jobs_resume": Row("editor"),
+    **{f"jobs_{one}": Row("viewer") for one in ("executions", "schedules", "dead_letters", "versions", "version")},
+    **{f"schedules_{one}": Row("viewer") for one in ("executions", "dead_letters", "versions", "version")},
     "schedules_list": Row("viewer"),
     "schedules_create": Row("editor", 201, other=400),
     "schedules_preview_unsaved": Row("viewer"),

@@ -12,6 +12,8 @@ ROWS = {
     "executions_bulk_submit": Row("editor"),
     "executions_read": Row("viewer"),
     "executions_attempts": Row("viewer"),
+    "executions_reruns": Row("viewer"),
+    "executions_dead_letters": Row("viewer"),
     "executions_cancel": Row("operator"),
     "executions_rerun": Row("operator", 202, things={"execution_id": "dead execution"}),
     "executions_complete": Row(

@@ -1,0 +1,86 @@
+"""Lists of jobs and schedules, and of the schedules of one job."""
+
+from uuid import UUID
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api.access import access_job
+from apps.api.documents import JobAnswer, ScheduleAnswer
+from apps.api.endpoint import Endpoint
+from apps.api.lists import ListQuery, listed
+from apps.api.openapi import (
+    COUNT_PARAMETER,
+    CURSOR_PARAMETER,
+    LABEL_PARAMETER,
+    PAGE_SIZE_PARAMETER,
+    listing,
+    operation,
+    parameter,
+    time_parameters,
+)
+from apps.api.shapes import job_shape, schedule_shapes
+from apps.schedules.job_input import KINDS
+from apps.schedules.listing import ORDERS, DefinitionFilter, jobs_count, jobs_read, schedules_count, schedules_read
+from apps.schedules.models import Schedule
+
+JOB_STATUSES = ("active", "paused")
+SCHEDULE_STATUSES = tuple(Schedule.Status.values)
+_COMMON = [
+    parameter("name", text="part of the name, case does not count"), parameter("external_id"), LABEL_PARAMETER,
+    *time_parameters("created"),
+    parameter("order", choices=list(ORDERS), several=False, text="-created_at"),
+    COUNT_PARAMETER, PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
+]  # fmt: skip
+OF_JOBS = [parameter("kind", choices=KINDS), parameter("status", choices=JOB_STATUSES), *_COMMON]
+OF_ONE_JOB = [parameter("status", choices=SCHEDULE_STATUSES), *_COMMON]
+OF_SCHEDULES = [parameter("job", UUID), *OF_ONE_JOB]
+JOB_PAGE = listing(JobAnswer, "Job", counted=True)
+SCHEDULE_PAGE = listing(ScheduleAnswer, "Schedule", counted=True)
+
+
+def list_jobs(endpoint: Endpoint, query: ListQuery) -> Response:
+    """A page of jobs. InvalidInput."""
+    wanted, order = _read(query, job_id=None, statuses=JOB_STATUSES)
+    after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
+    query.finish()
+    page = jobs_read(endpoint.tenant, wanted, order=order, after=after, size=size)
+    count = jobs_count(endpoint.tenant, wanted) if counted else None
+    return Response(listed(page.rows, page.after, query=query, count=count, shape=job_shape))
+
+
+def list_schedules(endpoint: Endpoint, query: ListQuery, *, job_id: UUID | None = None) -> Response:
+    """A page of schedules. InvalidInput."""
+    wanted, order = _read(query, job_id=job_id, statuses=SCHEDULE_STATUSES)
+    after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
+    query.finish()
+    page = schedules_read(endpoint.tenant, wanted, now=endpoint.now, order=order, after=after, size=size)
+    count = schedules_count(endpoint.tenant, wanted, now=endpoint.now) if counted else None
+    shapes = schedule_shapes(endpoint.tenant, page.rows, now=endpoint.now)
+    return Response(listed(shapes, page.after, query=query, count=count, shape=lambda shape: shape))
+
+
+class JobSchedules(Endpoint):
+    """The schedules of a job."""
+
+    actions = {"GET": "schedule.read"}
+
+    @operation("jobs_schedules", "List the schedules of a job", answer=SCHEDULE_PAGE, parameters=OF_ONE_JOB, tag="jobs")
+    def get(self, request: Request, job_id: UUID) -> Response:
+        query = self.query(*(one.name for one in OF_ONE_JOB))
+        access_job(actor=self.actor, job_id=job_id, need="schedule.read")
+        return list_schedules(self, query, job_id=job_id)
+
+
+def _read(query: ListQuery, *, job_id: UUID | None, statuses: tuple[str, ...]) -> tuple[DefinitionFilter, str]:
+    wanted = DefinitionFilter(
+        name=query.text("name"),
+        external_id=query.text("external_id"),
+        kinds=query.choices("kind", KINDS),
+        job_id=job_id or query.id("job"),
+        statuses=query.choices("status", statuses),
+        labels=query.labels(),
+        created_after=query.instant("created_after"),
+        created_before=query.instant("created_before"),
+    )
+    return wanted, query.order(list(ORDERS))

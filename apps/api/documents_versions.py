@@ -1,0 +1,47 @@
+"""Versions of jobs and schedules as OpenAPI shows them."""
+
+from typing import ClassVar
+
+from rest_framework import serializers
+
+from apps.api.documents import Example, JobAnswer, RetryAnswer, ScheduleAnswer, Serializer, nullable
+
+_SCHEDULE_MEMBERS = (
+    "name", "labels", "external_id", "id", "version", "status", "paused_reason", "paused_at", "resume_at", "next_at",
+    "problem", "last_at", "created_at", "updated_at",
+)  # fmt: skip
+
+
+class JobVersionAnswer(Serializer):
+    """A definition that a job has or had; executions name theirs in `job_version`."""
+
+    EXAMPLE: ClassVar[Example] = {
+        name: JobAnswer.EXAMPLE[name] for name in ("version", "target", "payload", "timeout_s", "retry", "priority")
+    }
+
+    version = serializers.IntegerField()
+    target = serializers.DictField()
+    payload = serializers.JSONField()
+    timeout_s = serializers.IntegerField()
+    max_queue_age_s = nullable(serializers.IntegerField)
+    total_timeout_s = nullable(serializers.IntegerField)
+    retry = RetryAnswer()
+    priority = serializers.IntegerField()
+    max_concurrency = nullable(serializers.IntegerField)
+    queue = nullable(serializers.CharField)
+    created_at = serializers.DateTimeField()
+
+
+def _schedule_version() -> type[Serializer]:
+    """What of a schedule's answer is of its version."""
+    members = {name: field for name, field in ScheduleAnswer._declared_fields.items() if name not in _SCHEDULE_MEMBERS}
+    doc = "A definition that a schedule has or had; executions name theirs in `schedule_version`."
+    example = {name: value for name, value in ScheduleAnswer.EXAMPLE.items() if name in members or name == "version"}
+    own = {
+        "version": serializers.IntegerField(), "created_at": serializers.DateTimeField(), "__doc__": doc,
+        "EXAMPLE": example,
+    }  # fmt: skip
+    return type("ScheduleVersionAnswer", (Serializer,), {**members, **own})
+
+
+ScheduleVersionAnswer = _schedule_version()

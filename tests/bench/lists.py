@@ -1,0 +1,155 @@
+"""Lists of the API on a long history: each with each filter, also those that nothing fits, in one process."""
+
+import json
+import statistics
+import time
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.bench import history
+
+REPEATS = 20
+BUDGET_MS = 200
+NOWHERE = "00000000-0000-7000-8000-000000000000"
+
+
+def run(*, slug: str, executions: int) -> list[tuple[str, float, float, int]]:
+    """(list with its filter, p50 ms, p95 ms, items of the first page); fills the history when there is none."""
+    from django.conf import settings
+
+    from kernel.clock import utc_now
+    from tenants import door
+    from tenants.keys import apikey_create
+    from tenants.models import Tenant
+
+    tenant = Tenant.objects.get(slug=slug)
+    conn = door.connect("bench lists", owner=True, guarded=False)
+    conn.execute(f'SET search_path TO "{tenant.schema_name}", public')
+    (filled,) = conn.execute("SELECT count(*) FROM executions_execution").fetchone() or (0,)
+    if filled < executions:
+        history.fill(conn, schema=tenant.schema_name, tenant_id=tenant.pk, executions=executions, now=utc_now())
+    settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "testserver"]
+    paths = _paths(conn)
+    conn.close()
+    _, key = apikey_create(tenant=tenant, name=f"bench {time.time_ns()}", role="admin", expires_at=None)
+    return [_measure(path, key) for path in paths]
+
+
+def _measure(path: str, key: str) -> tuple[str, float, float, int]:
+    """Each repeat reads the first page; every other one goes on to the second."""
+    taken: list[float] = []
+    first = _get(path, key)
+    for number in range(REPEATS):
+        begun = time.perf_counter()
+        page = _get(path, key)
+        taken.append((time.perf_counter() - begun) * 1000)
+        if number % 2 and page.get("next_cursor"):
+            begun = time.perf_counter()
+            _get(f"{path}{'&' if '?' in path else '?'}cursor={page['next_cursor']}", key)
+            taken.append((time.perf_counter() - begun) * 1000)
+    return path, statistics.median(taken), statistics.quantiles(taken, n=20)[18], len(first["items"])
+
+
+def _get(path: str, key: str) -> dict[str, Any]:
+    from django.test import Client
+
+    answer = Client().get(f"/api/v1/{path}", headers={"Authorization": f"Bearer {key}"})
+    assert answer.status_code == 200, (path, answer.content[:300])
+    found: dict[str, Any] = json.loads(answer.content)
+    return found
+
+
+def _paths(conn: Any) -> list[str]:
+    """The lists and their filters; ids are of a busy and of a quiet schedule and job."""
+    newest = _one(conn, "SELECT max(created_at) FROM executions_execution")
+    busy = (
+        "SELECT {what} FROM executions_execution WHERE schedule_id IS NOT NULL AND id > '{since}' GROUP BY 1 ORDER BY"
+    )
+    since = _one(conn, "SELECT id FROM executions_execution ORDER BY id DESC OFFSET 200000 LIMIT 1")
+    jobs = [
+        str(_one(conn, busy.format(what="job_id", since=since) + f" count(*) {way}, 1 LIMIT 1")) for way in ("DESC", "")
+    ]
+    schedules = [
+        str(_one(conn, busy.format(what="schedule_id", since=since) + f" count(*) {way}, 1 LIMIT 1"))
+        for way in ("DESC", "")
+    ]
+    execution = _one(conn, "SELECT id FROM executions_execution WHERE trigger = 'replay' ORDER BY id DESC LIMIT 1")
+    return [
+        *_of_executions(jobs, schedules, newest),
+        f"executions/{execution}/attempts",
+        f"executions/{execution}/reruns",
+        f"executions/{execution}/dead-letters",
+        *(f"attempts?{one}" for one in _of_attempts(newest)),
+        *(f"dead-letters?{one}" for one in _of_letters(jobs[0], schedules[0])),
+        f"jobs/{jobs[0]}/dead-letters?status=open",
+        f"schedules/{schedules[1]}/dead-letters",
+        *(f"jobs?{one}" for one in _of_definitions()),
+        "jobs?kind=http",
+        *(f"schedules?{one}" for one in _of_definitions()),
+        "schedules?status=completed",
+        "schedules?status=paused&label=region:r3",
+        f"jobs/{jobs[0]}/schedules",
+        f"jobs/{jobs[0]}/versions",
+        f"schedules/{schedules[0]}/versions",
+    ]
+
+
+def _of_executions(jobs: list[str], schedules: list[str], newest: datetime) -> list[str]:
+    day, month = newest - timedelta(days=1), newest - timedelta(days=29)
+    asked: list[dict[str, Any]] = [
+        {}, {"page_size": 500}, {"order": "created_at"}, {"order": "-finished_at"}, {"count": "true"},
+        {"state": "succeeded"}, {"state": "dead"}, {"state": "expired,skipped"}, {"state": "running"},
+        {"state": "ready"}, {"state": "running,dead,succeeded"}, {"state": "scheduled"},
+        {"trigger": "manual"}, {"trigger": "backfill"}, {"trigger": "api"},
+        {"trigger": "api", "state": "dead", "error_class": "nowhere"},
+        {"label": "customer:c25"}, {"label": "customer:nobody"}, {"label": "customer:c25", "count": "true"},
+        {"error_class": "http"}, {"error_class": "nowhere"}, {"error_class": "nowhere", "count": "true"},
+        {"run_key": "nowhere"}, {"replay_of": NOWHERE}, {"name": "job 77"}, {"name": "job 1"}, {"name": "nowhere"},
+        {"created_after": day}, {"created_before": month}, {"started_after": day, "state": "expired"},
+        {"finished_after": day}, {"finished_after": newest + timedelta(days=1)}, {"finished_before": month},
+        {"nominal_after": day, "trigger": "backfill"}, {"nominal_before": newest - timedelta(days=99)},
+        {"started_before": newest - timedelta(days=99)}, {"job": NOWHERE}, {"schedule": NOWHERE},
+        {"job": jobs[0], "state": "dead"}, {"job": jobs[1], "state": "cancelled", "trigger": "api"},
+        {"schedule": schedules[1], "count": "true"},
+    ]  # fmt: skip
+    nested = [
+        *(f"jobs/{job}/executions?{query}" for job in jobs for query in ("", "state=dead", "error_class=nowhere")),
+        *(
+            f"schedules/{one}/executions?{query}"
+            for one in schedules
+            for query in ("", "state=dead", "trigger=manual", "order=-nominal_at", "error_class=nowhere")
+        ),
+    ]
+    return [f"executions?{urlencode({k: _text(v) for k, v in one.items()})}" for one in asked] + nested
+
+
+def _of_attempts(newest: datetime) -> list[str]:
+    return [
+        "", "state=failed", "state=lost", "state=running", "state=succeeded", "error_class=nowhere",
+        f"worker={NOWHERE}", urlencode({"started_after": _text(newest + timedelta(days=1))}),
+        urlencode({"finished_before": _text(newest - timedelta(days=29))}), "state=failed&count=true",
+    ]  # fmt: skip
+
+
+def _of_letters(job: str, schedule: str) -> list[str]:
+    return [
+        "", "status=open", "status=replayed", "status=open&count=true", f"job={job}", f"schedule={schedule}",
+        f"execution={NOWHERE}", "fingerprint=nowhere", "error_class=nowhere", "status=resolved&error_class=nowhere",
+    ]  # fmt: skip
+
+
+def _of_definitions() -> list[str]:
+    return [
+        "", "order=name", "name=99", "name=nowhere", "label=team:nobody", "external_id=nowhere", "status=paused",
+        "status=active", "name=nowhere&count=true",
+    ]  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _one(conn: Any, query: str) -> Any:
+    row = conn.execute(query).fetchone()
+    return None if row is None else row[0]
