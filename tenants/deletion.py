@@ -16,7 +16,7 @@ from django.db import transaction
 from psycopg import sql
 
 from apps.audit import personal
-from apps.audit.services import Actor, record
+from apps.audit.services import Actor, Entry, record, record_by_system
 from kernel.errors import Conflict, FieldError, InvalidInput
 from tenants.models import Tenant
 from tenants.people import USER_PREFIX
@@ -186,9 +186,5 @@ def _remove_some(conn: Conn, table: str, tenant_id: int) -> int:
 
 def _record_end(conn: Conn, tenant_id: int, slug: str, schema: str) -> None:
     personal.erase_tenant(conn, tenant_id)  # the trail stays, and names nobody any more
-    conn.execute(
-        "INSERT INTO audit_auditevent (at, tenant_id, actor, action, object_type, object_id, allowed, before, reason,"
-        " request_id) VALUES (clock_timestamp(), %s, 'system:deletion', 'tenant.deleted', 'tenant', %s, true,"
-        " jsonb_build_object('slug', %s::text, 'schema', %s::text), '', '')",
-        [tenant_id, str(tenant_id), slug, schema],
-    )
+    ended = Entry("tenant.deleted", "tenant", tenant_id, before={"slug": slug, "schema": schema})
+    record_by_system(conn, ended, tenant_id=tenant_id, name="system:deletion")

@@ -21,6 +21,7 @@ from typing import Any
 import psycopg
 
 from apps.audit.chain import DIGEST, FIRST, NO_TENANT, STATE_COLUMNS, State, heads, key_of, link, make_key, state_of
+from apps.audit.services import Entry, record_by_system
 from kernel.sealing import Unreadable
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,6 @@ Conn = psycopg.Connection[Any]
 Row = tuple[int, int, int, bytes, bool]  # id, transaction, tenant, digest, whether it has a seal
 BATCH = 2_000
 ALARM = "audit.alarm"
-LAST_ID = 2**63 - 1
 
 _LOOK = f"""
 SELECT {STATE_COLUMNS}, pg_snapshot_xmax(now.seen)::text::bigint,
@@ -57,10 +57,6 @@ _MOVE = """
 UPDATE public.audit_sealstate SET step = %(step)s, at_txid = %(at_txid)s, at_id = %(at_id)s, late = %(late)s,
        rescan_id = %(rescan_id)s, total = %(total)s, mac = %(mac)s, wrapped = %(wrapped)s, kek_id = %(kek_id)s
 WHERE step = %(seen)s
-"""
-_ALARM = """
-INSERT INTO public.audit_auditevent (at, tenant_id, actor, action, object_type, object_id, allowed, reason, request_id)
-VALUES (clock_timestamp(), NULL, 'system', %s, 'audit', '', false, %s, '')
 """
 
 
@@ -104,7 +100,7 @@ def seal(conn: Conn, *, batch: int = BATCH) -> Sealed:
         after = replace(found.after, step=state.step + 1, total=total)
         if alarm:
             log.error("audit trail: %s", alarm)
-            conn.execute(_ALARM, [ALARM, alarm])
+            record_by_system(conn, Entry(ALARM, "audit", "", reason=alarm, allowed=False), tenant_id=None)
         conn.execute(
             _MOVE,
             {

@@ -13,15 +13,16 @@ from django.db import connection
 from apps.audit import personal
 from apps.audit.actors import Actor
 
-__all__ = ["Actor", "Entry", "record", "record_many"]
+__all__ = ["Actor", "Entry", "record", "record_by_system", "record_many"]
 Conn = psycopg.Connection[Any]
+SYSTEM = "system"
 ACTION_CHARS, TYPE_CHARS, OBJECT_ID_CHARS, SUBJECT_CHARS, ROLE_CHARS, REQUEST_ID_CHARS = 80, 40, 64, 64, 20, 64
 
 _INSERT = """
 INSERT INTO public.audit_auditevent
     (at, tenant_id, actor, role, subject, request_id, personal,
      action, object_type, object_id, allowed, before, after, reason, about, about_personal)
-SELECT %(at)s, %(tenant)s, %(actor)s, %(role)s, %(subject)s, %(request)s, %(personal)s,
+SELECT coalesce(%(at)s, clock_timestamp()), %(tenant)s, %(actor)s, %(role)s, %(subject)s, %(request)s, %(personal)s,
        action, object_type, object_id, allowed, before, after, reason, about, decode(about_personal, 'hex')
 FROM json_to_recordset(%(rows)s::json)
     AS row(action text, object_type text, object_id text, allowed bool, before jsonb, after jsonb, reason text,
@@ -72,11 +73,11 @@ def record(
 
 
 def record_many(
-    entries: Iterable[Entry], *, actor: Actor, now: datetime, tenant_id: int | None, conn: Conn | None = None
+    entries: Iterable[Entry], *, actor: Actor, now: datetime | None, tenant_id: int | None, conn: Conn | None = None
 ) -> None:
     """Appends rows of one actor and tenant in one statement: through Django's connection, or the one that is given.
 
-    KeyUnknown and KeyringInvalid when personal fields can't be encrypted.
+    Without `now` they have the database's time. KeyUnknown and KeyringInvalid when personal fields can't be encrypted.
     """
     rows = list(entries)
     if not rows:
@@ -95,6 +96,13 @@ def record_many(
             "rows": _json_rows(rows, about),
         },
     )  # fmt: skip
+
+
+def record_by_system(
+    conn: Conn, entry: Entry, *, tenant_id: int | None, now: datetime | None = None, name: str = SYSTEM
+) -> None:
+    """Appends what no person and no key did. It needs no key of the trail, as nothing personal is in it."""
+    record_many([entry], actor=Actor(name, ""), now=now, tenant_id=tenant_id, conn=conn)
 
 
 def django_connection() -> Conn:

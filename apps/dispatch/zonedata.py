@@ -17,6 +17,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from apps.audit.services import Entry, record_by_system
 from apps.dispatch.zonerules import Change, change_of, installed, right_of, rules_text
 from apps.due import entries
 from apps.schedules import timing
@@ -47,11 +48,6 @@ LEFT JOIN LATERAL (
       AND nominal_at <= %s
     ORDER BY nominal_at DESC LIMIT 1) e ON true
 WHERE s.id = ANY(%s)
-"""
-_AUDIT = """
-INSERT INTO audit_auditevent
-    (at, tenant_id, actor, action, object_type, object_id, allowed, before, after, reason, request_id)
-VALUES (%s, %s, 'system', 'schedule.tzdata', 'schedule', %s, true, %s, %s, %s, '')
 """
 _RESUMES = "SELECT id, resume_at FROM {}.schedules_schedule WHERE id = ANY(%s) AND resume_at > %s"
 
@@ -126,12 +122,16 @@ def _chunk(
             entries.remove(conn, [entry.key])
         else:
             entries.put(conn, entry._replace(nominal_at=nominal, due_at=due), now=now)
-        before, after = (
-            None if at is None else f'{{"next_at": "{at:%Y-%m-%dT%H:%M:%SZ}"}}' for at in (entry.nominal_at, nominal)
-        )
-        reason = f"time zone data {change.version or 'unknown'} -> {installed()}"
-        conn.execute(_AUDIT, [now, entry.tenant_id, str(entry.key), before, after, reason])
+        told = Entry(
+            "schedule.tzdata", "schedule", entry.key, before=_next_at(entry.nominal_at), after=_next_at(nominal),
+            reason=f"time zone data {change.version or 'unknown'} -> {installed()}",
+        )  # fmt: skip
+        record_by_system(conn, told, tenant_id=entry.tenant_id, now=now)
     return found
+
+
+def _next_at(at: datetime | None) -> dict[str, str] | None:
+    return None if at is None else {"next_at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
 
 
 def _spec(entry: entries.Entry) -> timing.Spec | None:

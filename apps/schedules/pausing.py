@@ -14,6 +14,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from apps.audit.services import SYSTEM, Entry, record_by_system
 from apps.due import entries
 from apps.events import store as events
 from apps.schedules.passed import pass_over
@@ -22,7 +23,6 @@ from apps.schedules.timing import TimingInvalid, count_between, spec_from_json, 
 from apps.schedules.timing_runs import counted
 
 Conn = psycopg.Connection[Any]
-SYSTEM = "system"
 _MICROSECOND = timedelta(microseconds=1)
 
 _ACTIVE = "deleted_at IS NULL AND (status = 'active' OR (status = 'paused' AND resume_at <= %(now)s))"
@@ -43,11 +43,6 @@ WITH made AS (
     FROM {schema}.schedules_scheduleversion WHERE schedule_id = %(id)s AND version = %(version)s
     RETURNING schedule_id, version)
 UPDATE {schema}.schedules_schedule s SET version = made.version FROM made WHERE s.id = made.schedule_id
-"""
-
-_AUDIT = """
-INSERT INTO audit_auditevent (at, tenant_id, actor, action, object_type, object_id, allowed, reason, request_id)
-VALUES (clock_timestamp(), %s, 'system', 'schedule.pause', 'schedule', %s, true, %s, '')
 """
 
 _FAILING = f"""
@@ -141,7 +136,7 @@ def pause_by_system(
         made = {**given, "version": row[0], "spec": again.spec}
         conn.execute(sql.SQL(_NEXT_VERSION).format(schema=sql.Identifier(schema)), made)
         _wait(conn, again, resume_at, now)
-    conn.execute(_AUDIT, [tenant_id, str(schedule_id), reason])
+    record_by_system(conn, Entry("schedule.pause", "schedule", schedule_id, reason=reason), tenant_id=tenant_id)
     told = paused_event(schedule_id, now, reason=reason, resume_at=resume_at, by=SYSTEM)
     events.emit(conn, schema, tenant_id, [told])
     return True

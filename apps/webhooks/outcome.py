@@ -9,6 +9,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from apps.audit.services import SYSTEM, Entry, record_by_system
 from apps.events import store as events
 from apps.webhooks.jobs import TEST_VERSION
 
@@ -63,11 +64,6 @@ SET enabled = false, disabled_at = %(at)s, disabled_reason = %(reason)s, revisio
 WHERE id = %(id)s AND enabled RETURNING types
 """
 
-_AUDIT = """
-INSERT INTO audit_auditevent (at, tenant_id, actor, action, object_type, object_id, allowed, reason, request_id)
-VALUES (clock_timestamp(), %s, 'system', 'webhook.disable', 'webhook', %s, true, %s, '')
-"""
-
 
 def note(conn: Conn, schema: str, *, tenant_id: int, ended: Iterable[Delivered]) -> int:
     """Notes successes and failures of a tenant's webhooks; disables those that fail persistently. How many it did."""
@@ -106,8 +102,8 @@ def disable(conn: Conn, schema: str, *, tenant_id: int, webhook_id: UUID, reason
         return False
     # What the tenant's webhooks ask for together is brought up to date by the fan-out, for which this rings: the
     # tenant's row comes before tickets in the order of locks.
-    events.emit(conn, schema, tenant_id, [disabled_event(webhook_id, reason, now, by="system")])
-    conn.execute(_AUDIT, [tenant_id, str(webhook_id), reason])
+    events.emit(conn, schema, tenant_id, [disabled_event(webhook_id, reason, now, by=SYSTEM)])
+    record_by_system(conn, Entry("webhook.disable", "webhook", webhook_id, reason=reason), tenant_id=tenant_id)
     return True
 
 
