@@ -21,7 +21,6 @@ from workers.app import app
 from workers.retention import forget
 
 log = logging.getLogger(__name__)
-Conn = psycopg.Connection[Any]
 BUDGET_S = 120.0
 LATE_WARN = timedelta(seconds=10)
 FORGET_PROCESSES_S = 3_600

@@ -4,7 +4,6 @@ Nothing that is wrong with the trail may cost the schedules their dispatcher: a 
 """
 
 import logging
-from typing import Any
 
 import psycopg
 
@@ -15,7 +14,6 @@ from kernel.service import Pass
 from tenants.door import Line
 
 log = logging.getLogger(__name__)
-Conn = psycopg.Connection[Any]
 KIND = "seal"
 EVERY_S = 1.5  # a row is sealed within 5 s; passes in a row cost less when they have more to do
 

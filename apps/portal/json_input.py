@@ -9,8 +9,6 @@ import orjson
 from apps.portal.fields import Form
 from kernel.errors import FieldError, InvalidInput
 
-MAX_CHARS = 1_000_000
-
 
 def read_json(form: Form, name: str, *, default: Any = None) -> Any:
     """The value of a field, `default` when it is empty. InvalidInput says where it can't be read."""

@@ -16,7 +16,7 @@ from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults, NotFound
 from tenants.apikeys import apikey_end, apikey_issue, apikey_rotate
 from tenants.models import ApiKey
-from tenants.permissions import KEY_ROLES, known_scopes
+from tenants.permissions import KEY_ROLES
 
 NAME_CHARS = 100
 OVERLAPS = (
@@ -80,7 +80,7 @@ class KeyNew(VerbPage):
         return [
             Field("name", "Name", required=True, help="What it is for, such as deploy."),
             Field("role", "Role", "select", "viewer", options=choices(KEY_ROLES)),
-            Field("scopes", "Scopes", "area", rows=2, suggestions="scopes",
+            Field("scopes", "Scopes", "area", rows=2,
                   help="Empty: all that the role may. Else one a line, such as schedule.* or *.read."),
             Field("expires_at", "Ends at", help="Such as 2027-01-01T00:00 in UTC. Empty: when it is revoked."),
         ]  # fmt: skip
@@ -162,8 +162,3 @@ def state_of(key: ApiKey, now: datetime) -> str:
 def shown_once(page: Page, what: str, text: str, url: str, *, hint: str = ONCE) -> HttpResponse:
     """The answer of a POST, never a redirect: the text is in no session and no address."""
     return page.page("portal/once.html", title=what, text=text, url=url, hint=hint)
-
-
-def scope_names() -> list[str]:
-    """For the input's suggestions."""
-    return list(known_scopes())

@@ -6,7 +6,7 @@ services as the API and ask the same table of permissions, so that nobody can do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -149,8 +149,3 @@ def go(url_name: str, *args: Any) -> HttpResponseRedirect:
     response = HttpResponseRedirect(reverse(url_name, args=args))
     response.status_code = 303
     return response
-
-
-def usable(offers: Sequence[Offer]) -> bool:
-    """Whether any of them can be done."""
-    return any(not one.why for one in offers)

@@ -6,11 +6,9 @@ Whoever starts a run first shares a lock on its job, so that pausing the job and
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import orjson
-import psycopg
 
 from apps.due import entries
 from apps.executions import store as executions
@@ -29,7 +27,6 @@ from tenants import door
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
 
-Conn = psycopg.Connection[Any]
 FIRED_BY_CHARS = 80
 
 

@@ -1,4 +1,8 @@
-"""What a tenant can be told: the types of events, and which of them are only written while somebody asks for them."""
+"""What a tenant can be told: the types of events.
+
+There is a `run.succeeded`, `run.failed` or `run.late` for each run: they are only written while a webhook asks for them
+(`tenants.registry.Tenancy.wants`).
+"""
 
 EVENT_TYPES = {
     "run.succeeded": "A run ended well.",
@@ -12,8 +16,6 @@ EVENT_TYPES = {
     "webhook.disabled": "A webhook was disabled: its receiver failed for too long, is gone, or somebody did it.",
     "backfill.done": "A backfill has ended.",
 }
-# There is one of these for each run: without a subscription nothing of them is written.
-FREQUENT = frozenset({"run.succeeded", "run.failed", "run.late"})
 TEST_TYPE = "webhook.test"  # of a delivery that somebody asked for; no event
 EVERYTHING = "*"  # in a subscription: all types, also those that come with later versions
 DELIVERY = "webhook"  # trigger of the executions that carry events out; nothing is told about them

@@ -38,8 +38,6 @@ STOP_S = 5.0  # for children to be gone, after the grace period
 MARGIN_S = 5.0
 PATIENCE_S = 1.0
 
-_Handler = Callable[[Child], None]
-
 
 class PythonExecutor:
     """Runs works of kind `python`. See `base.Executor` for the contract of its methods.
