@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from apps.api.documents_breakers import BreakerAnswer
 from apps.api.documents_runs import NoInput
 from apps.api.endpoint import Endpoint, retry_safe
-from apps.api.lists import PAGING, page
+from apps.api.lists import PAGING, newest
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation, parameter
 from apps.api.reading import nothing_of
 from apps.tickets.models import BREAKER_STATES, Breaker
@@ -33,17 +33,12 @@ class BreakerList(Endpoint):
     def get(self, request: Request) -> Response:
         query = self.query("state", "destination", *PAGING)
         states, destination = query.choices("state", BREAKER_STATES), query.text("destination", most=270)
-        cursor, size = query.before(), query.page_size()
-        query.finish()
         found = Breaker.objects.filter(tenant_id=self.tenant.pk)
         if states:
             found = found.filter(state__in=states)
         if destination is not None:
             found = found.filter(destination=destination)
-        if cursor is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = list(found.order_by("-pk")[: size + 1])
-        return Response(page(rows, query=query, size=size, key=lambda row: row.pk, shape=breaker_shape))
+        return Response(newest(found, query=query, shape=breaker_shape))
 
 
 class BreakerReset(Endpoint):

@@ -9,7 +9,7 @@ from apps.api.access import access_calendar
 from apps.api.documents_time import CalendarAnswer, CalendarChange, CalendarInput, CalendarReplacement
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
-from apps.api.lists import PAGING, page
+from apps.api.lists import PAGING, newest
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation, parameter
 from apps.api.reading import read_only_dropped
 from apps.api.shapes import calendar_shape
@@ -34,14 +34,9 @@ class CalendarList(Endpoint):
     def get(self, request: Request) -> Response:
         query = self.query("name", *PAGING)
         found = Calendar.objects.filter(deleted_at=None)
-        name, cursor, size = query.text("name"), query.before(), query.page_size()
-        query.finish()
-        if name is not None:
+        if (name := query.text("name")) is not None:
             found = found.filter(name__icontains=name)
-        if cursor is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = list(found.order_by("-pk")[: size + 1])
-        return Response(page(rows, query=query, size=size, key=lambda row: row.pk, shape=calendar_shape))
+        return Response(newest(found, query=query, shape=calendar_shape))
 
     @operation(
         "calendars_create", "Create a calendar", body=CalendarInput, answer=CalendarAnswer, status=201,

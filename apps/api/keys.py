@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from apps.api.access import access_apikey
 from apps.api.documents_people import ApiKeyAnswer, ApiKeyInput, ApiKeyRotateInput, NewApiKeyAnswer
 from apps.api.endpoint import Endpoint, retry_safe
-from apps.api.lists import PAGING, page
+from apps.api.lists import PAGING, newest
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation
 from apps.api.shapes import apikey_shape
 from apps.schedules.input_fields import Fields
@@ -35,14 +35,8 @@ class ApiKeyList(Endpoint):
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         query = self.query(*PAGING)
-        before, size = query.before(), query.page_size()
-        query.finish()
-        found = ApiKey.objects.filter(tenant=self.tenant).order_by("-pk")
-        if before is not None:
-            found = found.filter(pk__lt=before)
-        return Response(
-            page(list(found[: size + 1]), query=query, size=size, key=lambda row: row.pk, shape=apikey_shape)
-        )
+        found = ApiKey.objects.filter(tenant=self.tenant)
+        return Response(newest(found, query=query, shape=apikey_shape))
 
     @operation(
         "api_keys_create", "Create an API key; its text is shown only in this answer", body=ApiKeyInput,

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from django.http import QueryDict
 
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults
-from kernel.keyset import COUNT_MOST, Count, Order, Position
+from kernel.keyset import Count, Order, Position
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
@@ -197,15 +198,14 @@ def listed(
     return answer if count is None else {**answer, "count": count.number, "count_is_exact": count.exact}
 
 
-def listed_short(found: "QuerySet[M]", *, query: ListQuery, shape: Callable[[M], Any]) -> dict[str, Any]:
-    """The answer of a list that is never long, newest first. InvalidInput with all faults of the query."""
-    before, size, counted = query.before(), query.page_size(), query.counted()
+def newest(found: "QuerySet[M]", *, query: ListQuery, shape: Callable[[M], Any], by: str = "pk") -> dict[str, Any]:
+    """The answer of a list of models, newest first; `by` names their id. Reads the rest of the query. InvalidInput."""
+    before, size = query.before(), query.page_size()
     query.finish()
-    number = found[: COUNT_MOST + 1].count() if counted else 0
-    rows = list((found if before is None else found.filter(pk__lt=before)).order_by("-pk")[: size + 1])
-    after = Position(rows[size - 1].pk) if len(rows) > size else None
-    count = Count(min(number, COUNT_MOST), number <= COUNT_MOST) if counted else None
-    return listed(rows[:size], after, query=query, shape=shape, count=count)
+    if before is not None:
+        found = found.filter(**{f"{by}__lt": before})
+    rows = list(found.order_by(f"-{by}")[: size + 1])
+    return page(rows, query=query, size=size, key=attrgetter(by), shape=shape)
 
 
 def _fits(value: str | None, order: Order) -> bool:

@@ -19,7 +19,7 @@ from apps.api.documents_people import (
 from apps.api.documents_runs import NoInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
-from apps.api.lists import PAGING, page
+from apps.api.lists import PAGING, newest
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation, parameter
 from apps.api.reading import nothing_of
 from apps.schedules.input_fields import Fields
@@ -49,18 +49,12 @@ class MemberList(Endpoint):
     def get(self, request: Request) -> Response:
         query = self.query("role", "email", *PAGING)
         roles, email = query.choices("role", ROLES), query.text("email")
-        before, size = query.before(), query.page_size()
-        query.finish()
-        found = Member.objects.select_related("user").filter(tenant=self.tenant).order_by("-uid")
+        found = Member.objects.select_related("user").filter(tenant=self.tenant)
         if roles:
             found = found.filter(role__in=roles)
         if email is not None:
             found = found.filter(email=email.lower())
-        if before is not None:
-            found = found.filter(uid__lt=before)
-        return Response(
-            page(list(found[: size + 1]), query=query, size=size, key=lambda row: row.uid, shape=member_shape)
-        )
+        return Response(newest(found, query=query, shape=member_shape, by="uid"))
 
 
 class MemberDetail(Endpoint):
@@ -152,17 +146,8 @@ class InvitationList(Endpoint):
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         query = self.query(*PAGING)
-        before, size = query.before(), query.page_size()
-        query.finish()
-        found = Invitation.objects.select_related("member").filter(tenant=self.tenant).order_by("-pk")
-        if before is not None:
-            found = found.filter(pk__lt=before)
-        rows = list(found[: size + 1])
-        return Response(
-            page(
-                rows, query=query, size=size, key=lambda row: row.pk, shape=lambda row: invitation_shape(row, self.now)
-            )
-        )
+        found = Invitation.objects.select_related("member").filter(tenant=self.tenant)
+        return Response(newest(found, query=query, shape=lambda row: invitation_shape(row, self.now)))
 
     @operation(
         "invitations_create", "Invite somebody; the link is shown only in this answer. A former invitation of the same "

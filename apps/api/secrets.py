@@ -10,7 +10,7 @@ from apps.api.access import access_secret
 from apps.api.documents_secrets import READ_ONLY, SecretAnswer, SecretChange, SecretInput, SecretReplacement
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
-from apps.api.lists import PAGING, page
+from apps.api.lists import PAGING, newest
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation, parameter
 from apps.api.reading import read_only_dropped
 from apps.api.shapes import secret_shape
@@ -39,14 +39,9 @@ class SecretList(Endpoint):
     def get(self, request: Request) -> Response:
         query = self.query("name", *PAGING)
         found = Secret.objects.filter(purpose=Secret.Purpose.JOB).defer("nonce", "ciphertext")
-        name, cursor, size = query.text("name"), query.before(), query.page_size()
-        query.finish()
-        if name is not None:
+        if (name := query.text("name")) is not None:
             found = found.filter(name__icontains=name)
-        if cursor is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = list(found.order_by("-pk")[: size + 1])
-        return Response(page(rows, query=query, size=size, key=lambda row: row.pk, shape=secret_shape))
+        return Response(newest(found, query=query, shape=secret_shape))
 
     @operation(
         "secrets_create", "Create a secret; jobs name it, and nothing shows it", body=SecretInput, answer=SecretAnswer,

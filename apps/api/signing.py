@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from apps.api.documents_secrets import NewSigningAnswer, SigningAnswer, SigningRotateInput
 from apps.api.endpoint import Endpoint, retry_safe
-from apps.api.lists import PAGING, page
+from apps.api.lists import PAGING, newest
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation
 from apps.api.shapes import signing_shape
 from apps.schedules.input_fields import Fields
@@ -29,14 +29,7 @@ class SigningList(Endpoint):
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         query = self.query(*PAGING)
-        before, size = query.before(), query.page_size()
-        query.finish()
-        found = signing_secrets(now=self.now)
-        if before is not None:
-            found = found.filter(pk__lt=before)
-        return Response(
-            page(list(found[: size + 1]), query=query, size=size, key=lambda row: row.pk, shape=signing_shape)
-        )
+        return Response(newest(signing_secrets(now=self.now), query=query, shape=signing_shape))
 
 
 class SigningRotate(Endpoint):

@@ -19,7 +19,7 @@ from apps.api.documents_webhooks import (
 )
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
-from apps.api.lists import PAGING, page
+from apps.api.lists import PAGING, newest, page
 from apps.api.openapi import (
     CURSOR_PARAMETER,
     PAGE_SIZE_PARAMETER,
@@ -79,20 +79,8 @@ class WebhookList(Endpoint):
     )  # fmt: skip
     def get(self, request: Request) -> Response:
         query = self.query(*PAGING)
-        before, size = query.before(), query.page_size()
-        query.finish()
-        found = Webhook.objects.filter(deleted_at=None).order_by("-pk")
-        if before is not None:
-            found = found.filter(pk__lt=before)
-        return Response(
-            page(
-                list(found[: size + 1]),
-                query=query,
-                size=size,
-                key=lambda row: row.pk,
-                shape=lambda row: webhook_shape(row, now=self.now),
-            )
-        )
+        found = Webhook.objects.filter(deleted_at=None)
+        return Response(newest(found, query=query, shape=lambda row: webhook_shape(row, now=self.now)))
 
     @operation(
         "webhooks_create", "Create a webhook; its signing secret is shown only in this answer", body=WebhookInput,
