@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from apps.portal.fields import Field, Form, Option, choices
+from apps.portal.fields import Field, Form, choices
+from apps.portal.once import overlap_field, overlap_of, shown_once
 from apps.portal.pages import Page
 from apps.portal.paging import PAGE_ROWS, cursor_of, listed
 from apps.portal.verbs import Receipt, Subject, VerbPage
@@ -19,11 +20,6 @@ from tenants.models import ApiKey
 from tenants.permissions import KEY_ROLES
 
 NAME_CHARS = 100
-OVERLAPS = (
-    Option("86400", "a day"), Option("3600", "an hour"), Option("604800", "a week"), Option("2592000", "30 days"),
-    Option("0", "not at all"),
-)  # fmt: skip
-ONCE = "Copy it now: it is not kept and can't be shown again."
 
 
 class KeyList(Page):
@@ -122,13 +118,11 @@ class KeyRotate(KeyVerb):
     lead = "A new key with the same name, role and scopes is made and shown once. The present one works on for a while."
 
     def fields(self, subject: Subject) -> list[Field]:
-        return [Field("overlap_s", "The present key works on for", "select", "86400", options=OVERLAPS)]
+        return [overlap_field("The present key works on for")]
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> HttpResponse:
-        known = {one.value for one in OVERLAPS}
-        overlap = timedelta(seconds=int(form.text("overlap_s")) if form.text("overlap_s") in known else 86_400)
         key, text = apikey_rotate(
-            tenant=self.tenant, actor=self.actor, key_id=subject.row.pk, overlap=overlap, now=self.now
+            tenant=self.tenant, actor=self.actor, key_id=subject.row.pk, overlap=overlap_of(form), now=self.now
         )
         return shown_once(self, f"The successor of {key.name}", text, reverse("portal:key", args=[key.pk]))
 
@@ -157,8 +151,3 @@ def state_of(key: ApiKey, now: datetime) -> str:
     if key.revoked_at is not None:
         return "revoked"
     return "expired" if key.expires_at is not None and key.expires_at <= now else "active"
-
-
-def shown_once(page: Page, what: str, text: str, url: str, *, hint: str = ONCE) -> HttpResponse:
-    """The answer of a POST, never a redirect: the text is in no session and no address."""
-    return page.page("portal/once.html", title=what, text=text, url=url, hint=hint)

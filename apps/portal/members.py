@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from apps.portal.fields import Field, Form, choices
-from apps.portal.keys import shown_once
+from apps.portal.once import shown_once
 from apps.portal.pages import Page
 from apps.portal.paging import PAGE_ROWS, cursor_of, listed
 from apps.portal.verbs import Receipt, Subject, VerbPage

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from apps.portal.fields import Field, Form, Option
-from apps.portal.keys import shown_once
+from apps.portal.once import shown_once
 from apps.portal.pages import Page, go
 from apps.portal.schedule_fields import labels_of
 from apps.portal.webhook_verbs import SECRET_HINT

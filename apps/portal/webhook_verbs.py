@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from uuid import UUID
 
 from django.http import HttpResponse
 from django.urls import reverse
 
 from apps.portal.fields import Field, Form, Option
-from apps.portal.keys import OVERLAPS, shown_once
+from apps.portal.once import overlap_field, overlap_of, shown_once
 from apps.portal.paging import as_uuid
 from apps.portal.shown import look_of
 from apps.portal.verbs import Receipt, Subject, VerbPage
@@ -87,13 +86,11 @@ class WebhookRotate(WebhookVerb):
     lead = "A new secret signs from now on and is shown once. The present one signs as well for a while."
 
     def fields(self, subject: Subject) -> list[Field]:
-        return [Field("overlap_s", "The present secret signs as well for", "select", "86400", options=OVERLAPS)]
+        return [overlap_field("The present secret signs as well for")]
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> HttpResponse:
-        known = {one.value for one in OVERLAPS}
-        overlap = timedelta(seconds=int(form.text("overlap_s")) if form.text("overlap_s") in known else 86_400)
         made = webhook_rotate(
-            tenant=self.tenant, actor=self.actor, webhook_id=subject.row.pk, overlap=overlap, now=self.now
+            tenant=self.tenant, actor=self.actor, webhook_id=subject.row.pk, overlap=overlap_of(form), now=self.now
         )
         return shown_once(self, "The new signing secret", made.text, subject.url, hint=SECRET_HINT)
 
