@@ -11,12 +11,10 @@ from apps.dispatch.submission import execution_submit
 from apps.portal.fields import Field, Form
 from apps.portal.jobs import access_job, target_line
 from apps.portal.json_input import read_json
-from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
+from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
 from apps.schedules import services
 from apps.schedules.reading import job_shape
-from kernel.errors import FieldError, InvalidInput
-
-REASON_CHARS = 500
+from kernel.errors import Faults
 
 
 class JobVerb(VerbPage):
@@ -52,13 +50,12 @@ class JobPause(JobVerb):
         return "It is paused already." if shape["status"] == "paused" else ""
 
     def fields(self, subject: Subject) -> list[Field]:
-        return [reason_field("Why")]
+        return [reason_field()]
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        reason = form.text("reason")
-        if len(reason) > REASON_CHARS:
-            detail = f"has {len(reason):,} characters; {REASON_CHARS} are allowed."
-            raise InvalidInput([FieldError("/reason", "too_long", detail)])
+        faults = Faults()
+        reason = reason_of(form, faults)
+        faults.raise_if_any()
         services.job_pause(
             tenant=self.tenant, actor=self.actor, job_id=subject.row.job.pk, now=self.now, reason=reason, expect=expect
         )

@@ -11,7 +11,7 @@ from apps.dispatch.submit import schedule_trigger
 from apps.portal.fields import Field, Form, Option
 from apps.portal.schedules import access_schedule
 from apps.portal.shown import look_of, moment
-from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
+from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
 from apps.schedules import services
 from apps.schedules.reading import schedule_shapes
 from apps.schedules.timing import TimingInvalid, spec_from_json
@@ -20,7 +20,6 @@ from apps.schedules.timing_spec import CHOICES
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults
 
-REASON_CHARS = 500
 NEXT = 3
 
 
@@ -65,7 +64,7 @@ class SchedulePause(ScheduleVerb):
     def fields(self, subject: Subject) -> list[Field]:
         zone = spec_from_json(subject.row.definition.spec).zone
         return [
-            reason_field("Why"),
+            reason_field(),
             Field(
                 "resume_at",
                 "Resume by itself at",
@@ -79,9 +78,7 @@ class SchedulePause(ScheduleVerb):
         resume_at = read_instant(given, "/resume_at", zone, faults) if given else None
         if resume_at is not None and resume_at <= self.now:
             faults.add("/resume_at", "past", "lies in the past; leave it empty to resume it yourself.")
-        reason = form.text("reason")
-        if len(reason) > REASON_CHARS:
-            faults.add("/reason", "too_long", f"has {len(reason):,} characters; {REASON_CHARS} are allowed.")
+        reason = reason_of(form, faults)
         faults.raise_if_any()
         services.schedule_pause(
             tenant=self.tenant, actor=self.actor, schedule_id=subject.row.schedule.pk, now=self.now, reason=reason,

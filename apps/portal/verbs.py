@@ -13,8 +13,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from apps.portal.fields import Field, Form
 from apps.portal.pages import Page
-from kernel.errors import Conflict, Forbidden, InvalidInput, QuotaExceeded, Stale
+from kernel.errors import Conflict, Faults, Forbidden, InvalidInput, QuotaExceeded, Stale
 
+REASON_CHARS = 500
 REASON = "Kept in the audit trail, for everybody who asks later."
 SINCE = "It has changed since you looked. Here is how it is now; look again before you go on."
 
@@ -110,6 +111,14 @@ class VerbPage(Page):
         )  # fmt: skip
 
 
-def reason_field(label: str = "Reason", help_text: str = REASON) -> Field:
-    """A line for the trail."""
-    return Field("reason", label, "area", help=help_text, rows=2)
+def reason_field() -> Field:
+    """Some words for the trail."""
+    return Field("reason", "Why", "area", help=REASON, rows=2)
+
+
+def reason_of(form: Form, faults: Faults) -> str:
+    """What was said; it may be nothing."""
+    reason = form.text("reason")
+    if len(reason) > REASON_CHARS:
+        faults.add("/reason", "too_long", f"has {len(reason):,} characters; {REASON_CHARS} are allowed.")
+    return reason
