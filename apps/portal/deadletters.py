@@ -14,7 +14,7 @@ from apps.portal.fields import Field, Form, Option
 from apps.portal.json_input import read_json
 from apps.portal.names import job_options, names_of
 from apps.portal.pages import Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.portal.paging import as_uuid, listed, newest
 from apps.portal.shown import moment
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from kernel.errors import NotFound
@@ -36,16 +36,14 @@ class DeadLetterList(Page):
         job = as_uuid(request.GET.get("job", ""))
         form["job"].options = [Option("", "any"), *(Option(*one) for one in job_options(also=job))]
         form["job"].value = str(job) if job else ""
-        found = DeadLetter.objects.order_by("-pk")
+        found = DeadLetter.objects.all()
         if status == "open":
             found = found.filter(resolved_at=None)
         elif status != "all":
             found = found.filter(resolution=status)
         if job is not None:
             found = found.filter(job_id=job)
-        if (cursor := cursor_of(request)) is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = list(found[: PAGE_ROWS + 1])
+        rows = newest(request, found)
         names = names_of(jobs=(row.job_id for row in rows))
         lines = [
             {

@@ -12,7 +12,7 @@ from apps.executions.reading import executions_read
 from apps.portal.executions import lines
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, cursor_of, listed
+from apps.portal.paging import listed, newest
 from apps.schedules.defined import DefinedJob, definition_of
 from apps.schedules.job_input import KINDS
 from apps.schedules.models import Job, Schedule
@@ -46,9 +46,7 @@ class JobList(Page):
             found = found.filter(kind=kind)
         if (status := form.text("status")) in STATUSES:
             found = found.filter(paused_at__isnull=status == "active")
-        if (cursor := cursor_of(request)) is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = jobs_defined(list(found.order_by("-pk")[: PAGE_ROWS + 1]))
+        rows = jobs_defined(newest(request, found))
         shown = [{"row": one.job, "shape": job_shape(one), "target": target_line(job_shape(one))} for one in rows]
         return self.page(
             "portal/jobs.html", title="Jobs", form=form, filtered=any(f.value for f in form.fields.values()),

@@ -11,7 +11,7 @@ from django.urls import reverse
 from apps.portal.fields import Field, Form, choices
 from apps.portal.once import overlap_field, overlap_of, shown_once
 from apps.portal.pages import Page
-from apps.portal.paging import PAGE_ROWS, cursor_of, listed
+from apps.portal.paging import listed, newest
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults, NotFound
@@ -29,10 +29,8 @@ class KeyList(Page):
     section = "keys"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        found = ApiKey.objects.filter(tenant=self.tenant).order_by("-pk")
-        if (cursor := cursor_of(request)) is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = [{"row": row, "state": state_of(row, self.now)} for row in found[: PAGE_ROWS + 1]]
+        found = ApiKey.objects.filter(tenant=self.tenant)
+        rows = [{"row": row, "state": state_of(row, self.now)} for row in newest(request, found)]
         return self.page(
             "portal/keys.html", title="API keys", listed=listed(request, rows, key=lambda one: one["row"].pk),
             offers=[self.offer("New key", "portal:key-new", "apikey.create", kind="primary")],

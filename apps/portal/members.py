@@ -10,7 +10,7 @@ from django.urls import reverse
 from apps.portal.fields import Field, Form, choices
 from apps.portal.once import shown_once
 from apps.portal.pages import Page
-from apps.portal.paging import PAGE_ROWS, cursor_of, listed
+from apps.portal.paging import listed, newest
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from kernel.errors import Faults, NotFound
 from tenants import invitations, people
@@ -32,14 +32,12 @@ class MemberList(Page):
     section = "members"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        found = Member.objects.filter(tenant=self.tenant).order_by("-uid")
-        if (cursor := cursor_of(request)) is not None:
-            found = found.filter(uid__lt=cursor)
+        found = Member.objects.filter(tenant=self.tenant)
         asked = Invitation.objects.filter(tenant=self.tenant, member=None).order_by("-pk")
         most = SHOWN_INVITATIONS if self.may("invitation.read") else 0
         return self.page(
             "portal/members.html", title="Members",
-            listed=listed(request, list(found[: PAGE_ROWS + 1]), key=lambda one: one.uid),
+            listed=listed(request, newest(request, found, by="uid"), key=lambda one: one.uid),
             invitations=[(one, one.status_at(self.now)) for one in asked[:most]],
             offers=[self.offer("Invite", "portal:member-invite", "invitation.create", kind="primary")],
         )  # fmt: skip

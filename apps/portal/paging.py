@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import UUID
 
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, QueryDict
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Model)
 PAGE_ROWS = 50
 CURSOR = "before"
 
@@ -26,6 +28,14 @@ class Listed(Generic[T]):
 def cursor_of(request: HttpRequest) -> UUID | None:
     """Where the page begins; nonsense is the first page."""
     return as_uuid(request.GET.get(CURSOR, ""))
+
+
+def newest(request: HttpRequest, found: QuerySet[M], *, by: str = "pk") -> list[M]:
+    """The page's rows and one more, when there are more; `by` names their id."""
+    cursor = cursor_of(request)
+    if cursor is not None:
+        found = found.filter(**{f"{by}__lt": cursor})
+    return list(found.order_by(f"-{by}")[: PAGE_ROWS + 1])
 
 
 def listed(request: HttpRequest, rows: Sequence[T], *, key: Callable[[T], object]) -> Listed[T]:

@@ -15,7 +15,7 @@ from apps.portal.executions import lines
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.names import job_options
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.portal.paging import as_uuid, listed, newest
 from apps.portal.shown import look_of, moment
 from apps.schedules.defined import DefinedSchedule, jobs_of, version_of
 from apps.schedules.models import Schedule
@@ -45,9 +45,7 @@ class ScheduleList(Page):
             found = found.filter(of_status([status], self.now))
         if (job := as_uuid(form.text("job"))) is not None:
             found = found.filter(job_id=job)
-        if (cursor := cursor_of(request)) is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = schedules_defined(list(found.order_by("-pk")[: PAGE_ROWS + 1]))
+        rows = schedules_defined(newest(request, found))
         shapes = schedule_shapes(self.tenant, rows, now=self.now)
         shown = [
             {"row": one.schedule, "shape": shape, "words": _words(one).partition(";")[0]}

@@ -11,7 +11,7 @@ from apps.portal.deadletters import error_line
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.names import names_of
 from apps.portal.pages import Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed, newest
 from apps.webhooks.models import Webhook
 from apps.webhooks.reading import deliveries_read, delivery_shape, webhook_find, webhook_shape
 from kernel.errors import NotFound
@@ -25,10 +25,8 @@ class WebhookList(Page):
     section = "webhooks"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        found = Webhook.objects.filter(deleted_at=None).order_by("-pk")
-        if (cursor := cursor_of(request)) is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = [webhook_shape(one, now=self.now) for one in found[: PAGE_ROWS + 1]]
+        found = Webhook.objects.filter(deleted_at=None)
+        rows = [webhook_shape(one, now=self.now) for one in newest(request, found)]
         return self.page(
             "portal/webhooks.html", title="Webhooks", listed=listed(request, rows, key=lambda one: one["id"]),
             offers=[self.offer("New webhook", "portal:webhook-new", "webhook.create", kind="primary")],
