@@ -107,7 +107,7 @@ LEFT JOIN {schema}.executions_execution e ON e.id = m.execution_id
 
 
 def fan_out(conn: Conn, tenancy: Tenancy, *, batch: int = BATCH, live_max: int = LIVE_MAX) -> Fanned:
-    """One transaction of the tenant's fan-out: at most `batch` events of each webhook."""
+    """One step of the tenant's fan-out: at most `batch` events of each webhook."""
     done = Fanned()
     with conn.transaction():
         at = bells.moment(conn)
@@ -122,11 +122,18 @@ def fan_out(conn: Conn, tenancy: Tenancy, *, batch: int = BATCH, live_max: int =
         alive = deliveries.live(conn, tenancy.schema, [one.id for one in found]) if found else {}
         for webhook in found:
             _carry(conn, tenancy, webhook, at, batch, live_max - alive.get(webhook.id, 0), done)
-        _end_left(conn, tenancy, at, done)
+        left = [row[0] for row in conn.execute(_in(_LEFT, tenancy))]
+        done.more = done.more or bool(left)
         if done.more or done.again_s:
             bells.ring(conn, tenancy.id, in_s=0.0 if done.more else min(done.again_s))
     if done.wants is not None and done.wants != tenancy.wants:
         wanted.refresh(conn, tenancy.schema, tenancy.id)
+    for webhook_id in left:
+        # After the commit, for tickets come before webhooks in the order of locks; should this process end before it,
+        # the bell brings whoever is next. Deliveries of webhooks that are not enabled do not wait for their tries.
+        with conn.transaction():
+            ended = deliveries.cancel_waiting(conn, tenancy.schema, webhook_id, now=at.now, limit=LIVE_MAX)
+        done.cancelled += ended
     return done
 
 
@@ -214,14 +221,6 @@ def _end_replay(conn: Conn, tenancy: Tenancy, webhook: Subscription) -> None:
     until = webhook.replay_until
     if until is not None:
         _move(conn, tenancy, webhook, max(webhook.cursor, until))
-
-
-def _end_left(conn: Conn, tenancy: Tenancy, at: bells.Moment, done: Fanned) -> None:
-    """Deliveries of webhooks that are not enabled any more do not wait for their tries."""
-    for row in conn.execute(_in(_LEFT, tenancy)).fetchall():
-        ended = deliveries.cancel_waiting(conn, tenancy.schema, row[0], now=at.now, limit=LIVE_MAX)
-        done.cancelled += ended
-        done.more = done.more or ended >= LIVE_MAX
 
 
 def _in(query: str, tenancy: Tenancy) -> sql.Composed:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import psycopg
+import pytest
 
 from tests.conftest import wait_until
 from tests.fixtures_flow import (
@@ -280,6 +281,33 @@ def test_the_fan_out_ends_what_a_crashed_deletion_left(conn: Conn, acme: Tenant,
     carry(conn, registry, acme)
     [one] = deliveries_of(conn, acme, webhook)
     assert one["state"] == "cancelled" and ticket_of(conn, one["id"]) is None
+
+
+def test_no_webhook_is_held_while_the_tickets_of_another_are_waited_for(
+    conn: Conn, second: Conn, acme: Tenant, registry: Registry
+) -> None:
+    """Tickets come before webhooks in the order of locks: who settles holds them and asks for the webhooks."""
+    from apps.events import store
+    from apps.webhooks.fanout import fan_out
+
+    off, on = make_webhook(acme).webhook, make_webhook(acme, registry).webhook
+    emit(conn, acme)
+    carry(conn, registry, acme)
+    conn.execute("UPDATE t_acme.webhooks_webhook SET enabled = false WHERE id = %s", [off.pk])
+    [left] = deliveries_of(conn, acme, off)
+    last = emit(conn, acme)
+    newest = events_of(conn, acme)[-1]["tx"]
+    wait_until(lambda: store.horizon(conn) > newest, "the event to be settled")
+    with second.transaction():
+        second.execute("SELECT 1 FROM tickets_ticket WHERE execution_id = %s FOR UPDATE", [left["id"]])
+        conn.execute("SET lock_timeout = 50")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            fan_out(conn, tenancy_of(registry, acme))
+        conn.execute("RESET lock_timeout")
+        assert event_ids(deliveries_of(conn, acme, on))[1:] == [last]
+    carry(conn, registry, acme)  # a bell was rung before
+    [left] = deliveries_of(conn, acme, off)
+    assert left["state"] == "cancelled"
 
 
 def test_what_is_wanted_follows_a_webhook_that_the_platform_disabled(
