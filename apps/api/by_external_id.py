@@ -6,7 +6,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_job, access_schedule
-from apps.api.documents import JobAnswer, JobReplacement, ScheduleAnswer, ScheduleReplacement
+from apps.api.documents_jobs import JobAnswer, JobReplacement
+from apps.api.documents_schedules import ScheduleAnswer, ScheduleReplacement
 from apps.api.endpoint import Endpoint
 from apps.api.etags import put_condition, tagged
 from apps.api.openapi import IF_MATCH_OPTIONAL, IF_NONE_MATCH_ANY, operation

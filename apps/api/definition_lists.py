@@ -6,7 +6,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_job
-from apps.api.documents import JobAnswer, ScheduleAnswer
+from apps.api.documents_jobs import JobAnswer
+from apps.api.documents_schedules import ScheduleAnswer
 from apps.api.endpoint import Endpoint
 from apps.api.lists import ListQuery, listed
 from apps.api.openapi import (

@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.documents import Example, JobInput, ScheduleInput, Serializer, nullable, optional
+from apps.api.documents import Example, Serializer, nullable, optional
+from apps.api.documents_jobs import JobInput
 from apps.api.documents_runs import SubmitInput
+from apps.api.documents_schedules import ScheduleInput
 from apps.api.openapi_examples import ID
 from apps.schedules.batches import MAX_ITEMS
 

@@ -4,7 +4,9 @@ from typing import ClassVar
 
 from rest_framework import serializers
 
-from apps.api.documents import Example, JobAnswer, RetryAnswer, ScheduleAnswer, Serializer, nullable
+from apps.api.documents import Example, Serializer, nullable
+from apps.api.documents_jobs import JobAnswer, RetryAnswer
+from apps.api.documents_schedules import ScheduleAnswer
 
 _SCHEDULE_MEMBERS = (
     "name", "labels", "external_id", "id", "version", "status", "paused_reason", "paused_at", "resume_at", "next_at",

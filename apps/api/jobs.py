@@ -8,8 +8,8 @@ from rest_framework.response import Response
 from apps.api.access import access_job
 from apps.api.bulk import Batch, BulkEndpoint, Result
 from apps.api.definition_lists import JOB_PAGE, OF_JOBS, list_jobs
-from apps.api.documents import JobAnswer, JobChange, JobInput, JobReplacement
 from apps.api.documents_bulk import BulkAnswer, JobsBulkInput
+from apps.api.documents_jobs import JobAnswer, JobChange, JobInput, JobReplacement
 from apps.api.documents_runs import NoInput, ReasonInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_schedule
-from apps.api.documents import PreviewAnswer, PreviewAsk, PreviewInput
+from apps.api.documents_previews import PreviewAnswer, PreviewAsk, PreviewInput
 from apps.api.endpoint import Endpoint
 from apps.api.openapi import operation
 from apps.schedules.input_fields import Fields

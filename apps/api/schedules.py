@@ -8,9 +8,9 @@ from rest_framework.response import Response
 from apps.api.access import access_schedule
 from apps.api.bulk import Batch, BulkEndpoint, Result
 from apps.api.definition_lists import OF_SCHEDULES, SCHEDULE_PAGE, list_schedules
-from apps.api.documents import ScheduleAnswer, ScheduleChange, ScheduleInput, ScheduleReplacement
 from apps.api.documents_bulk import BulkAnswer, SchedulesBulkInput
 from apps.api.documents_runs import ExecutionAnswer
+from apps.api.documents_schedules import ScheduleAnswer, ScheduleChange, ScheduleInput, ScheduleReplacement
 from apps.api.documents_time import SchedulePauseInput, ScheduleResumeInput, ScheduleTriggerInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
