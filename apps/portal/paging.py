@@ -10,6 +10,8 @@ from uuid import UUID
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, QueryDict
 
+from kernel.keyset import Position
+
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
 PAGE_ROWS = 50
@@ -28,6 +30,12 @@ class Listed(Generic[T]):
 def cursor_of(request: HttpRequest) -> UUID | None:
     """Where the page begins; nonsense is the first page."""
     return as_uuid(request.GET.get(CURSOR, ""))
+
+
+def position_of(request: HttpRequest) -> Position | None:
+    """The same, for the lists of `kernel.keyset`: one that ends at its bound says where older rows go on."""
+    cursor = cursor_of(request)
+    return None if cursor is None else Position(cursor)
 
 
 def newest(request: HttpRequest, found: QuerySet[M], *, by: str = "pk") -> list[M]:
