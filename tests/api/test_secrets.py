@@ -29,7 +29,9 @@ def named(name: str = "TOKEN") -> dict[str, Any]:
 
 
 def trail(conn: Conn) -> list[tuple[Any, ...]]:
-    query = "SELECT action, before, after FROM audit_auditevent WHERE object_type LIKE '%secret' ORDER BY id"
+    query = (
+        "SELECT action, before, after FROM audit_auditevent WHERE object_type LIKE '%secret' AND allowed ORDER BY id"
+    )
     return conn.execute(query).fetchall()
 
 
