@@ -9,6 +9,8 @@ from apps.schedules.defined import definition_of, version_of
 from apps.schedules.models import Calendar, Job, Schedule
 from apps.schedules.services import DefinedJob, DefinedSchedule
 from apps.secrets.models import Secret
+from apps.webhooks.models import Webhook
+from apps.webhooks.reading import webhook_find
 from kernel.errors import NotFound
 from tenants.models import ApiKey, Invitation, Member, Tenant
 from tenants.permissions import may
@@ -60,6 +62,14 @@ def access_deadletter(*, actor: Actor, letter_id: UUID, need: str) -> DeadLetter
     if letter is None or not may(actor, need):
         raise NotFound("There is no such dead letter.")
     return letter
+
+
+def access_webhook(*, actor: Actor, webhook_id: UUID, need: str) -> Webhook:
+    """A webhook, in the schema that the request is in."""
+    found = webhook_find(webhook_id)
+    if found is None or not may(actor, need):
+        raise NotFound("There is no such webhook.")
+    return found
 
 
 def access_member(*, actor: Actor, member_id: UUID, need: str) -> Member:

@@ -6,6 +6,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.api.access import access_webhook
 from apps.api.documents_runs import NoInput
 from apps.api.documents_webhooks import (
     DeliveryAnswer,
@@ -31,7 +32,7 @@ from apps.api.openapi import (
 from apps.api.reading import nothing_of, read_only_dropped
 from apps.schedules.input_fields import Fields
 from apps.webhooks.models import Webhook
-from apps.webhooks.reading import deliveries_read, delivery_read, delivery_shape, webhook_find, webhook_shape
+from apps.webhooks.reading import deliveries_read, delivery_read, delivery_shape, webhook_shape
 from apps.webhooks.services import (
     OVERLAP,
     OVERLAP_MAX,
@@ -45,18 +46,9 @@ from apps.webhooks.services import (
 from apps.webhooks.services_deliveries import REPLAYS, delivery_replay, webhook_replay, webhook_test
 from kernel.errors import Faults, NotFound
 from kernel.transitions import EXECUTION_STATES
-from tenants.permissions import may
 
 TAG = "webhooks"
 MAX_SECRET_CHARS = 200
-
-
-def access_webhook(endpoint: Endpoint, webhook_id: UUID, *, need: str) -> Webhook:
-    """A webhook; the same 404 when it is missing, deleted, another tenant's or forbidden."""
-    found = webhook_find(webhook_id)
-    if found is None or not may(endpoint.actor, need):
-        raise NotFound("There is no such webhook.")
-    return found
 
 
 def delivery_answer(endpoint: Endpoint, webhook_id: UUID, delivery_id: UUID, *, status: int = 200) -> Response:
@@ -105,7 +97,7 @@ class WebhookDetail(Endpoint):
     @operation("webhooks_read", "Read a webhook", answer=WebhookAnswer, tag=TAG)
     def get(self, request: Request, webhook_id: UUID) -> Response:
         self.query().finish()
-        found = access_webhook(self, webhook_id, need="webhook.read")
+        found = access_webhook(actor=self.actor, webhook_id=webhook_id, need="webhook.read")
         return tagged(webhook_shape(found, now=self.now), found.revision)
 
     @operation(
@@ -225,7 +217,7 @@ class DeliveryList(Endpoint):
         after, until = query.instant("created_after"), query.instant("created_before")
         before, size = query.before(), query.page_size()
         query.finish()
-        access_webhook(self, webhook_id, need="webhook.read")
+        access_webhook(actor=self.actor, webhook_id=webhook_id, need="webhook.read")
         rows = deliveries_read(
             self.tenant, webhook_id, states=states, event_id=event_id, created_after=after, created_before=until,
             before=before, limit=size + 1,
@@ -241,7 +233,7 @@ class DeliveryDetail(Endpoint):
     @operation("webhook_deliveries_read", "Read a delivery", answer=DeliveryAnswer, tag=TAG)
     def get(self, request: Request, webhook_id: UUID, delivery_id: UUID) -> Response:
         self.query().finish()
-        access_webhook(self, webhook_id, need="webhook.read")
+        access_webhook(actor=self.actor, webhook_id=webhook_id, need="webhook.read")
         return delivery_answer(self, webhook_id, delivery_id)
 
 

@@ -9,6 +9,7 @@ from apps.due import bells
 from apps.events import store as events
 from apps.events.store import Position
 from apps.executions.models import Execution
+from apps.schedules.running import FIRED_BY_CHARS
 from apps.webhooks import deliveries
 from apps.webhooks.deliveries import Delivery
 from apps.webhooks.jobs import TEST_VERSION, queue_of
@@ -22,7 +23,6 @@ from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
-FIRED_BY_CHARS = 80
 REPLAYS = ("missing", "all")
 
 
