@@ -67,7 +67,7 @@ def _active(tenant: Tenant, account: str) -> Member | None:
 def _proves(member: Member | None, password: str) -> bool:
     """Costs one hash in any case."""
     usable = member is not None and member.user.has_usable_password() and len(password) <= MAX_PASSWORD_CHARS
-    with hashing_slot():
+    with hashing():
         if member is not None and usable:
             return member.user.check_password(password)
         make_password("for the time that it takes")
@@ -75,7 +75,7 @@ def _proves(member: Member | None, password: str) -> bool:
 
 
 @contextmanager
-def hashing_slot() -> Iterator[None]:
+def hashing() -> Iterator[None]:
     if not guard.hashing.acquire(timeout=guard.HASH_WAIT_S):
         raise Busy("Too many people sign in right now; try again.", retry_after_s=1)
     try:

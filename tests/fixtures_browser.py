@@ -97,6 +97,7 @@ def web(processes: Processes, wait_for: Callable[..., object], monkeypatch: pyte
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     if path is None:
         pytest.skip(f"needs one of {', '.join(NAMES)}")
+    from django.db import connections
     from playwright.sync_api import sync_playwright
 
     port = _free_port()
@@ -107,6 +108,7 @@ def web(processes: Processes, wait_for: Callable[..., object], monkeypatch: pyte
         browser = playwright.chromium.launch(executable_path=path, args=list(OPTIONS))
         yield Web(port, browser)
         browser.close()
+        connections.close_all()  # those that the test opened while the loop ran: Django keeps them apart
 
 
 def _listen(page: Page, complain: Callable[[str], None]) -> None:

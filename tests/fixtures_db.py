@@ -6,8 +6,6 @@ Tests commit for real (races and processes need it); rows are removed after each
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -36,7 +34,6 @@ FRESH_SEALER = (
     "UPDATE audit_sealstate SET step = 0, at_txid = 0, at_id = 0, late = '{}', rescan_id = NULL, total = 0, mac = '',"
     " wrapped = NULL, kek_id = ''"
 )
-DROP_WAIT_S = 20.0
 TENANTS = ("acme", "globex")
 
 
@@ -60,21 +57,8 @@ def django_db_setup(request: pytest.FixtureRequest, django_db_blocker: Any) -> I
     yield
     with django_db_blocker.unblock():
         connection.close()
-    _drop(owner_url, name)
-
-
-def _drop(owner_url: str, name: str) -> None:
-    """An autovacuum worker in the database belongs to nobody who could end it; it goes by itself."""
-    deadline = time.monotonic() + DROP_WAIT_S
-    while True:
-        try:
-            with psycopg.connect(owner_url, autocommit=True) as admin:
-                admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
-            return
-        except psycopg.errors.InsufficientPrivilege:
-            if time.monotonic() > deadline:
-                raise
-            threading.Event().wait(0.1)
+    with psycopg.connect(owner_url, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def _migrate(connection: Any) -> None:

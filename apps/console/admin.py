@@ -2,9 +2,11 @@
 
 from django.contrib import admin
 
-from apps.console import admin_live, admin_login, admin_members, admin_people, admin_signin, admin_tenants, admin_trail  # noqa: F401  they register themselves
+from apps.console import admin_live, admin_members, admin_people, admin_signin, admin_tenants, admin_trail  # noqa: F401  they register themselves
+from apps.console.login import GuardedLogin
 
 admin.site.site_header = admin.site.site_title = "Shardbeat"
+admin.site.login_form = GuardedLogin
 admin.site.index_title = "Operators"
 admin.site.site_url = None
 admin.site.disable_action("delete_selected")

@@ -6,7 +6,7 @@ from zlib import crc32
 from django.contrib import admin
 from django.http import HttpRequest
 
-from apps.console.admin_login import OperatorLogin
+from apps.console.login import GuardedLogin
 
 HUES = 12  # classes band-0 to band-11 in console.css
 
@@ -16,7 +16,7 @@ class TenantSite(admin.AdminSite):
 
     index_title = "Tables"
     site_url = None
-    login_form = OperatorLogin  # a low operator who is in may post to this site's login, too
+    login_form = GuardedLogin  # a low operator who is in may post to this site's login, too
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         context = super().each_context(request)

@@ -3,7 +3,7 @@ import type { paths } from "./api.js";
 
 declare const process: { argv: string[] };
 const [base, key] = process.argv.slice(2);
-const client = createClient<paths>({ baseUrl: base, headers: { Authorization: `Bearer ${key}` } });
+const client = createClient<paths, "application/json" | "application/problem+json">({ baseUrl: base, headers: { Authorization: `Bearer ${key}` } });
 
 const made = await client.POST("/api/v1/jobs", {
   params: { header: { "Idempotency-Key": "from-typescript" } },
