@@ -1,11 +1,13 @@
 """/schema, /docs, and the answer for what there is not."""
 
+import hashlib
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import condition
 
 from apps.api.openapi import openapi_document
 from apps.api.problems import plain_response
@@ -30,10 +32,18 @@ def read_only(page: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequ
     return serve
 
 
+@cache
+def _encoded() -> tuple[bytes, str]:
+    """The document as it is sent, and its ETag; made once a process."""
+    body = encode(openapi_document())
+    return body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
 @read_only
+@condition(etag_func=lambda _: _encoded()[1])
 def schema(request: HttpRequest) -> HttpResponse:
-    """The OpenAPI document. Public: it says nothing about anybody."""
-    return HttpResponse(encode(openapi_document()), content_type="application/json")
+    """The OpenAPI document. Public: it says nothing about anybody. Whoever has it is told so (304)."""
+    return HttpResponse(_encoded()[0], content_type="application/json")
 
 
 @read_only

@@ -9,18 +9,18 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from apps.deadletters.models import DeadLetter
+from apps.deadletters.reading import STATUSES, LetterFilter, deadletters_read
 from apps.outcomes.replay import UNCHANGED, deadletter_replay, deadletter_resolve
 from apps.portal.fields import Field, Form, Option
 from apps.portal.json_input import read_json
 from apps.portal.names import job_options, names_of
 from apps.portal.pages import Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.shown import moment
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from kernel.errors import NotFound
 
 NOTE_CHARS = 1_000
-STATUSES = ("open", "replayed", "resolved")
 
 
 class DeadLetterList(Page):
@@ -36,17 +36,9 @@ class DeadLetterList(Page):
         job = as_uuid(request.GET.get("job", ""))
         form["job"].options = [Option("", "any"), *(Option(*one) for one in job_options(also=job))]
         form["job"].value = str(job) if job else ""
-        found = DeadLetter.objects.order_by("-pk")
-        if status == "open":
-            found = found.filter(resolved_at=None)
-        elif status != "all":
-            found = found.filter(resolution=status)
-        if job is not None:
-            found = found.filter(job_id=job)
-        if (cursor := cursor_of(request)) is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = list(found[: PAGE_ROWS + 1])
-        names = names_of(jobs=(row.job_id for row in rows))
+        wanted = LetterFilter(statuses=[status] if status in STATUSES else [], job_id=job)
+        found = deadletters_read(self.tenant, wanted, after=position_of(request), size=PAGE_ROWS)
+        names = names_of(jobs=(row.job_id for row in found.rows))
         lines = [
             {
                 "row": row,
@@ -54,12 +46,12 @@ class DeadLetterList(Page):
                 "state": row.resolution or "open",
                 "error": error_line(row.error),
             }
-            for row in rows
+            for row in found.rows
         ]
         return self.page(
             "portal/deadletters.html", title="Dead letters", form=form, chosen=status, filtered=job is not None,
             statuses=[(one, one, one == status) for one in (*STATUSES, "all")],
-            listed=listed(request, lines, key=lambda one: one["row"].pk),
+            listed=paged(request, lines, after=found.after and found.after.id),
         )  # fmt: skip
 
 

@@ -17,13 +17,12 @@ from apps.portal.charts import phases
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.names import Names, job_options, names_of
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, paged
+from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.shown import span
 from apps.portal.timeline import events, loaded, parts, why_late
 from apps.schedules.defined import jobs_of
 from apps.schedules.models import Job
 from kernel.errors import NotFound
-from kernel.keyset import Position
 from kernel.transitions import EXECUTION_STATES, FINAL_STATES
 
 SHOWN_ATTEMPTS = 50
@@ -52,8 +51,7 @@ class ExecutionList(Page):
         window = request.GET.get("window", "24h")
         window = window if window in WINDOWS else "24h"
         wanted = _filter(form, WINDOWS[window], self.now)
-        cursor = cursor_of(request)
-        found = executions_read(self.tenant, wanted, after=None if cursor is None else Position(cursor), size=PAGE_ROWS)
+        found = executions_read(self.tenant, wanted, after=position_of(request), size=PAGE_ROWS)
         return self.page(
             "portal/executions.html", title="Executions", form=form, windows=_windows(request, window),
             window=window, listed=paged(request, lines(found.rows, now=self.now), after=found.after and found.after.id),

@@ -12,11 +12,12 @@ from apps.executions.reading import executions_read
 from apps.portal.executions import lines
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, cursor_of, listed
+from apps.portal.paging import PAGE_ROWS, paged, position_of
 from apps.schedules.defined import DefinedJob, definition_of
 from apps.schedules.job_input import KINDS
+from apps.schedules.listing import DefinitionFilter, jobs_read
 from apps.schedules.models import Job, Schedule
-from apps.schedules.reading import job_shape, jobs_defined, schedule_shapes, schedules_defined
+from apps.schedules.reading import job_shape, schedule_shapes, schedules_defined
 from apps.schedules.retry import DEFAULTS
 from kernel.errors import NotFound
 
@@ -39,20 +40,20 @@ class JobList(Page):
         ])  # fmt: skip
         form.take(request.GET)
         form["name"].value = form["name"].value.replace("\0", "")[:200]
-        found = Job.objects.filter(deleted_at=None)
-        if name := form.text("name"):
-            found = found.filter(name__icontains=name)
-        if (kind := form.text("kind")) in KINDS:
-            found = found.filter(kind=kind)
-        if (status := form.text("status")) in STATUSES:
-            found = found.filter(paused_at__isnull=status == "active")
-        if (cursor := cursor_of(request)) is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = jobs_defined(list(found.order_by("-pk")[: PAGE_ROWS + 1]))
-        shown = [{"row": one.job, "shape": job_shape(one), "target": target_line(job_shape(one))} for one in rows]
+        kind, status = form.text("kind"), form.text("status")
+        wanted = DefinitionFilter(
+            name=form.text("name") or None, kinds=[kind] if kind in KINDS else [],
+            statuses=[status] if status in STATUSES else [],
+        )  # fmt: skip
+        found = jobs_read(self.tenant, wanted, after=position_of(request), size=PAGE_ROWS)
+        shapes = [job_shape(one) for one in found.rows]
+        shown = [
+            {"row": one.job, "shape": shape, "target": target_line(shape)}
+            for one, shape in zip(found.rows, shapes, strict=True)
+        ]
         return self.page(
             "portal/jobs.html", title="Jobs", form=form, filtered=any(f.value for f in form.fields.values()),
-            listed=listed(request, shown, key=lambda one: one["row"].pk),
+            listed=paged(request, shown, after=found.after and found.after.id),
             offers=[self.offer("New job", "portal:job-new", "job.create", kind="primary")],
         )  # fmt: skip
 

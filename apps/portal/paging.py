@@ -9,6 +9,8 @@ from uuid import UUID
 
 from django.http import HttpRequest, QueryDict
 
+from kernel.keyset import Position
+
 T = TypeVar("T")
 PAGE_ROWS = 50
 CURSOR = "before"
@@ -26,6 +28,12 @@ class Listed(Generic[T]):
 def cursor_of(request: HttpRequest) -> UUID | None:
     """Where the page begins; nonsense is the first page."""
     return as_uuid(request.GET.get(CURSOR, ""))
+
+
+def position_of(request: HttpRequest) -> Position | None:
+    """The same, for the lists of `kernel.keyset`: one that ends at its bound says where older rows go on."""
+    cursor = cursor_of(request)
+    return None if cursor is None else Position(cursor)
 
 
 def listed(request: HttpRequest, rows: Sequence[T], *, key: Callable[[T], object]) -> Listed[T]:

@@ -15,11 +15,12 @@ from apps.portal.executions import lines
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.names import job_options
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.shown import look_of, moment
 from apps.schedules.defined import DefinedSchedule, jobs_of, version_of
+from apps.schedules.listing import DefinitionFilter, schedules_read
 from apps.schedules.models import Schedule
-from apps.schedules.reading import of_status, schedule_shapes, schedules_defined
+from apps.schedules.reading import schedule_shapes
 from apps.schedules.schedule_input import TIMING_DEFAULTS
 from apps.schedules.timing import TimingInvalid, describe, notes, spec_from_json
 from apps.schedules.timing_preview import preview
@@ -38,24 +39,20 @@ class ScheduleList(Page):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         form = self._form(request)
-        found = Schedule.objects.select_related("job").filter(deleted_at=None)
-        if name := form.text("name"):
-            found = found.filter(name__icontains=name)
-        if (status := form.text("status")) in STATUSES:
-            found = found.filter(of_status([status], self.now))
-        if (job := as_uuid(form.text("job"))) is not None:
-            found = found.filter(job_id=job)
-        if (cursor := cursor_of(request)) is not None:
-            found = found.filter(pk__lt=cursor)
-        rows = schedules_defined(list(found.order_by("-pk")[: PAGE_ROWS + 1]))
-        shapes = schedule_shapes(self.tenant, rows, now=self.now)
+        status = form.text("status")
+        wanted = DefinitionFilter(
+            name=form.text("name") or None, statuses=[status] if status in STATUSES else [],
+            job_id=as_uuid(form.text("job")),
+        )  # fmt: skip
+        found = schedules_read(self.tenant, wanted, now=self.now, after=position_of(request), size=PAGE_ROWS)
+        shapes = schedule_shapes(self.tenant, found.rows, now=self.now)
         shown = [
             {"row": one.schedule, "shape": shape, "words": _words(one).partition(";")[0]}
-            for one, shape in zip(rows, shapes, strict=True)
+            for one, shape in zip(found.rows, shapes, strict=True)
         ]
         return self.page(
             "portal/schedules.html", title="Schedules", form=form, filtered=any(f.value for f in form.fields.values()),
-            listed=listed(request, shown, key=lambda one: one["row"].pk),
+            listed=paged(request, shown, after=found.after and found.after.id),
             offers=[self.offer("New schedule", "portal:schedule-new", "schedule.create", kind="primary")],
         )  # fmt: skip
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import F
 from psycopg import sql
 
 from apps.due.models import DueEntry
@@ -68,23 +68,6 @@ def schedule_shapes(tenant: Tenant, defined: Sequence[DefinedSchedule], *, now: 
         query = sql.SQL(_LAST).format(schema=sql.Identifier(tenant.schema_name))
         last = dict(door.raw().execute(query, [ids]).fetchall())
     return [_schedule_shape(one, following.get(one.schedule.pk), last.get(one.schedule.pk), now) for one in defined]
-
-
-def of_status(statuses: list[str], now: datetime) -> Q:
-    """Stored status, but a pause may be over, and an active one without an entry has fired for the last time."""
-    wanted = Q(pk=None)
-    woken = Q(status=Schedule.Status.PAUSED, resume_at__lte=now)
-    active = Q(status=Schedule.Status.ACTIVE) | woken
-    has_entry = Exists(DueEntry.objects.filter(key=OuterRef("pk")))
-    for status in statuses:
-        if status == Schedule.Status.ACTIVE:
-            wanted |= active & (Q(has_entry) | Q(job__paused_at__isnull=False))
-        elif status == Schedule.Status.COMPLETED:
-            over = active & Q(job__paused_at=None) & ~Q(has_entry)
-            wanted |= Q(status=status) | over
-        else:
-            wanted |= Q(status=status) & ~woken
-    return wanted
 
 
 def _schedule_shape(

@@ -20,6 +20,20 @@ def test_the_document_is_valid(api: Api) -> None:
     validate(served.body)
 
 
+def test_who_has_the_document_is_not_sent_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.test import Client
+
+    from apps.api import pages
+
+    first = Client().get("/api/v1/schema")
+    monkeypatch.setattr(pages, "encode", lambda _: pytest.fail("encoded again"))
+    again = Client().get("/api/v1/schema")
+    assert (again.content, again.headers["ETag"]) == (first.content, first.headers["ETag"])
+    same = Client().get("/api/v1/schema", headers={"If-None-Match": first.headers["ETag"]})
+    assert (same.status_code, same.content) == (304, b"")
+    assert Client().get("/api/v1/schema", headers={"If-None-Match": '"another"'}).status_code == 200
+
+
 def test_it_is_made_without_complaints(capsys: pytest.CaptureFixture[str]) -> None:
     from apps.api.openapi import openapi_document
 

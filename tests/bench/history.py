@@ -1,5 +1,6 @@
 """A tenant with a long history: jobs, schedules and millions of executions, made in SQL."""
 
+import json
 from datetime import datetime
 from typing import Any
 
@@ -37,6 +38,8 @@ def _id(at: str, salt: str, n: str) -> str:
 
 def _definitions(conn: Any, tenant_id: int, now: datetime) -> None:
     """JOBS jobs and SCHEDULES schedules, 40 days old; nine of ten schedules are active."""
+    from apps.schedules.retry import DEFAULTS
+
     made = "(%(now)s::timestamptz - interval '40 days' + n * interval '1 second')"
     values = {"now": now, "tenant": tenant_id, "spec": _spec(now)}
     conn.execute(
@@ -48,8 +51,9 @@ def _definitions(conn: Any, tenant_id: int, now: datetime) -> None:
     )
     conn.execute(
         """INSERT INTO schedules_jobversion (job_id, version, target, timeout_s, retry, priority, queue, created_at)
-        SELECT id, 1, '{"task": "shardbeat.noop"}', 60, '{}', 5, '', created_at
-        FROM schedules_job WHERE name ~ '^job '"""
+        SELECT id, 1, '{"task": "shardbeat.noop"}', 60, %(retry)s, 5, '', created_at
+        FROM schedules_job WHERE name ~ '^job '""",
+        {"retry": json.dumps(DEFAULTS)},
     )
     conn.execute(
         f"""INSERT INTO schedules_schedule (id, name, job_id, version, revision, status, paused_reason, failures_from,

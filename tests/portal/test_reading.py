@@ -12,8 +12,6 @@ from tests.portal.stock import Stock, stock
 if TYPE_CHECKING:
     from tenants.models import Tenant
 
-QUERIES_MAX = 12
-
 
 @pytest.fixture
 def kept(acme: Tenant, conn: Any, registry: Any) -> Stock:
@@ -97,15 +95,6 @@ def test_pages_of_a_list_have_no_gap(kept: Stock, console_of: Any, monkeypatch: 
         seen += [one.row.id for one in listed.rows]
         path = "/console/executions" + listed.older
     assert seen == sorted((kept.waiting, kept.done, kept.dead), reverse=True) and listed.older == ""
-
-
-def test_pages_ask_little(kept: Stock, console_of: Any, statements: list[str]) -> None:
-    browser = console_of(kept.tenant)
-    for path in kept.paths:
-        statements.clear()
-        browser.get(path)
-        reads = [one for one in statements if "SELECT" in one.upper() and "set_config" not in one]
-        assert len(reads) <= QUERIES_MAX, (path, len(reads), reads)
 
 
 def test_a_run_is_told_from_due_to_end(kept: Stock, console_of: Any) -> None:
