@@ -29,6 +29,7 @@ def named(name: str = "TOKEN") -> dict[str, Any]:
 
 
 def trail(conn: Conn) -> list[tuple[Any, ...]]:
+    """What was done; refusals are another matter."""
     query = (
         "SELECT action, before, after FROM audit_auditevent WHERE object_type LIKE '%secret' AND allowed ORDER BY id"
     )
