@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from apps.audit.services import Actor, record
 from kernel.errors import Conflict, FieldError, Forbidden, InvalidInput, NotFound
 from tenants.keys import apikey_create, apikey_revoke
-from tenants.limits import make_room
+from tenants.limits import make_room, plan_locked
 from tenants.models import ApiKey, Tenant
 from tenants.permissions import KEY_ROLES, known_scopes, may_grant
 from tenants.work import atomically
@@ -50,10 +50,12 @@ def apikey_rotate(
 ) -> tuple[ApiKey, str]:
     """A successor with the same name, role, scopes and length of life; the key itself ends after `overlap`.
 
-    NotFound, Forbidden; Conflict for a key that is over or has a successor.
+    NotFound, Forbidden; Conflict for a key that is over or has a successor; QuotaExceeded when as many keys as the plan
+    allows work on beside a successor already.
     """
 
     def work() -> tuple[ApiKey, str]:
+        plan_locked(tenant, quota="max_api_keys")  # before its keys
         old = ApiKey.objects.select_for_update().filter(tenant=tenant, pk=key_id).first()
         if old is None:
             raise NotFound("There is no such API key.")
@@ -63,6 +65,9 @@ def apikey_rotate(
         if old.rotated_at is not None:
             successor = ApiKey.objects.filter(tenant=tenant, replaces=old.pk).values_list("pk", flat=True).first()
             raise Conflict("The key has a successor already.", code="already_rotated", successor=str(successor))
+        if overlap:  # else valid keys, each with a limit of requests of its own, have no end
+            what = "keys that work on beside a successor"
+            make_room(tenant, _overlapping(tenant, now=now), quota="max_api_keys", what=what)
         life = None if old.expires_at is None else now + (old.expires_at - old.created_at)
         key, text = apikey_create(
             tenant=tenant, name=old.name, role=old.role, scopes=old.scopes, expires_at=life, created_by=actor.stored,
@@ -96,6 +101,11 @@ def counted_keys(tenant: Tenant, *, now: datetime) -> "QuerySet[ApiKey]":
     """The keys that a plan counts: valid ones, but for those that only go on beside their successor."""
     alive = ApiKey.objects.filter(tenant=tenant, revoked_at=None, rotated_at=None)
     return alive.filter(Q(expires_at=None) | Q(expires_at__gt=now))
+
+
+def _overlapping(tenant: Tenant, *, now: datetime) -> "QuerySet[ApiKey]":
+    """The keys that only go on beside their successor."""
+    return ApiKey.objects.filter(tenant=tenant, revoked_at=None, rotated_at__isnull=False, expires_at__gt=now)
 
 
 def scope_faults(scopes: Sequence[str] | None) -> list[FieldError]:

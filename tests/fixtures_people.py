@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -51,6 +51,21 @@ def acme_people(acme: Tenant) -> Iterator[People]:
 def globex_people(globex: Tenant) -> Iterator[People]:
     """globex's keys."""
     yield _people(globex)
+
+
+@pytest.fixture
+def plan(database: None) -> Iterator[Callable[..., None]]:
+    """Sets limits of the tenants' plan; they are as before afterwards."""
+    from tenants.models import Plan
+
+    names = [field.name for field in Plan._meta.fields if field.name.startswith(("max_", "min_"))]
+    (before,) = Plan.objects.filter(name="standard").values(*names)
+
+    def limit(**limits: Any) -> None:
+        Plan.objects.filter(name="standard").update(**limits)
+
+    yield limit
+    Plan.objects.filter(name="standard").update(**before)
 
 
 def member_of(tenant: Tenant, role: str = "admin", *, email: str = "") -> Member:

@@ -11,6 +11,7 @@ from apps.api.problems import document, problem_of
 from apps.api.refusals import note_items
 from apps.schedules.batches import MAX_ITEMS
 from kernel.errors import BatchRefused, Faults, FieldError, InvalidInput, ShardbeatError
+from kernel.jsonrules import pointer_to
 
 FIELDS = ("items", "atomic")
 Result = UUID | ShardbeatError
@@ -76,7 +77,7 @@ def read_batch(body: Any) -> Batch:
         faults.add("", "not_an_object", "The body must be a JSON object.")
         body = {}
     for name in [name for name in body if name not in FIELDS][:20]:
-        faults.add(f"/{name[:60]}", "unknown_field", f"There is no such field. Known: {', '.join(FIELDS)}.")
+        faults.add(pointer_to("", name), "unknown_field", f"There is no such field. Known: {', '.join(FIELDS)}.")
     items, atomic = body.get("items"), body.get("atomic")
     if not isinstance(items, list):
         faults.add("/items", "required" if items is None else "type", "must be a list of what is to be made.")

@@ -90,7 +90,7 @@ CODES: Mapping[str, Code] = {
         (412,), "changed since you read it, or not there (already there) as the condition says",
         "read again, change again",
     ),
-    "body_too_large": Code((413,), "above 2 MiB"),
+    "body_too_large": Code((413,), "above 2 MiB, or more than 100,000 objects and lists"),
     "unsupported_media_type": Code(
         (415,), "bodies are `application/json` (PATCH also `application/merge-patch+json`)"
     ),

@@ -91,7 +91,7 @@ class ApiKeyRotate(Endpoint):
     @operation(
         "api_keys_rotate", "Make a successor of a key, shown only in this answer; the key itself works on for a while",
         body=ApiKeyRotateInput, answer=NewApiKeyAnswer, status=201, retry_safe=True, tag=TAG,
-        problems=("grant_too_high", "key_over", "already_rotated"),
+        problems=("grant_too_high", "key_over", "already_rotated", "quota_exceeded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, key_id: UUID) -> Response:

@@ -1,6 +1,7 @@
 """Bodies as JSON: bounded before they are read, strict when they are."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,9 @@ from rest_framework.parsers import BaseParser
 
 from apps.api.bodies import BodyTooLarge, too_large
 from kernel.errors import ShardbeatError
+
+MOST_INNER = 100_000  # objects and lists of a body: the largest payload has fewer, and each costs a look
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 class RepeatedMember(ShardbeatError):
@@ -46,12 +50,23 @@ class JsonParser(BaseParser):
         raw = stream.read(most + 1)
         if len(raw) > most:
             raise too_large(most)
+        if _inner(raw) > MOST_INNER:
+            raise BodyTooLarge(f"The body has more than the {MOST_INNER:,} objects and lists that are allowed.")
         try:
             data = orjson.loads(raw)
         except orjson.JSONDecodeError as error:
             raise ParseError(f"The body is not JSON: {error}") from None
         _no_member_twice(raw)
         return data
+
+
+def _inner(raw: bytes) -> int:
+    """How many objects and lists there are. Brackets in texts do not count; they are looked for where it matters."""
+    found = raw.count(b"{") + raw.count(b"[")
+    if found > MOST_INNER:
+        raw = _TEXT.sub(b"", raw)
+        found = raw.count(b"{") + raw.count(b"[")
+    return found
 
 
 def _no_member_twice(raw: bytes) -> None:

@@ -5,20 +5,16 @@ Keys on hosts of others are noted where they are read (`middleware`). Not noted 
 which would fill the trail instead of the platform, and faults of the input.
 """
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-import psycopg
-from django.db import DatabaseError
 from rest_framework.request import Request
 
+from apps.audit.refused import NOTED, note, or_log
 from apps.audit.services import Actor, record
-from kernel.errors import BatchRefused, Forbidden, QuotaExceeded, ShardbeatError, Stale
+from kernel.errors import BatchRefused, Forbidden, QuotaExceeded, ShardbeatError
 
-log = logging.getLogger(__name__)
-NOTED = (Forbidden, QuotaExceeded, Stale)
 IF_MATCH_REQUIRED = 428
 OBJECT_ID_CHARS = 64  # of the audit trail
 
@@ -38,22 +34,18 @@ def note_refusal(error: Exception, request: Request, view: Any) -> None:
         return
     cause = error.__cause__
     if isinstance(cause, BatchRefused):
-        _noted(lambda: note_items(cause.refused.values(), view))
+        or_log(lambda: note_items(cause.refused.values(), view))
         return
     if not isinstance(error, NOTED) and error.status != IF_MATCH_REQUIRED:
         return
-    reason = str(error.extra.get("code", error.code))
-    action = getattr(view, "actions", {}).get("GET" if request.method == "HEAD" else request.method)
+    reason, action = "", getattr(view, "actions", {}).get("GET" if request.method == "HEAD" else request.method)
     if isinstance(error, NotAllowed):
         action, reason = error.action, error.reason
     if action is None:
         return
-    limits = {name: error.extra[name] for name in ("quota", "limit", "use") if name in error.extra}
-    _noted(
-        lambda: record(
-            actor=actor, action=action, object_type=action.partition(".")[0], object_id=object_of(view.kwargs),
-            now=view.now, tenant_id=actor.tenant_id, allowed=False, reason=reason, after=limits or None,
-        )
+    note(
+        error, actor=actor, action=action, object_id=object_of(view.kwargs), now=view.now, tenant_id=actor.tenant_id,
+        reason=reason,
     )  # fmt: skip
 
 
@@ -68,14 +60,6 @@ def note_items(refused: Iterable[ShardbeatError], view: Any) -> None:
             actor=view.actor, action=action, object_type=action.partition(".")[0], object_id="", now=view.now,
             tenant_id=view.actor.tenant_id, allowed=False, reason=QuotaExceeded.code, after=told,
         )  # fmt: skip
-
-
-def _noted(write: Callable[[], None]) -> None:
-    """The answer does not wait for a database that takes nothing."""
-    try:
-        write()
-    except (DatabaseError, psycopg.Error, ShardbeatError) as lost:
-        log.warning("a refusal was not noted: %s", lost)
 
 
 def object_of(kwargs: dict[str, Any]) -> str:

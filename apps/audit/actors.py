@@ -12,6 +12,7 @@ from kernel.clientaddress import client_address
 NAME_CHARS = 200
 AGENT_CHARS = 120
 OPERATOR, MEMBER = "user", "member"  # kinds of subject that are persons
+INVITATION = "invitation"  # of somebody who is no member yet
 PERSONS = (OPERATOR, MEMBER)
 _NOT_SHOWN = re.compile("[^\x20-\x7e\xa0-\u00ff]+")
 
@@ -55,7 +56,7 @@ def member(uid: UUID) -> str:
 
 def invitation(invitation_id: UUID) -> str:
     """The subject of somebody who is no member yet."""
-    return f"invitation:{invitation_id}"
+    return f"{INVITATION}:{invitation_id}"
 
 
 def at_request(actor: Actor, request: HttpRequest) -> Actor:

@@ -27,10 +27,12 @@ NO_TENANT = 0  # the chain of rows without a tenant
 _KEY_PLACE = orjson.dumps(["shardbeat audit chain", FORMAT])
 _MICROSECOND = 1_000_000
 
-# Of the event `e`. A new column goes to the end, under a new format.
+# Of the event `e`. A new column goes to the end, under a new format. A year before Christ is told from the same after.
 DIGEST = f"""sha256(convert_to(jsonb_build_array({FORMAT}, e.id, e.txid, e.uid,
-    to_char(e.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), e.tenant_id, e.actor, e.role, e.subject, e.action,
-    e.object_type, e.object_id, e.allowed, e.before::text, e.after::text, e.reason, e.request_id,
+    to_char(e.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
+        || CASE WHEN e.at < '0001-01-01 00:00:00+00' THEN ' BC' ELSE '' END,
+    e.tenant_id, e.actor, e.role, e.subject, e.action, e.object_type, e.object_id, e.allowed, e.before::text,
+    e.after::text, e.reason, e.request_id,
     encode(e.personal, 'hex'), e.about, encode(e.about_personal, 'hex'))::text, 'UTF8'))"""
 
 # One look at the last link of each chain: the index is walked from tenant to tenant.

@@ -37,6 +37,7 @@ class JobNew(Page):
             data = definition_of(form, retry=DEFAULTS)
             made = services.job_create(tenant=self.tenant, actor=self.actor, data=data, now=self.now)
         except (InvalidInput, Conflict, QuotaExceeded) as error:
+            self.refused(error)
             blame(form, error)
             return shown(self, form, title="New job", status=error.status)
         messages.success(request, f"{made.job.name} is made. Run it now, or make a schedule for it.")
@@ -64,7 +65,8 @@ class JobEdit(Page):
                 tenant=self.tenant, actor=self.actor, job_id=job_id, data=data, now=self.now,
                 expect={int(seen)} if seen.isascii() and seen.isdigit() and len(seen) < 10 else set(),
             )  # fmt: skip
-        except Stale:
+        except Stale as error:
+            self.refused(error)
             found = access_job(job_id)
             form["revision"].value = str(found.job.revision)
             form.errors.append(STALE)
@@ -73,6 +75,7 @@ class JobEdit(Page):
                        if name in now_is.fields and one.value != now_is[name].value]  # fmt: skip
             return shown(self, form, title="Edit job", found=found, status=409, differs=differs)
         except (InvalidInput, Conflict, QuotaExceeded) as error:
+            self.refused(error)
             blame(form, error)
             return shown(self, form, title="Edit job", found=found, status=error.status)
         messages.success(request, f"Saved. {changed.job.name} is version {changed.job.version} now.")

@@ -19,6 +19,7 @@ from django.urls import reverse
 from django.views import View
 from psycopg.errors import QueryCanceled
 
+from apps.audit.refused import NOTED, note
 from apps.audit.services import Actor, record
 from apps.portal.login_gate import PortalRequest, signed_in
 from kernel.errors import Forbidden, ShardbeatError
@@ -78,6 +79,15 @@ class Page(View):
         title = PROBLEMS.get(shown, "That did not work")
         return self.page("portal/problem.html", status=shown, title=title, detail=error.detail, error=error)
 
+    def refused(self, error: ShardbeatError) -> None:
+        """Notes what a service refused, as the API does; whoever shows it in the form has to call this."""
+        action = self.actions.get(str(self.request.method))
+        if action is not None and isinstance(error, NOTED):
+            note(
+                error, actor=self.actor, action=action, object_id=self._object_id(), now=self.now,
+                tenant_id=self.tenant.pk,
+            )  # fmt: skip
+
     def may(self, action: str) -> bool:
         return may(self.actor, action)
 
@@ -97,8 +107,12 @@ class Page(View):
     def _serve(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             self._permit()
+        except ShardbeatError as error:
+            return self.problem(error)
+        try:
             return self._answer(request, *args, **kwargs)
         except ShardbeatError as error:
+            self.refused(error)
             return self.problem(error)
 
     def _permit(self) -> None:
@@ -107,12 +121,14 @@ class Page(View):
         if action is None or self.may(action):
             return
         object_type, _, _ = action.partition(".")
-        about = next(iter(self.kwargs.values()), "")
         record(
-            actor=self.actor, action=action, object_type=object_type, object_id=str(about)[:OBJECT_ID_CHARS],
+            actor=self.actor, action=action, object_type=object_type, object_id=self._object_id(),
             now=self.now, tenant_id=self.tenant.pk, allowed=False, reason=f"role {self.actor.role}",
         )  # fmt: skip
         raise Forbidden(self.lacks(action), code="role_too_low", needs=LEAST_ROLE[action])
+
+    def _object_id(self) -> str:
+        return str(next(iter(self.kwargs.values()), ""))[:OBJECT_ID_CHARS]
 
     def _answer(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.method not in ("GET", "HEAD"):  # services have their own transactions

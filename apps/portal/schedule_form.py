@@ -91,6 +91,7 @@ class ScheduleNew(ScheduleForm):
             self.judged(form, error)
             return self.shown(form, found=None, status=400)
         except (Conflict, QuotaExceeded) as error:
+            self.refused(error)
             form.refuse(error)
             return self.shown(form, found=None, status=error.status)
         messages.success(request, f"{made.schedule.name} is made, and due from now on.")
@@ -125,7 +126,8 @@ class ScheduleEdit(ScheduleForm):
                 tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, data=data, now=self.now,
                 expect={int(seen)} if seen.isascii() and seen.isdigit() and len(seen) < 10 else set(),
             )  # fmt: skip
-        except Stale:
+        except Stale as error:
+            self.refused(error)
             found = access_schedule(schedule_id)
             form["revision"].value = str(found.schedule.revision)
             return self.shown(form, found=found, status=409, stale=_differences(found, data))
@@ -133,6 +135,7 @@ class ScheduleEdit(ScheduleForm):
             self.judged(form, error)
             return self.shown(form, found=found, status=400)
         except (Conflict, QuotaExceeded) as error:
+            self.refused(error)
             form.refuse(error)
             return self.shown(form, found=found, status=error.status)
         messages.success(request, f"Saved. {changed.schedule.name} is version {changed.schedule.version} now.")

@@ -77,7 +77,8 @@ class VerbPage(Page):
         expect = {int(seen)} if seen.isascii() and seen.isdigit() and len(seen) < 10 else set()
         try:
             receipt = self.do(subject, form, expect if subject.revision is not None else None)
-        except Stale:
+        except Stale as error:
+            self.refused(error)
             now = self.subject(**ids)
             form["revision"].value = str(now.revision)
             return self._ask(now, form, status=409, stale=SINCE)
@@ -87,6 +88,7 @@ class VerbPage(Page):
         except (Conflict, Forbidden, QuotaExceeded) as error:
             if error.extra.get("schedules"):  # named with links
                 raise
+            self.refused(error)
             form.refuse(error)
             return self._ask(subject, form, status=error.status)
         if isinstance(receipt, HttpResponse):

@@ -42,6 +42,7 @@ class WebhookNew(Page):
             form.blame(error.errors)
             return shown(self, form, title="New webhook", status=400)
         except (Conflict, QuotaExceeded) as error:
+            self.refused(error)
             form.refuse(error)
             return shown(self, form, title="New webhook", status=error.status)
         url = reverse("portal:webhook", args=[made.webhook.pk])
@@ -68,7 +69,8 @@ class WebhookEdit(Page):
                 tenant=self.tenant, actor=self.actor, webhook_id=webhook_id, data=definition_of(form), now=self.now,
                 expect={int(seen)} if seen.isascii() and seen.isdigit() and len(seen) < 10 else set(),
             )  # fmt: skip
-        except Stale:
+        except Stale as error:
+            self.refused(error)
             found = access_webhook(webhook_id)
             form["revision"].value = str(found.revision)
             form.errors.append(STALE)

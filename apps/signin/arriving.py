@@ -13,10 +13,10 @@ from django.http import HttpRequest
 from apps.audit.services import Actor, record
 from apps.signin.models import Identity, Provider
 from apps.signin.provider import TokenRefused
-from kernel.errors import Conflict, InvalidInput
+from kernel.errors import Conflict, InvalidInput, QuotaExceeded
 from tenants.emails import plain_email
 from tenants.models import Invitation, Member
-from tenants.people import member_change, member_make
+from tenants.people import make_room_for_person, member_change, member_make
 from tenants.permissions import ROLES
 from tenants.sessions import actor_of_member
 from tenants.work import atomically
@@ -24,6 +24,7 @@ from tenants.work import atomically
 NOT_KNOWN = "You are not a member here. Ask for an invitation."
 NOT_VERIFIED = "Your identity provider does not vouch for an e-mail of this company."
 OTHER_PERSON = "Another login of your identity provider belongs to this e-mail."
+NO_ROOM = "There is no place for one more member here. Tell your admin."
 MAX_NAME_CHARS = 100
 
 
@@ -41,6 +42,8 @@ def arrive(*, request: HttpRequest, provider: Provider, claims: Mapping[str, Any
         member = atomically(work)
     except Conflict:  # somebody else was made with this e-mail just now
         raise TokenRefused(OTHER_PERSON) from None
+    except QuotaExceeded:
+        raise TokenRefused(NO_ROOM) from None
     _give_role(provider, member, claims, now)
     record(
         actor=actor_of_member(member, request), action="session.begin", object_type="member", object_id=member.uid,
@@ -82,7 +85,8 @@ def _by_email(provider: Provider, claims: Mapping[str, Any], now: datetime) -> M
 
 
 def _join(provider: Provider, claims: Mapping[str, Any], email: str, now: datetime) -> Member:
-    """A new member: by an open invitation, or because the provider's people may come."""
+    """A new member: by an open invitation, or because the provider's people may come. QuotaExceeded."""
+    make_room_for_person(provider.tenant, email=email, now=now)  # who is invited has a place; locks the tenant first
     invited = (
         Invitation.objects.select_for_update()
         .filter(tenant=provider.tenant, email=email, member=None, accepted_at=None, revoked_at=None, expires_at__gt=now)

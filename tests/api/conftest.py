@@ -50,21 +50,6 @@ def things(world: World) -> dict[str, str]:
 
 
 @pytest.fixture
-def plan(database: None) -> Iterator[Callable[..., None]]:
-    """Sets limits of the tenants' plan; they are as before afterwards."""
-    from tenants.models import Plan
-
-    names = [field.name for field in Plan._meta.fields if field.name.startswith(("max_", "min_"))]
-    (before,) = Plan.objects.filter(name="standard").values(*names)
-
-    def limit(**limits: Any) -> None:
-        Plan.objects.filter(name="standard").update(**limits)
-
-    yield limit
-    Plan.objects.filter(name="standard").update(**before)
-
-
-@pytest.fixture
 def fire(conn: psycopg.Connection[Any], registry: Registry) -> Callable[[datetime], dict[str, int]]:
     """One pass of a dispatcher over all shards at an instant."""
     from django.conf import settings

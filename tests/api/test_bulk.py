@@ -331,3 +331,9 @@ def test_by_role(acme_people: People, globex_people: People, make: Makers, kind:
     for role in ("editor", "operator", "admin"):
         fresh = {"items": [one_of(kind, role, job)]}
         assert statuses(Api(acme_people.keys[role]).post(f"{kind}/bulk", fresh)) in ([201], [202])
+
+
+def test_a_members_pointer_is_escaped(api: Api) -> None:
+    answer = api.post("jobs/bulk", {"items": [{}], "a/b~c": 1})
+    assert answer.status == 400
+    assert [error["pointer"] for error in answer.body["errors"]] == ["/a~1b~0c"]

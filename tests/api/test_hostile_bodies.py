@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -34,6 +36,10 @@ BODIES: dict[str, tuple[bytes, dict[str, str], int]] = {
     "a text": (b'"x"', {}, 400),
     "a member that nobody knows": (b'{"no such member": 1}', {}, 400),
     "a member of 1 MB": (b'{"' + b"x" * 1_000_000 + b'": 1}', {}, 400),
+    "90,000 lists": (b'{"payload": [' + b"[1]," * 90_000 + b"[]]}", {}, 400),
+    "600,000 lists": (b'{"payload": [' + b"[]," * 600_000 + b"[]]}", {}, 413),
+    "600,000 objects": (b'{"items": [' + b"{}," * 600_000 + b"{}]}", {}, 413),
+    "brackets in a text": (b'{"no such member": "' + b'[{\\"' * 300_000 + b'"}', {}, 400),
     "100,000 members": (json.dumps({f"m{number}": 1 for number in range(100_000)}).encode(), {}, 400),
 }
 
@@ -44,6 +50,17 @@ def taking_bodies() -> list[tuple[str, str]]:
     return sorted((method, path) for path, all_ in paths for method, one in all_.items() if "requestBody" in one)
 
 
+@pytest.fixture
+def frozen(api: Api) -> Iterator[None]:
+    """What is loaded is not looked through by the collector of garbage, as in the processes that serve."""
+    api.get("jobs")
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("what", BODIES)
 def test_what_is_no_body_is_refused_everywhere_and_at_once(api: Api, things: dict[str, str], what: str) -> None:
     raw, headers, status = BODIES[what]

@@ -217,24 +217,24 @@ def test_quotas_name_themselves(api: Api, make: Makers, plan: Any) -> None:
 
 
 def test_a_lost_database_is_503(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from apps.api import jobs
+    from apps.schedules import listing
 
     def lost(_: Any) -> Any:
         raise psycopg.OperationalError("the connection is lost")
 
-    monkeypatch.setattr(jobs, "jobs_defined", lost)
+    monkeypatch.setattr(listing, "jobs_defined", lost)
     answer = api.get("jobs")
     refused(answer, 503, "unavailable")
     assert answer.headers["Retry-After"] == "1"
 
 
 def test_errors_say_nothing_of_our_insides(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from apps.api import jobs
+    from apps.schedules import listing
 
     def broken(_: Any) -> Any:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(jobs, "jobs_defined", broken)
+    monkeypatch.setattr(listing, "jobs_defined", broken)
     answer = api.get("jobs")
     refused(answer, 500, "internal_error")
     assert "hunter2" not in json.dumps(answer.body)

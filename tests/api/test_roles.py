@@ -24,7 +24,8 @@ def action_of(method: str, path: str) -> str:
 
 
 def _somewhere(path: str) -> str:
-    return "/".join(NOWHERE if part.startswith("{") else part for part in path.split("/"))
+    numbered = path.replace("{version}", "1")
+    return "/".join(NOWHERE if part.startswith("{") else part for part in numbered.split("/"))
 
 
 def test_the_table_is_as_documented() -> None:

@@ -143,14 +143,14 @@ def test_the_connection_is_public_after_every_request(
 ) -> None:
     from django.db import connection as django_connection
 
-    from apps.api import jobs
+    from apps.schedules import listing
 
     connection: Any = django_connection
     make.job()
     for call in (lambda: api.get("jobs"), lambda: api.get("nothing"), lambda: api.post("jobs", [])):
         call()
         assert connection.schema_name == "public"
-    monkeypatch.setattr(jobs, "jobs_defined", lambda _: 1 / 0)
+    monkeypatch.setattr(listing, "jobs_defined", lambda _: 1 / 0)
     broken = api.get("jobs")
     assert (broken.status, broken.code) == (500, "internal_error")
     assert connection.schema_name == "public"

@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 from django.core.management import call_command
+from django.test import Client
 
 from tenants.models import Tenant
 from tests.audit.hands import a_person, as_owner, seal_all, write
@@ -126,3 +128,35 @@ def test_erasing_a_person(conn: Conn, acme: Tenant, globex: Tenant) -> None:
     assert (code, answer["trails"]) == (0, ["globex"])
     assert run("audit_verify")[0] == 0
     assert run("erase_person", "--user", "nobody")[0] == 2
+
+
+def test_erasing_a_person_who_has_left_already(conn: Conn, acme: Tenant, api: Any) -> None:
+    """As the help says: the login is removed first. What is kept for idempotency keys names them, too."""
+    from tenants.models import Invitation, Member
+
+    invited = api.call(
+        "POST", "invitations", {"email": "ada@acme.test", "role": "viewer"}, headers={"Idempotency-Key": "once"}
+    ).body
+    address = urlsplit(invited["link"])
+    password = {"password": "correct horse battery", "again": "correct horse battery", "name": "Ada"}
+    browser = Client(headers={"Host": "acme.localhost"})
+    assert browser.post(f"{address.path}?{address.query}", password).status_code == 302
+    uid = Member.objects.get(email="ada@acme.test").uid
+    assert api.delete(f"members/{uid}", If_Match="*").status == 204
+    code, answer, _ = run("erase_person", "--user", "Ada@acme.test")
+    assert (code, answer["trails"], answer["login_exists"]) == (0, ["acme"], False)
+    assert set(answer["subjects"]) == {f"member:{uid}", f"invitation:{invited['id']}"}
+    assert not Invitation.objects.exists()
+    assert conn.execute("SELECT count(*) FROM api_idempotentanswer").fetchone() == (0,)
+    shown = json.dumps([one for one in api.get("audit-events").body["items"] if "ada" in json.dumps(one).lower()])
+    assert shown == "[]", "nothing readable is left"
+    assert run("audit_verify")[0] == 0
+
+
+def test_erasing_where_an_invitation_is_open(acme: Tenant, api: Any) -> None:
+    api.post("invitations", {"email": "ada@acme.test", "role": "viewer"})
+    code, answer, _ = run("erase_person", "--user", "ada@acme.test")
+    assert (code, answer["login_exists"]) == (0, True)
+    api.post("invitations", {"email": "bob@acme.test", "role": "viewer"})
+    assert run("erase_person", "--user", "bob@acme.test", "--dry-run")[1]["trails"] == ["acme"]
+    assert len(api.get("invitations").body["items"]) == 2

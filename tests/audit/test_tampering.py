@@ -173,7 +173,7 @@ def test_the_other_chains_are_not_touched(conn: Conn, acme: Tenant, globex: Tena
     assert len(kinds(conn, acme)) == 6 and kinds(conn, globex) == kinds(conn, None) == []
 
 
-@pytest.mark.parametrize("at", ["'infinity'", "'-infinity'", "'4000-01-01 BC'"])
+@pytest.mark.parametrize("at", ["'infinity'", "'-infinity'", "'4000-01-01 BC'", "(at::text || ' BC')::timestamptz"])
 def test_a_time_that_is_none_is_no_way_out(conn: Conn, acme: Tenant, trail: list[int], at: str) -> None:
     with as_owner() as owner:
         owner.execute(f"UPDATE audit_auditevent SET at = {at} WHERE id = %s", [trail[2]])

@@ -54,3 +54,24 @@ def test_pages_of_the_trail_have_no_gap(
         path = "/console/audit" + listed.older
     assert seen == whole
     browser.get("/console/audit?before=00000000-0000-7000-8000-000000000000&allowed=maybe&object=%00")
+
+
+def test_what_services_refuse_on_the_pages_is_noted_as_over_the_api(
+    acme: Tenant, conn: Any, registry: Any, console_of: Any, plan: Any
+) -> None:
+    kept = stock(acme, conn, registry)
+    admin = console_of(acme)
+    plan(max_members=0, max_jobs=1)
+    invited = {"email": "eve@acme.test", "role": "viewer", "name": ""}
+    admin.post("/console/members/invite", invited, status=429)
+    admin.post(f"/console/jobs/{kept.job}/delete", {"revision": "999"}, status=409)
+    job = {"name": "one more", "kind": "http", "url": "https://example.test/", "method": "POST"}
+    assert admin.client.post("/console/jobs/new", job).status_code in (400, 429)
+    rows = conn.execute(
+        "SELECT action, object_id, reason, after ->> 'quota', subject FROM audit_auditevent WHERE NOT allowed"
+        " ORDER BY id"
+    ).fetchall()
+    subject = f"member:{admin.member.uid}"
+    assert rows[0] == ("invitation.create", "", "quota_exceeded", "max_members", subject)
+    assert rows[1] == ("job.delete", str(kept.job), "stale", None, subject)
+    assert all(row[4] == subject for row in rows)

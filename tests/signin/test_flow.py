@@ -180,6 +180,18 @@ def test_roles_by_claim(idp: Idp, values: dict[str, Any], api: Api, acme: Tenant
     assert api.get("members?email=bob@acme.test").body["items"][0]["role"] == "viewer"
 
 
+def test_the_plan_has_room_for_who_comes(idp: Idp, values: dict[str, Any], api: Api, plan: Any) -> None:
+    api.put("identity-provider", {**values, "default_role": "viewer"}, If_Match="*")
+    assert api.post("invitations", {"email": "bob@acme.test", "role": "editor"}).status == 201
+    plan(max_members=1)
+    answer = sign_in(idp)
+    assert answer.status_code == 403 and b"no place for one more member" in answer.content
+    idp.claims = {"sub": "s-2", "email": "bob@acme.test"}
+    assert ok(sign_in(idp)), "who is invited has a place"
+    assert ok(sign_in(idp)), "and who is there comes again"
+    assert [one["email"] for one in api.get("members").body["items"]] == ["bob@acme.test"]
+
+
 def test_a_claim_never_takes_the_last_admin(idp: Idp, values: dict[str, Any], api: Api, acme: Tenant) -> None:
     values |= {"role_claim": "groups", "roles": {"dev": "editor"}}
     api.put("identity-provider", values, If_Match="*")

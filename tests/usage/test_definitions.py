@@ -122,6 +122,20 @@ def test_a_key_that_is_over_or_has_a_successor_counts_no_more(new_tenant: NewTen
     apikey_issue(**given, name="fourth", now=later)
 
 
+def test_changing_over_again_and_again_makes_no_more_keys(new_tenant: NewTenant) -> None:
+    from tenants.apikeys import apikey_end, apikey_issue, apikey_rotate
+
+    tenant = new_tenant(max_api_keys=1)
+    given: Any = {"tenant": tenant, "actor": actor(tenant), "now": NOW}
+    first, _ = apikey_issue(**given, name="first", role="viewer")
+    second, _ = apikey_rotate(**given, key_id=first.pk)
+    error = refused(lambda: apikey_rotate(**given, key_id=second.pk))
+    assert (error.extra["quota"], error.extra["use"]) == ("max_api_keys", 1)
+    third, _ = apikey_rotate(**given, key_id=second.pk, overlap=timedelta(0))
+    apikey_end(**given, key_id=first.pk)
+    apikey_rotate(**given, key_id=third.pk)
+
+
 def test_a_smaller_plan_keeps_what_there_is_and_refuses_more(new_tenant: NewTenant, conn: Conn) -> None:
     from tenants.models import Plan
 
