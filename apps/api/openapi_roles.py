@@ -10,12 +10,13 @@ ACTION = "x-action"
 ROLE = "x-role"
 ALSO = "x-also"  # roles beside the ladder
 SOMETHING = "00000000-0000-7000-8000-000000000000"
+PLACES = {"{version}": "1"}  # what is no id in a path
 
 
 def add_roles(found: dict[str, Any]) -> None:
     """Adds them to every operation of a document."""
     for path, methods in found["paths"].items():
-        concrete = "/".join(SOMETHING if part.startswith("{") else part for part in path.split("/"))
+        concrete = "/".join(PLACES.get(part, SOMETHING) if part.startswith("{") else part for part in path.split("/"))
         view: Any = getattr(resolve(concrete).func, "cls", None)
         for method, one in methods.items():
             action = getattr(view, "actions", {}).get(method.upper())

@@ -91,7 +91,7 @@ class ExecutionDetail(Page):
             "portal/execution.html", title="Execution", row=row, job=names.jobs.get(row.job_id, ""),
             schedule=names.schedules.get(row.schedule_id, "") if row.schedule_id else "",
             events=events(row, attempts), bar=phases(bar, meaning="; ".join(one.label for one in bar)) if bar else "",
-            parts=bar, late=why_late(row), letter=letter, reruns=reruns,
+            parts=bar, late=why_late(row, attempts), letter=letter, reruns=reruns,
             more_attempts=row.attempt_count > SHOWN_ATTEMPTS,
             payload=loaded(row.payload), result=loaded(row.result), error=loaded(row.error),
             progress=loaded(row.progress), labels=loaded(row.labels) or {}, offers=self._offers(row, letter),

@@ -53,5 +53,6 @@ def invitation(request: PortalRequest) -> HttpResponse:
 
 def _page(request: PortalRequest, token: str, context: dict[str, object], *, status: int = 200) -> HttpResponse:
     response = render(request, "portal/login_invitation.html", {**context, "token": token}, status=status)
-    response["Referrer-Policy"] = "no-referrer"  # the token is in this page's address
+    # The token is in this page's address. "no-referrer" would have browsers send the form with `Origin: null`.
+    response["Referrer-Policy"] = "strict-origin"
     return response

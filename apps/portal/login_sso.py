@@ -64,7 +64,8 @@ def callback(request: PortalRequest) -> HttpResponse:
         session_begin(request, member)
         response = HttpResponseRedirect(safe_next(proved.back))
     response.delete_cookie(flow.COOKIE, path=COOKIE_PATH, samesite="Lax")
-    response["Referrer-Policy"] = "no-referrer"  # the code is in this page's address
+    # The code is in this page's address, and there may be a form: with "no-referrer" it came with `Origin: null`.
+    response["Referrer-Policy"] = "strict-origin"
     return response
 
 

@@ -70,9 +70,12 @@ def parts(row: ExecutionRow, attempts: Sequence[AttemptRow], *, now: datetime) -
 
     if row.state in ("skipped", "scheduled"):
         return []
-    until(min(row.queued_at or end, end), "idle", "waited to be released")
+    queued_at, _ = _first(row, attempts)
+    if queued_at is not None or not attempts:
+        until(min(queued_at or end, end), "idle", "waited to be released")
+    first = "waited for a worker" if queued_at is not None else "waited to start"
     for number, one in enumerate(attempts):
-        until(one.started_at, "idle", "waited for a worker" if not number else "waited to try again")
+        until(one.started_at, "idle", first if not number else "waited to try again")
         ended = look_of(one.state)
         until(one.finished_at or end, ended.tone, f"attempt {one.number}, {ended.word}")
     if row.finished_at is None:
@@ -80,20 +83,31 @@ def parts(row: ExecutionRow, attempts: Sequence[AttemptRow], *, now: datetime) -
     return found
 
 
-def why_late(row: ExecutionRow) -> str:
+def why_late(row: ExecutionRow, attempts: Sequence[AttemptRow]) -> str:
     """One sentence where a run started late, with parts that add up; else empty."""
-    if row.started_at is None or row.state == "skipped":
+    queued_at, started_at = _first(row, attempts)
+    if started_at is None or row.state == "skipped":
         return ""
-    late = (row.started_at - row.actual_at).total_seconds()
+    late = (started_at - row.actual_at).total_seconds()
     if late < LATE_S:
         return ""
+    if queued_at is None:
+        return f"It started {span(late)} late."
     made = max(0.0, (row.created_at - row.actual_at).total_seconds())
-    queued = max(0.0, ((row.queued_at or row.started_at) - max(row.created_at, row.actual_at)).total_seconds())
+    queued = max(0.0, (queued_at - max(row.created_at, row.actual_at)).total_seconds())
     waited = max(0.0, late - made - queued)
     shown = [f"{span(part)} {what}" for part, what in (
         (made, "until it was made"), (queued, "until it was released"), (waited, "until a worker took it"),
     ) if part >= 0.5]  # fmt: skip
     return f"It started {span(late)} late: {', '.join(shown)}."
+
+
+def _first(row: ExecutionRow, attempts: Sequence[AttemptRow]) -> tuple[datetime | None, datetime | None]:
+    """When it was first handed over (None: not known any more) and first started: a replay resets the row's times."""
+    started_at = attempts[0].started_at if attempts and attempts[0].number == 1 else row.started_at
+    if row.queued_at is not None and started_at is not None and row.queued_at > started_at:
+        return None, started_at
+    return row.queued_at, started_at
 
 
 def loaded(text: str | None) -> Any:

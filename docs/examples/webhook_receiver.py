@@ -1,12 +1,12 @@
 """A receiver of webhooks, with nothing but Python's standard library.
 
-    SHARDBEAT_WEBHOOK_SECRET=whsec_... python webhook_receiver.py 127.0.0.1:9000 events.db
+    SHARDBEAT_WEBHOOK_SECRET=whsec_... python3 webhook_receiver.py 127.0.0.1:9000 events.db
 
 It answers 204 when an event is stored, 400 when the signature does not fit, and handles each event once: its id is the
 primary key of the table, so what is sent again (after a lost answer, or in a replay) changes nothing. While a secret is
 being changed put both into the variable, with a blank between them.
 
-    SHARDBEAT_KEY=sb_... python webhook_receiver.py --catch-up http://127.0.0.1:8000 events.db
+    SHARDBEAT_KEY=sb_... python3 webhook_receiver.py --catch-up http://127.0.0.1:8000 events.db
 
 reads what it has not read yet, for instance after a day without network.
 """
@@ -21,7 +21,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlencode
@@ -97,7 +97,8 @@ def receive(address: str, path: str, secrets: list[str]) -> None:
     host, _, port = address.rpartition(":")
     with ThreadingHTTPServer((host, int(port)), Handler) as server:
         print("listening", flush=True)
-        server.serve_forever()
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
 
 
 def catch_up(base: str, path: str, key: str) -> int:

@@ -54,6 +54,7 @@ def test_every_route_is_in_it_and_every_operation_is_named() -> None:
     names = [one["operationId"] for one in operations]
     assert len(set(names)) == len(names)
     for one in operations:
+        assert one["x-action"] and one["x-role"], one["operationId"]
         assert one["summary"] and one["tags"] and one["security"] == [{"apiKey": []}, {"session": []}]
         assert {"400", "401", "403", "406", "429", "500", "503"} <= set(one["responses"])
 

@@ -112,6 +112,8 @@ def test_it_runs_stops_and_goes_on(start: Callable[[int], Run], wait_for: WaitFo
     assert [set(tenant) for tenant in demo["tenants"]] == [{"slug", "host", "api_key", "console"}] * 2
     assert demo["base_url"] == f"http://127.0.0.1:{port}"
     assert (run.checkout / "var" / "demo.json").stat().st_mode & 0o077 == 0
+    known = (run.checkout / "var" / "env").read_text().splitlines()
+    assert f"PUBLIC_URL=http://127.0.0.1:{port}" in known, "or links of commands lead nowhere"
     for tenant in (0, 1):
         wait_for(lambda tenant=tenant: run.get("/api/v1/executions?state=dead", tenant=tenant)["items"], "dead letters")
         assert len(run.get("/api/v1/schedules?page_size=500", tenant=tenant)["items"]) > 200

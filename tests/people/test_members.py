@@ -163,7 +163,7 @@ def test_an_invitation_is_accepted_once(api: Api, acme: Tenant, conn: Conn) -> N
     assert made["link"].startswith("http://acme.localhost/console/invitation?token=sbi_")
     shown = browser().get(f"/console/invitation?token={token_of(made)}")
     assert shown.status_code == 200 and b"new@acme.test" in shown.content and b"editor" in shown.content
-    assert shown["Referrer-Policy"] == "no-referrer"
+    assert shown["Referrer-Policy"] == "strict-origin"
     client = browser()
     sent = {"token": token_of(made), "password": BETTER, "again": BETTER, "name": "Nia"}
     assert client.post("/console/invitation", sent)["Location"] == "/console/"

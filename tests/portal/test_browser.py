@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,6 +57,24 @@ def test_a_person_goes_all_the_way(acme: Tenant, web: Web) -> None:
         page.get_by_role("button", name="Sign out").click()
         page.wait_for_url("**/console/login**")
         assert not tab.complaints, tab.complaints
+
+
+def test_who_is_invited_joins(acme: Tenant, web: Web) -> None:
+    """A browser sends the form of a page with a secret in its address; with `Origin: null` it would be refused."""
+    with web.tab("acme.localhost") as tab, web.tab("acme.localhost") as other:
+        tab.sign_in(made_member(acme, "admin"), PASSWORD)
+        tab.open("/console/members/invite")
+        tab.page.get_by_label("E-mail").fill("new@acme.test")
+        tab.page.get_by_role("button", name="Make the invitation").click()
+        tab.page.wait_for_selector("text=token=")
+        [link] = re.findall(r"/console/invitation\?token=\S+", tab.page.inner_text("main"))
+        other.open(link)
+        other.page.get_by_label("Password", exact=True).fill(PASSWORD)
+        other.page.get_by_label("Password again").fill(PASSWORD)
+        other.page.get_by_role("button", name="Join").click()
+        other.page.wait_for_url("**/console/")
+        assert "new@acme.test" in other.page.inner_text("header")
+        assert not tab.complaints and not other.complaints, (tab.complaints, other.complaints)
 
 
 def test_everything_works_without_script(acme: Tenant, web: Web) -> None:

@@ -342,6 +342,7 @@ def test_what_the_provider_refuses(idp: Idp, ada: Any) -> None:
     state = idp.authorize(client.get(SSO)["Location"])["state"]
     answer = client.get(CALLBACK, {"state": state, "error": "access_denied", "error_description": "<script>x</script>"})
     assert answer.status_code == 403 and b"<script>" not in answer.content
+    assert answer["Referrer-Policy"] == "strict-origin", "the page has a form: its browser must send its Origin"
 
 
 def test_another_providers_answer(idp: Idp, ada: Any) -> None:
