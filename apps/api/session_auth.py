@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from apps.api.middleware import TenantRequest
 from apps.api.throttle import count_session
 from apps.audit.actors import Actor
+from apps.audit.services import record
 from kernel.errors import Forbidden, ShardbeatError
 from tenants.models import Member, Tenant
 
@@ -31,6 +32,10 @@ class SessionAuthentication(BaseAuthentication):
         if str(request.method) not in SAFE:
             _check_form_token(inner)
         if member.tenant.status != Tenant.Status.ACTIVE:
+            record(
+                actor=actor, action="request", object_type="tenant", object_id=member.tenant.slug, now=inner.now,
+                tenant_id=member.tenant_id, allowed=False, reason="tenant_not_active",
+            )  # fmt: skip
             raise Forbidden(f"The tenant is {member.tenant.status}.", code="tenant_not_active")
         count_session(inner, member)
         return actor, member

@@ -205,6 +205,7 @@ class WebhookReplay(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, webhook_id: UUID) -> Response:
+        access_webhook(self, webhook_id, need="webhook.replay")
         fields = Fields(self.body, Faults())
         fields.only(("after", "replay"))
         after = fields.id("after")

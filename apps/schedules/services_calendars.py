@@ -26,7 +26,7 @@ from apps.schedules.timing import TimingInvalid, spec_from_json, spec_to_json
 from apps.schedules.timing_runs import rebased
 from kernel.errors import Conflict, NotFound, Stale
 from kernel.ids import uuid7
-from kernel.jsonrules import merge_patch
+from kernel.jsonrules import patched
 from tenants import door
 from tenants.limits import make_room
 from tenants.models import Tenant
@@ -95,7 +95,7 @@ def calendar_update(
     *, tenant: Tenant, actor: Actor, calendar_id: UUID, patch: Any, now: datetime, expect: Collection[int] | None = None
 ) -> Calendar:
     """Applies a JSON merge patch; lists are replaced whole, `ical` adds to them. Stale, NotFound."""
-    return _change(tenant, actor, calendar_id, now, expect, lambda given: merge_patch(given, patch))
+    return _change(tenant, actor, calendar_id, now, expect, lambda given: patched(given, patch))
 
 
 def calendar_replace(

@@ -27,7 +27,7 @@ from apps.schedules.running import JobNow, job_now
 from apps.schedules.services_secrets import PLAIN_KINDS, target_kept, target_restored
 from apps.tickets import gates, pull_queues
 from kernel.errors import Conflict, NotFound, Stale
-from kernel.jsonrules import merge_patch
+from kernel.jsonrules import patched
 from tenants import door
 from tenants.models import Tenant
 from tenants.work import Again, in_tenant
@@ -40,7 +40,7 @@ def job_update(
 ) -> DefinedJob:
     """Applies a JSON merge patch. Stale when `expect` does not hold the job's revision."""
     return _change(
-        tenant=tenant, actor=actor, job_id=job_id, now=now, expect=expect, make=lambda given: merge_patch(given, patch)
+        tenant=tenant, actor=actor, job_id=job_id, now=now, expect=expect, make=lambda given: patched(given, patch)
     )
 
 

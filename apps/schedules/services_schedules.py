@@ -32,7 +32,7 @@ from apps.schedules.schedule_input import (
 from apps.schedules.services_calendars import exclusion_shared
 from apps.schedules.timing import TimingInvalid, spec_from_json, spec_to_json
 from kernel.errors import FieldError, InvalidInput, NotFound
-from kernel.jsonrules import merge_patch
+from kernel.jsonrules import patched
 from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
@@ -113,7 +113,7 @@ def _has_trigger(patch: Any) -> bool:
 def _patched(given: dict[str, Any], patch: Any) -> Any:
     if _has_trigger(patch):
         given = {**given, "trigger": None}
-    return merge_patch(given, patch)
+    return patched(given, patch)
 
 
 def _redefine(

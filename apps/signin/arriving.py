@@ -19,7 +19,7 @@ from tenants.models import Invitation, Member
 from tenants.people import make_room_for_person, member_change, member_make
 from tenants.permissions import ROLES
 from tenants.sessions import actor_of_member
-from tenants.work import atomically
+from tenants.work import Again, atomically
 
 NOT_KNOWN = "You are not a member here. Ask for an invitation."
 NOT_VERIFIED = "Your identity provider does not vouch for an e-mail of this company."
@@ -40,7 +40,7 @@ def arrive(*, request: HttpRequest, provider: Provider, claims: Mapping[str, Any
 
     try:
         member = atomically(work)
-    except Conflict:  # somebody else was made with this e-mail just now
+    except Conflict:  # the same e-mail comes and goes all the time
         raise TokenRefused(OTHER_PERSON) from None
     except QuotaExceeded:
         raise TokenRefused(NO_ROOM) from None
@@ -99,7 +99,10 @@ def _join(provider: Provider, claims: Mapping[str, Any], email: str, now: dateti
     name = "".join(one for one in given if one.isprintable())[:MAX_NAME_CHARS] if isinstance(given, str) else ""
     if invited is not None:
         Invitation.objects.filter(pk=invited.pk).update(accepted_at=now)
-    member = member_make(tenant=provider.tenant, email=email, role=role, name=name.strip(), password=None)
+    try:
+        member = member_make(tenant=provider.tenant, email=email, role=role, name=name.strip(), password=None)
+    except Conflict:  # made just now, such as by a second click: then it is to be found
+        raise Again from None
     record(
         actor=_provider_actor(provider), action="member.create", object_type="member", object_id=member.uid, now=now,
         tenant_id=provider.tenant_id, after={"role": role, "invited": invited is not None},

@@ -23,7 +23,7 @@ from apps.webhooks.outcome import disabled_event
 from apps.webhooks.rules import WebhookForm, as_given, read_webhook, url_restored
 from kernel.errors import FieldError, InvalidInput, NotFound, Stale
 from kernel.ids import uuid7
-from kernel.jsonrules import merge_patch
+from kernel.jsonrules import patched
 from kernel.webhooksign import BadSigningSecret, hmac_key, new_hmac_secret
 from tenants import door
 from tenants.limits import quota_error
@@ -86,7 +86,7 @@ def webhook_update(
     """Applies a JSON merge patch. NotFound, Stale, InvalidInput."""
     return _change(
         tenant=tenant, actor=actor, webhook_id=webhook_id, now=now, expect=expect,
-        make=lambda given: merge_patch(given, patch),
+        make=lambda given: patched(given, patch),
     )  # fmt: skip
 
 

@@ -97,3 +97,15 @@ def merge_patch(target: Any, patch: Any) -> Any:
         else:
             merged[name] = merge_patch(merged.get(name), value)
     return merged
+
+
+def patched(given: Mapping[str, Any], patch: Any) -> Any:
+    """What a definition becomes by a merge patch, for its reader to check.
+
+    A null for a member that the definition does not have stays, so that a name which nobody knows is refused with
+    null as well as with a value.
+    """
+    merged = merge_patch(given, patch)
+    if isinstance(patch, Mapping):
+        merged |= {name: None for name, value in patch.items() if value is None and name not in given}
+    return merged

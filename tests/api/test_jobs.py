@@ -333,3 +333,19 @@ def test_bodies_of_actions_are_checked(api: Api, make: Makers) -> None:
     assert api.post(f"jobs/{job['id']}/resume", {"reason": "x"}).faults == {"/reason": "unknown_field"}
     assert api.post(f"jobs/{job['id']}/pause", [1]).faults == {"": "not_an_object"}
     assert api.get(f"jobs/{job['id']}").body["status"] == "active"
+
+
+@pytest.mark.parametrize(("member", "code"), [("timout_s", "unknown_field"), ("version", "read_only")])
+def test_a_null_in_a_patch_is_no_way_around_names(api: Api, make: Makers, member: str, code: str) -> None:
+    schedule = make.schedule()
+    hook = api.post("webhooks", {"url": TARGET["url"], "types": ["*"]})
+    calendar = api.post("calendars", {"name": "days", "dates": ["2027-01-01"]})
+    assert (hook.status, calendar.status) == (201, 201), (hook.body, calendar.body)
+    paths = [f"jobs/{schedule['job']}", f"schedules/{schedule['id']}", f"webhooks/{hook.body['id']}"]
+    for path in [*paths, f"calendars/{calendar.body['id']}"]:
+        found = api.patch(path, {member: None}, If_Match="*")
+        assert found.status == 400, path
+        assert set(found.faults) == {f"/{member}"}
+        if path.startswith(("jobs", "schedules")):
+            assert found.faults == {f"/{member}": code}
+        assert api.patch(path, {}, If_Match="*").status == 200

@@ -307,12 +307,12 @@ def test_a_broker_that_comes_back_counts_again(broker: Any) -> None:
 
 
 def test_counting_costs_less_than_a_millisecond(counted: Any) -> None:
-    """The middle of many: one busy moment of the machine says nothing."""
+    """Of this thread's own work, and the middle of many: a busy machine says nothing."""
     took: list[float] = []
     for _ in range(300):
-        began = time.perf_counter()
+        began = time.thread_time()
         counted.take("cost", 1_000_000, "tenant", "key")
-        took.append(time.perf_counter() - began)
+        took.append(time.thread_time() - began)
     assert sorted(took)[len(took) // 2] < 0.001
     assert threading.active_count() < 50
 

@@ -29,7 +29,10 @@ def named(name: str = "TOKEN") -> dict[str, Any]:
 
 
 def trail(conn: Conn) -> list[tuple[Any, ...]]:
-    query = "SELECT action, before, after FROM audit_auditevent WHERE object_type LIKE '%secret' ORDER BY id"
+    """What was done; refusals are another matter."""
+    query = (
+        "SELECT action, before, after FROM audit_auditevent WHERE object_type LIKE '%secret' AND allowed ORDER BY id"
+    )
     return conn.execute(query).fetchall()
 
 

@@ -28,7 +28,8 @@ def test_made_changed_and_the_same(api: Api, conn: Conn) -> None:
     assert (same.status, same.body, same.etag) == (200, changed.body, changed.etag)
     assert "Location" not in same.headers
     read = api.get(JOBS.format("billing"))
-    assert (read.status, read.body, read.etag) == (200, same.body, same.etag)
+    assert (read.status, read.body) == (200, same.body)
+    assert read.etag.startswith(f"{same.etag[:-1]}-"), "a read's tag goes on with a digest"
     assert audit(conn, made.body["id"]) == ["job.create", "job.update"]
 
 

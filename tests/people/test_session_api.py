@@ -133,6 +133,9 @@ def test_the_limit_of_requests_is_a_persons(page: Client, acme: Tenant, conn: An
 def test_a_suspended_tenant(page: Client, conn: Any) -> None:
     conn.execute("UPDATE tenants_tenant SET status = 'suspended' WHERE slug = 'acme'")
     try:
-        assert page.get(JOBS).json()["code"] == "tenant_not_active"
+        answer = page.get(JOBS).json()
+        assert answer["code"] == "tenant_not_active"
+        query = "SELECT reason, allowed FROM audit_auditevent WHERE request_id = %s"
+        assert conn.execute(query, [answer["request_id"]]).fetchall() == [("tenant_not_active", False)]
     finally:
         conn.execute("UPDATE tenants_tenant SET status = 'active' WHERE slug = 'acme'")

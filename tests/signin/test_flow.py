@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from tests.fixtures_api import Api
+from tests.fixtures_flow import at_once
 from tests.fixtures_people import PASSWORD, member_of
 from tests.signin.idp import Idp, secret_of
 
@@ -178,6 +179,17 @@ def test_roles_by_claim(idp: Idp, values: dict[str, Any], api: Api, acme: Tenant
     idp.claims = {"sub": "s-2", "email": "bob@acme.test"}
     assert ok(sign_in(idp))
     assert api.get("members?email=bob@acme.test").body["items"][0]["role"] == "viewer"
+
+
+def test_who_comes_first_in_two_windows_is_one_member(idp: Idp, values: dict[str, Any], api: Api) -> None:
+    api.put("identity-provider", {**values, "default_role": "viewer"}, If_Match="*")
+    windows = [browser() for _ in range(4)]
+    backs = [idp.authorize(one.get(SSO)["Location"]) for one in windows]
+    answers = at_once(
+        *[lambda one=one, back=back: one.get(CALLBACK, back) for one, back in zip(windows, backs, strict=True)]
+    )
+    assert all(ok(one) for one in answers)
+    assert len(api.get("members").body["items"]) == 1
 
 
 def test_the_plan_has_room_for_who_comes(idp: Idp, values: dict[str, Any], api: Api, plan: Any) -> None:

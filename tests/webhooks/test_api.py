@@ -36,7 +36,7 @@ def test_create_read_change_delete(api: Api, conn: Conn) -> None:
     assert secret.startswith("whsec_")
     path = f"webhooks/{answer.body['id']}"
     read = api.get(path)
-    assert read.body == answer.body and read.etag == answer.etag
+    assert read.body == answer.body
     assert read.body["types"] == ["run.failed"] and read.body["enabled"] is True and read.body["jobs"] == []
     assert api.get("webhooks").body["items"] == [answer.body]
     changed = api.patch(path, {"description": "to the pager", "labels": {"team": None}}, If_Match=read.etag)
