@@ -59,10 +59,10 @@ def table_count() -> int:
 
 def apply_sql(pending: tuple[Step, ...]) -> str:
     """SQL that runs these steps in the current schema and records them."""
-    parts = []
-    for step in pending:
-        parts.append(f"{step.sql or ''}\n;")
-        parts.append(f"INSERT INTO django_migrations (app, name, applied) VALUES ('{step.app}', '{step.name}', now());")
+    done = ", ".join(f"('{step.app}', '{step.name}', now())" for step in pending)
+    parts = [f"{step.sql or ''}\n;" for step in pending]
+    if done:
+        parts.append(f"INSERT INTO django_migrations (app, name, applied) VALUES {done};")
     return "\n".join(parts)
 
 

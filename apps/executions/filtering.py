@@ -150,10 +150,11 @@ def _conditions(wanted: ExecutionFilter) -> dict[str, Condition]:
     states = _states_with_errors(wanted)
     live = [state for state in states if state in TICKET_STATES]
     kept = [state for state in states if state not in TICKET_STATES]
+    alive = f"e.finished_at IS NULL AND {_TICKET_STATE} = ANY(%s)"  # what has ended has no ticket to look for
     if live and kept:
-        found["states"] = Condition(f"{_TICKET_STATE} = ANY(%s) OR e.state = ANY(%s)", (live, kept))
+        found["states"] = Condition(f"e.state = ANY(%s) OR ({alive})", (kept, live))
     elif live:
-        found["states"] = Condition(f"{_TICKET_STATE} = ANY(%s)", (live,))
+        found["states"] = Condition(alive, (live,))
     elif kept:
         found["states"] = Condition("e.state = ANY(%s)", (kept,))
     if wanted.job_ids is not None:
@@ -175,7 +176,8 @@ def _conditions(wanted: ExecutionFilter) -> dict[str, Condition]:
     for name in ("created_at", "nominal_at", "finished_at"):
         for number, one in enumerate(_range(name, wanted)):
             found[f"{name} {number}"] = one
-    started = "coalesce((SELECT first_started_at FROM tickets_ticket WHERE execution_id = e.id), e.started_at)"
+    live_start = "(SELECT first_started_at FROM tickets_ticket WHERE execution_id = e.id)"
+    started = f"CASE WHEN e.finished_at IS NULL THEN coalesce({live_start}, e.started_at) ELSE e.started_at END"
     if wanted.started_after is not None:
         found["started_after"] = Condition(f"{started} > %s", (wanted.started_after,))
     if wanted.started_before is not None:

@@ -35,10 +35,15 @@ SELECT false, coalesce(t.state, e.state), count(*), NULL FROM (
 ) e LEFT JOIN tickets_ticket t ON t.execution_id = e.id GROUP BY 2
 """
 _DUE = """
-SELECT s.id, s.name, d.due_at, d.parked FROM (
-    SELECT id, name FROM {schema}.schedules_schedule WHERE deleted_at IS NULL AND status <> 'completed'
-    ORDER BY id DESC LIMIT %s
-) s JOIN due_dueentry d ON d.key = s.id ORDER BY d.due_at
+WITH due AS MATERIALIZED (
+    SELECT s.id, s.name, d.due_at, d.parked <> '' AS parked FROM (
+        SELECT id, name FROM {schema}.schedules_schedule WHERE deleted_at IS NULL AND status <> 'completed'
+        ORDER BY id DESC LIMIT %(read)s
+    ) s JOIN due_dueentry d ON d.key = s.id
+)
+SELECT NULL, NULL, min(due_at) FILTER (WHERE NOT parked AND due_at <= %(now)s), count(*) FILTER (WHERE parked) FROM due
+UNION ALL
+(SELECT id, name, due_at, 0 FROM due WHERE NOT parked AND due_at > %(now)s ORDER BY due_at LIMIT %(shown)s)
 """
 _COUNTS = """
 SELECT
@@ -70,21 +75,21 @@ def look(tenant: Tenant, *, now: datetime) -> Looked:
     runs = _rows(_RUNS, tenant, [DELIVERY, COUNTED_MAX + 1, first_id_at(now - HOUR), DELIVERY, COUNTED_MAX])
     alive = {state: (count, oldest) for is_alive, state, count, oldest in runs if is_alive}
     hour = {state: count for is_alive, state, count, _ in runs if not is_alive}
-    due = _rows(_DUE, tenant, [SCHEDULES_READ])
-    served = [(key, name, at) for key, name, at, parked in due if not parked]
-    ahead = [Next(key, name, at) for key, name, at in served if at > now]
-    passed = [at for _, _, at in served if at <= now]
+    (_, _, overdue_at, parked), *served = _rows(
+        _DUE, tenant, {"read": SCHEDULES_READ, "now": now, "shown": NEXT_SHOWN}
+    )  # fmt: skip
+    ahead = sorted((Next(key, name, at) for key, name, at, _ in served), key=lambda one: one.at)
     counts = {"most": COUNTED_MAX + 1, "day": first_id_at(now - DAY), "tenant": tenant.pk}
     ((schedules, jobs, letters, letters_lately, breakers),) = _rows(_COUNTS, tenant, counts)
     facts = Facts(
         now=now, status=tenant.status, dispatch_paused=tenant.dispatch_paused, schedules=schedules, jobs=jobs,
         ready=_count(alive, "ready"), queued=_count(alive, "queued"), running=_count(alive, "running"),
         delayed=_count(alive, "scheduled"), oldest_ready_at=alive.get("ready", (0, None))[1],
-        overdue_at=min(passed, default=None), letters=letters, letters_lately=letters_lately,
-        breakers=tuple(breakers or ()), parked=sum(bool(parked) for *_, parked in due),
+        overdue_at=overdue_at, letters=letters, letters_lately=letters_lately,
+        breakers=tuple(breakers or ()), parked=parked,
         last_hour=hour, hour_capped=sum(hour.values()) >= COUNTED_MAX, next_at=ahead[0].at if ahead else None,
     )  # fmt: skip
-    return Looked(facts, ahead[:NEXT_SHOWN])
+    return Looked(facts, ahead)
 
 
 def _count(alive: dict[str, tuple[int, Any]], state: str) -> int:

@@ -19,12 +19,13 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-LOOK_ROWS = 30_000  # that a page looks at
+LOOK_ROWS = 20_000  # that a page looks at
 COUNT_MOST = 10_000  # a count is exact up to here
-COUNT_LOOK_ROWS = 60_000  # that a count looks at
-SPARSE = 2  # a row of a narrow index costs a page of the table; so many fewer of them are looked at
+COUNT_LOOK_ROWS = 50_000  # that a count looks at
+SPARSE = 4  # a row of a narrow index costs a page of the table; so many fewer of them are looked at
 
 FENCE_ROWS = 1_000_000_000  # more than any table has
+FENCE_SLACK_ROWS = 10_000  # that may come into a part between the statement that bounds it and the one that reads it
 
 Conn = psycopg.Connection[Any]
 
@@ -97,6 +98,14 @@ class Listing:
     order: Order = Order()
 
 
+class Chosen(NamedTuple):
+    """The path to read, the last row to look at (None: to the end), and a number of rows that no part of it exceeds."""
+
+    path: Path
+    last: Position | None
+    fence: int
+
+
 class Page(NamedTuple):
     """`rows` are tuples of the listing's columns; the next page begins after `after`, None on the last."""
 
@@ -113,8 +122,8 @@ class Count(NamedTuple):
 
 def page_read(conn: Conn, schema: str, listing: Listing, *, size: int, after: Position | None) -> Page:
     """Up to `size` rows after a position. Two statements, and one more for each further path."""
-    path, last = _choose(conn, schema, listing, after, LOOK_ROWS)
-    text, values = _matching(listing, path, after, last, size + 1)
+    chosen = _choose(conn, schema, listing, after, LOOK_ROWS)
+    text, values = _matching(listing, chosen, after, size + 1)
     query = (
         f"SELECT e.id, {_key(listing)}::text, {listing.columns} FROM ({text}) e {listing.joins}"
         f" {_ordered(listing.order)} LIMIT {size + 1}"
@@ -123,61 +132,59 @@ def page_read(conn: Conn, schema: str, listing: Listing, *, size: int, after: Po
     rows = [row for _, row in found[:size]]
     if len(found) > size:
         return Page(rows, found[size - 1][0])
-    return Page(rows, last)
+    return Page(rows, chosen.last)
 
 
 def count_read(conn: Conn, schema: str, listing: Listing) -> Count:
     """How many rows fit, exactly up to COUNT_MOST where COUNT_LOOK_ROWS rows are all there is to look at."""
-    path, last = _choose(conn, schema, listing, None, COUNT_LOOK_ROWS)
-    text, values = _matching(listing, path, None, last, COUNT_MOST + 1)
+    chosen = _choose(conn, schema, listing, None, COUNT_LOOK_ROWS)
+    text, values = _matching(listing, chosen, None, COUNT_MOST + 1)
     query = f"SELECT count(*) FROM (SELECT 1 FROM ({text}) e LIMIT {COUNT_MOST + 1}) c"
     (number,) = conn.execute(_in(query, schema), values).fetchone() or (0,)
-    return Count(min(number, COUNT_MOST), last is None and number <= COUNT_MOST)
+    return Count(min(number, COUNT_MOST), chosen.last is None and number <= COUNT_MOST)
 
 
-def _matching(
-    listing: Listing, path: Path, after: Position | None, last: Position | None, limit: int
-) -> tuple[str, list[Any]]:
+def _matching(listing: Listing, chosen: Chosen, after: Position | None, limit: int) -> tuple[str, list[Any]]:
     """The first rows of each part that fit, up to `limit` of each.
 
-    The rest is applied outside of a LIMIT, so that the planner reads the part's index and no other for it. The outer
+    The rest is applied outside of a LIMIT, so that the planner reads the part's index and no other for it. That LIMIT
+    cuts nothing off, but says how few rows there are: else the planner fetches and sorts them, with workers. The outer
     LIMIT stands alone over that, without an order of its own or a join: only then does it plan for the first rows
     instead of all, and goes down the index. The rows keep the index's order on their way through a filter.
     """
     texts: list[str] = []
     values: list[Any] = []
     rest, more = _where(listing.rest)
-    for part in path.parts:
-        where, given = _where((*part.conditions, *_between(listing.order, part, after, last)))
-        inside, outside = (_ordered(listing.order, part), "") if path.ordered else ("", _ordered(listing.order))
-        rows = f"SELECT e.* FROM {listing.table} e {where} {inside} LIMIT {FENCE_ROWS}"
+    for part in chosen.path.parts:
+        where, given = _where((*part.conditions, *_between(listing.order, part, after, chosen.last)))
+        inside, outside = (_ordered(listing.order, part), "") if chosen.path.ordered else ("", _ordered(listing.order))
+        rows = f"SELECT e.* FROM {listing.table} e {where} {inside} LIMIT {chosen.fence}"
         texts.append(f"(SELECT * FROM ({rows}) e {rest} {outside} LIMIT {limit})")
         values += [*given, *more]
     return " UNION ALL ".join(texts), values
 
 
-def _choose(
-    conn: Conn, schema: str, listing: Listing, after: Position | None, look: int
-) -> tuple[Path, Position | None]:
-    """The path that reaches furthest, and the last row to look at: None when that is the end of the list."""
+def _choose(conn: Conn, schema: str, listing: Listing, after: Position | None, look: int) -> Chosen:
+    """The path that reaches furthest."""
     if not listing.rest and len(listing.paths) == 1 and listing.paths[0].ordered:
-        return listing.paths[0], None
-    best: tuple[Path, Position] | None = None
+        return Chosen(listing.paths[0], None, FENCE_ROWS)
+    best: tuple[Path, Position, int] | None = None
     for path in listing.paths:
         if path.short:
-            return path, None
+            return Chosen(path, None, FENCE_ROWS)
         rows = look // SPARSE if path.sparse else look
+        fence = rows + FENCE_SLACK_ROWS
         if not path.ordered:
             if _is_short(conn, schema, listing, path, rows):
-                return path, None
+                return Chosen(path, None, fence)
             continue
         last = _last(conn, schema, listing, path, after, rows)
         if last is None:
-            return path, None
+            return Chosen(path, None, fence)
         if best is None or (last.id < best[1].id) == listing.order.descending:
-            best = (path, last)
+            best = (path, last, fence)
     assert best is not None, "a listing has at least one ordered path"
-    return best
+    return Chosen(*best)
 
 
 def _is_short(conn: Conn, schema: str, listing: Listing, path: Path, look: int) -> bool:

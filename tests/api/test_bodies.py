@@ -127,3 +127,12 @@ def test_a_form_in_chunks_is_read_by_django_too() -> None:
     })  # fmt: skip
     take_in(request)
     assert request.POST.dict() == {"a": "1", "b": "two words"}
+
+
+def test_what_a_server_loads_is_frozen_for_the_collector(process_env: dict[str, str]) -> None:
+    program = "import config.wsgi, gc; print(gc.get_freeze_count())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env={**process_env, "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"},
+        capture_output=True, text=True, check=True, timeout=WAIT_S * 2,
+    )  # fmt: skip
+    assert int(done.stdout.split()[-1]) > 50_000

@@ -1,10 +1,16 @@
-"""Lists of the API on a long history: each with each filter, also those that nothing fits, in one process."""
+"""Lists of the API on a long history, each with each filter, also those that nothing fits; and pages of the console.
+
+All in one process. Beside the time that a request takes stands the CPU that it takes, of this process and of the
+database's backend: on a machine that has other work, too, only that tells how fast a list is.
+"""
 
 import json
 import statistics
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from tests.bench import history
@@ -14,8 +20,21 @@ BUDGET_MS = 200
 NOWHERE = "00000000-0000-7000-8000-000000000000"
 
 
-def run(*, slug: str, executions: int) -> list[tuple[str, float, float, int]]:
-    """(list with its filter, p50 ms, p95 ms, items of the first page); fills the history when there is none."""
+class Measured(NamedTuple):
+    """A list with its filter, or a page; `cpu_ms` is the median. `items` are those of a list's first page."""
+
+    path: str
+    p50_ms: float
+    p95_ms: float
+    cpu_ms: float
+    items: int
+
+
+Read = Callable[[str], dict[str, Any]]
+
+
+def run(*, slug: str, executions: int) -> list[Measured]:
+    """Fills the history when there is none."""
     from django.conf import settings
 
     from kernel.clock import utc_now
@@ -31,24 +50,42 @@ def run(*, slug: str, executions: int) -> list[tuple[str, float, float, int]]:
         history.fill(conn, schema=tenant.schema_name, tenant_id=tenant.pk, executions=executions, now=utc_now())
     settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "testserver"]
     paths = _paths(conn)
+    pages = _pages(*(_busiest(conn, what) for what in ("job_id", "schedule_id")))
     conn.close()
     _, key = apikey_create(tenant=tenant, name=f"bench {time.time_ns()}", role="admin", expires_at=None)
-    return [_measure(path, key) for path in paths]
+    read_page = _browser(tenant)
+    return [
+        *(_measure(path, lambda one: _get(one, key)) for path in paths), *(_measure(path, read_page) for path in pages)
+    ]  # fmt: skip
 
 
-def _measure(path: str, key: str) -> tuple[str, float, float, int]:
+def _measure(path: str, read: Read) -> Measured:
     """Each repeat reads the first page; every other one goes on to the second."""
     taken: list[float] = []
-    first = _get(path, key)
-    for number in range(REPEATS):
-        begun = time.perf_counter()
-        page = _get(path, key)
+    worked: list[float] = []
+
+    def timed(one: str) -> dict[str, Any]:
+        begun, before = time.perf_counter(), _cpu_ms()
+        found = read(one)
         taken.append((time.perf_counter() - begun) * 1000)
+        worked.append(_cpu_ms() - before)
+        return found
+
+    first = read(path)
+    for number in range(REPEATS):
+        page = timed(path)
         if number % 2 and page.get("next_cursor"):
-            begun = time.perf_counter()
-            _get(f"{path}{'&' if '?' in path else '?'}cursor={page['next_cursor']}", key)
-            taken.append((time.perf_counter() - begun) * 1000)
-    return path, statistics.median(taken), statistics.quantiles(taken, n=20)[18], len(first["items"])
+            timed(f"{path}{'&' if '?' in path else '?'}cursor={page['next_cursor']}")
+    p95_ms = statistics.quantiles(taken, n=20)[18]
+    return Measured(path, statistics.median(taken), p95_ms, statistics.median(worked), len(first.get("items", ())))
+
+
+def _cpu_ms() -> float:
+    """CPU so far of this process and of the backend, which is on this machine."""
+    from django.db import connection
+
+    backend = Path(f"/proc/{connection.connection.info.backend_pid}/schedstat").read_text().split()
+    return time.process_time() * 1000 + int(backend[0]) / 1e6
 
 
 def _get(path: str, key: str) -> dict[str, Any]:
@@ -58,6 +95,41 @@ def _get(path: str, key: str) -> dict[str, Any]:
     assert answer.status_code == 200, (path, answer.content[:300])
     found: dict[str, Any] = json.loads(answer.content)
     return found
+
+
+def _browser(tenant: Any) -> Read:
+    """Reads pages of the console as an admin of the tenant."""
+    from tests.fixtures_people import member_of, signed_in
+
+    client = signed_in(member_of(tenant, "admin", email=f"bench-{time.time_ns()}@example.com"))
+
+    def read(path: str) -> dict[str, Any]:
+        answer = client.get(path)
+        assert answer.status_code == 200, (path, answer.status_code)
+        return {}
+
+    return read
+
+
+def _pages(job: str, schedule: str) -> list[str]:
+    """Pages of the console whose cost could follow the history's length."""
+    found = [
+        "", "jobs", "jobs?name=nowhere", "schedules", "schedules?name=nowhere", "schedules?status=completed",
+        f"schedules?job={job}&status=paused", "executions?window=all", "executions?window=all&trigger=api",
+        "executions?window=all&state=expired&trigger=manual", f"executions?window=all&job={job}&state=dead",
+        f"executions?window=all&schedule={schedule}&state=expired", "dead-letters", "dead-letters?status=replayed",
+        f"dead-letters?status=replayed&job={job}", f"jobs/{job}", f"schedules/{schedule}", "usage", "usage?step=day",
+        "audit",
+    ]  # fmt: skip
+    return [f"/console/{one}" for one in found]
+
+
+def _busiest(conn: Any, what: str) -> str:
+    since = _one(conn, "SELECT id FROM executions_execution ORDER BY id DESC OFFSET 200000 LIMIT 1")
+    where = f"schedule_id IS NOT NULL AND id > '{since}'"
+    return str(
+        _one(conn, f"SELECT {what} FROM executions_execution WHERE {where} GROUP BY 1 ORDER BY count(*) DESC, 1")
+    )
 
 
 def _paths(conn: Any) -> list[str]:

@@ -117,6 +117,18 @@ def test_every_page_is_clean_for_everybody(acme: Tenant, conn: Any, registry: An
             assert not expected, expected
 
 
+def test_no_column_of_a_list_is_cut_off(acme: Tenant, web: Web) -> None:
+    """Cards hide what is wider than they are; beside the navigation there is less room than the window has."""
+    cut = "[...document.querySelectorAll('.card.flush')].some(one => one.scrollWidth > one.clientWidth)"
+    with web.tab("acme.localhost", width=880) as tab:
+        tab.sign_in(made_member(acme, "admin"), PASSWORD)
+        make_job(tab, LONG[:100])
+        for path in ("", "jobs", "keys", "members", "audit", "usage"):
+            tab.open(f"/console/{path}")
+            assert not tab.page.evaluate(cut), path
+        assert not tab.complaints, tab.complaints
+
+
 def test_empty_pages_are_clean(globex: Tenant, web: Web) -> None:
     with web.tab("globex.localhost", dark=True) as tab:
         tab.sign_in(made_member(globex, "admin"), PASSWORD)
