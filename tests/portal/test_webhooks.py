@@ -34,7 +34,8 @@ def test_a_webhook_is_made_edited_and_deleted(acme: Tenant, conn: Any, console_o
     seen = browser.get(f"{path}/delete").context["form"]["revision"].value
     browser.post(f"{path}/delete", {"revision": seen})
     browser.get(path, status=404)
-    assert audit(conn, path.rpartition("/")[2]) == ["webhook.create", "webhook.update", "webhook.delete"]
+    noted = ["webhook.create", "webhook.update", "-webhook.update", "webhook.delete"]
+    assert audit(conn, path.rpartition("/")[2]) == noted
 
 
 def test_what_is_wrong_is_told_in_its_place(acme: Tenant, console_of: Any) -> None:
