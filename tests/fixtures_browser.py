@@ -30,6 +30,9 @@ document.addEventListener("securitypolicyviolation", (e) => console.error("polic
 """
 
 
+LEFT = "net::ERR_ABORTED"  # the page was left before its icon had come
+
+
 @dataclass
 class Tab:
     """One page of a browser, and what the browser found wrong on it."""
@@ -122,6 +125,10 @@ def _listen(page: Page, complain: Callable[[str], None]) -> None:
         if ".localhost:" not in request.url:
             complain(f"asks somebody else: {request.url}")
 
+    def failed(request: Request) -> None:
+        if request.failure != LEFT:
+            complain(f"failed: {request.url} {request.failure}")
+
     def opened(dialog: Dialog) -> None:
         complain(f"a dialog: {dialog.message}")
         dialog.dismiss()
@@ -129,7 +136,7 @@ def _listen(page: Page, complain: Callable[[str], None]) -> None:
     page.on("console", said)
     page.on("pageerror", lambda error: complain(str(error)))
     page.on("dialog", opened)
-    page.on("requestfailed", lambda request: complain(f"failed: {request.url}"))
+    page.on("requestfailed", failed)
     page.on("request", asked)
 
 

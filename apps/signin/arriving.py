@@ -74,8 +74,8 @@ def _by_email(provider: Provider, claims: Mapping[str, Any], now: datetime) -> M
     member = Member.objects.select_related("user").filter(tenant=provider.tenant, email=email).first()
     if member is None:
         member = _join(provider, claims, email, now)
-    elif Identity.objects.filter(member=member, issuer=provider.issuer).exists():
-        raise TokenRefused(OTHER_PERSON)
+    elif Identity.objects.filter(member=member, issuer=provider.issuer).exclude(subject=claims["sub"]).exists():
+        raise TokenRefused(OTHER_PERSON)  # the same subject is who came in another window since we looked
     made = Identity(
         member=member, tenant=provider.tenant, issuer=provider.issuer, subject=str(claims["sub"]), created_at=now
     )

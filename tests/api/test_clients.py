@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pkgutil
 import shutil
 import subprocess
@@ -44,7 +45,7 @@ def generated(document_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     subprocess.run(
         [program, "generate", "--path", document_file, "--output-path", tmp_path / PACKAGE, "--meta", "none",
          "--fail-on-warning", "--config", tmp_path / "config.json"],
-        check=True, timeout=60,
+        check=True, timeout=60, env={**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"},
     )  # fmt: skip
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module(PACKAGE)
