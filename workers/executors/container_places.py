@@ -91,9 +91,26 @@ class Places:
                 )  # fmt: skip
         if (self.state / container).exists():
             raise OSError(f"runc could not delete {container}: {done.stderr.decode(errors='replace')[-300:]}")
-        unmount(path / IO)
-        unmount(path / SCRATCH)
-        shutil.rmtree(path, ignore_errors=True)
+        self._clear(path, container)
+
+    def _clear(self, path: Path, container: str) -> None:
+        """Removes the directory, unless it is another container's by now: several may be ending one at once."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            kept = self.one(path.name)
+            if not _is_at(fd, path) or (kept is not None and kept[1].get("container") != container):
+                return
+            unmount(path / IO)
+            unmount(path / SCRATCH)
+            away = path.with_name(f".{container}-{os.getpid()}-{time.monotonic_ns()}")
+            path.rename(away)  # from here on the name is free for the next attempt
+        finally:
+            os.close(fd)
+        shutil.rmtree(away, ignore_errors=True)
 
     def end_all_of(self, owner: str) -> int:
         """Ends everything that a worker has; how many there were."""
@@ -109,6 +126,13 @@ class Places:
         """A worker that is gone needs its lock no more."""
         with suppress(OSError):
             (self.owners / f"{owner}.lock").unlink()
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether an open directory still has this name."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(fd), path.stat())
+    return False
 
 
 def mount_tmpfs(path: Path, *, kib: int, inodes: int, mode: int, execute: bool = False) -> None:
