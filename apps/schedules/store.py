@@ -140,6 +140,7 @@ FROM j LEFT JOIN {schema}.schedules_jobversion v ON v.job_id = j.id AND v.versio
 
 def jobs_insert(conn: Conn, schema: str, rows: Sequence[NewJob], *, now: datetime) -> set[UUID]:
     """The ids of those whose name and external id were free."""
+    _take_turns(conn, f"{schema} jobs", rows)
     return {row[0] for row in _run(conn, _in(_JOBS, schema), [json_rows(rows), now])}
 
 
@@ -152,6 +153,7 @@ def schedules_insert(
     conn: Conn, schema: str, rows: Sequence[NewSchedule], versions: Sequence[NewScheduleVersion], *, now: datetime
 ) -> set[UUID]:
     """The ids of those whose name and external id were free; they and their versions are made."""
+    _take_turns(conn, f"{schema} schedules", rows)
     return {row[0] for row in _run(conn, _in(_SCHEDULES, schema), [json_rows(rows), json_rows(versions), now])}
 
 
@@ -168,6 +170,12 @@ def jobs_share(conn: Conn, schema: str, ids: Collection[UUID]) -> dict[UUID, Sha
     if any(row[4] is None for row in rows):
         rows = _run(conn, query, wanted).fetchall()  # locked by now, so that nobody has to be waited for
     return {row[0]: SharedJob(*row) for row in rows}
+
+
+def _take_turns(conn: Conn, what: str, rows: Sequence[Any]) -> None:
+    """Batches of one tenant that hold the same names in other orders would lock each other's crosswise."""
+    if len(rows) > 1:
+        _run(conn, b"SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [what])
 
 
 def _run(conn: Conn, query: bytes, parameters: list[Any]) -> psycopg.Cursor[Any]:
