@@ -1,5 +1,7 @@
 """The versions of a job and of a schedule."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -8,8 +10,9 @@ from rest_framework.response import Response
 from apps.api.access import access_job, access_schedule
 from apps.api.documents_versions import JobVersionAnswer, ScheduleVersionAnswer
 from apps.api.endpoint import Endpoint
-from apps.api.lists import PAGING, listed
+from apps.api.lists import PAGING, ListQuery, listed
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation
+from apps.schedules.models import JobVersion, ScheduleVersion
 from apps.schedules.reading_versions import (
     job_version_shape,
     job_versions_read,
@@ -21,6 +24,7 @@ from kernel.keyset import Position
 
 PAGE_PARAMETERS = [PAGE_SIZE_PARAMETER, CURSOR_PARAMETER]
 MAX_VERSION = 2_147_483_647
+Version = TypeVar("Version", JobVersion, ScheduleVersion)
 
 
 class JobVersions(Endpoint):
@@ -38,10 +42,7 @@ class JobVersions(Endpoint):
         query.finish()
         job = access_job(actor=self.actor, job_id=job_id, need="job.read").job
         rows = job_versions_read(job, before=_number(before), limit=size + 1)
-        after = Position(UUID(int=rows[size - 1].version)) if len(rows) > size else None  # cursors hold numbers
-        return Response(
-            listed(rows[:size], after, query=query, count=None, shape=lambda row: job_version_shape(job, row))
-        )
+        return _page(rows, size, query, lambda row: job_version_shape(job, row))
 
 
 class JobVersionDetail(Endpoint):
@@ -54,9 +55,7 @@ class JobVersionDetail(Endpoint):
         self.query().finish()
         job = access_job(actor=self.actor, job_id=job_id, need="job.read").job
         rows = job_versions_read(job, before=min(version, MAX_VERSION) + 1, limit=1)
-        if not rows or rows[0].version != version:
-            raise NotFound("There is no such version.")
-        return Response(job_version_shape(job, rows[0]))
+        return Response(job_version_shape(job, _only(rows, version)))
 
 
 class ScheduleVersions(Endpoint):
@@ -74,8 +73,7 @@ class ScheduleVersions(Endpoint):
         query.finish()
         schedule = access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.read").schedule
         rows = schedule_versions_read(schedule, before=_number(before), limit=size + 1)
-        after = Position(UUID(int=rows[size - 1].version)) if len(rows) > size else None
-        return Response(listed(rows[:size], after, query=query, count=None, shape=schedule_version_shape))
+        return _page(rows, size, query, schedule_version_shape)
 
 
 class ScheduleVersionDetail(Endpoint):
@@ -88,9 +86,19 @@ class ScheduleVersionDetail(Endpoint):
         self.query().finish()
         schedule = access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.read").schedule
         rows = schedule_versions_read(schedule, before=min(version, MAX_VERSION) + 1, limit=1)
-        if not rows or rows[0].version != version:
-            raise NotFound("There is no such version.")
-        return Response(schedule_version_shape(rows[0]))
+        return Response(schedule_version_shape(_only(rows, version)))
+
+
+def _page(rows: list[Version], size: int, query: ListQuery, shape: Callable[[Version], dict[str, Any]]) -> Response:
+    """Of one row more than the page has. Its cursors hold numbers."""
+    after = Position(UUID(int=rows[size - 1].version)) if len(rows) > size else None
+    return Response(listed(rows[:size], after, query=query, count=None, shape=shape))
+
+
+def _only(rows: list[Version], version: int) -> Version:
+    if not rows or rows[0].version != version:
+        raise NotFound("There is no such version.")
+    return rows[0]
 
 
 def _number(cursor: UUID | None) -> int | None:

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 from uuid import UUID
 
 from apps.deadletters.models import DeadLetter
 from kernel.ids import ID_SLACK, first_id_at
-from kernel.keyset import WHOLE, Condition, Count, Listing, Order, Part, Path, Position, count_read, page_read
+from kernel.keyset import WHOLE, Condition, Count, Listing, Order, Page, Part, Path, Position, count_read, page_read
 from tenants import door
 from tenants.models import Tenant
 
@@ -32,20 +31,13 @@ class LetterFilter:
     resolved_before: datetime | None = None
 
 
-class LetterPage(NamedTuple):
-    """Rows in the list's order; the next page begins after `after`, None on the last. It may be short before that."""
-
-    rows: list[DeadLetter]
-    after: Position | None
-
-
 def deadletters_read(
     tenant: Tenant, wanted: LetterFilter, *, order: str = "-created_at", after: Position | None = None, size: int
-) -> LetterPage:
+) -> Page[DeadLetter]:
     """Dead letters in an order of ORDERS."""
     found = page_read(door.raw(), tenant.schema_name, _listing(wanted, order), size=size, after=after)
     letters = DeadLetter.objects.in_bulk([row[0] for row in found.rows])
-    return LetterPage([letters[row[0]] for row in found.rows if row[0] in letters], found.after)
+    return Page([letters[row[0]] for row in found.rows if row[0] in letters], found.after)
 
 
 def deadletters_count(tenant: Tenant, wanted: LetterFilter) -> Count:

@@ -10,7 +10,7 @@ from uuid import UUID
 from psycopg import sql
 
 from apps.executions.filtering import ORDERS, ExecutionFilter, paths_of
-from kernel.keyset import Count, Listing, Position, count_read, page_read
+from kernel.keyset import Count, Listing, Page, Position, count_read, page_read
 from tenants import door
 from tenants.models import Tenant
 
@@ -50,13 +50,6 @@ class ExecutionRow(NamedTuple):
     payload: str | None
 
 
-class ExecutionPage(NamedTuple):
-    """Rows in the list's order; the next page begins after `after`, None on the last. It may be short before that."""
-
-    rows: list[ExecutionRow]
-    after: Position | None
-
-
 _COLUMNS = """
     e.id, e.run_key, e.job_id, e.job_version, e.schedule_id, e.schedule_version, e.trigger, coalesce(t.state, e.state),
     e.priority, e.nominal_at, e.until_at, e.count, e.actual_at, e.created_at,
@@ -79,10 +72,10 @@ def execution_read(tenant: Tenant, execution_id: UUID) -> ExecutionRow | None:
 
 def executions_read(
     tenant: Tenant, wanted: ExecutionFilter, *, order: str = "-created_at", after: Position | None = None, size: int
-) -> ExecutionPage:
+) -> Page[ExecutionRow]:
     """Executions in an order of ORDERS, without payloads."""
     found = page_read(door.raw(), tenant.schema_name, _listing(tenant, wanted, order), size=size, after=after)
-    return ExecutionPage([ExecutionRow(*row) for row in found.rows], found.after)
+    return Page([ExecutionRow(*row) for row in found.rows], found.after)
 
 
 def executions_count(tenant: Tenant, wanted: ExecutionFilter, *, order: str = "-created_at") -> Count:

@@ -10,7 +10,19 @@ from psycopg import sql
 
 from apps.executions.reading import ExecutionRow
 from kernel.ids import ID_SLACK, attempt_id, first_id_at
-from kernel.keyset import COUNT_MOST, WHOLE, Condition, Count, Listing, Part, Path, Position, count_read, page_read
+from kernel.keyset import (
+    COUNT_MOST,
+    WHOLE,
+    Condition,
+    Count,
+    Listing,
+    Page,
+    Part,
+    Path,
+    Position,
+    count_read,
+    page_read,
+)
 from kernel.transitions import ATTEMPT_STATES
 from tenants import door
 from tenants.models import Tenant
@@ -46,13 +58,6 @@ class AttemptRow(NamedTuple):
     retry_at: datetime | None
 
 
-class AttemptPage(NamedTuple):
-    """Rows, newest execution first; the next page begins after `after`, None on the last. It may be short before."""
-
-    rows: list[AttemptRow]
-    after: Position | None
-
-
 _COLUMNS = (
     "e.id, e.execution_id, e.number, e.state, e.worker_id, e.started_at, e.finished_at, e.error::text, e.retry_at"
 )
@@ -61,7 +66,7 @@ SELECT execution_id, attempt, worker_id, started_at FROM tickets_ticket WHERE te
 """
 
 
-def attempts_of(tenant: Tenant, execution: ExecutionRow, *, before: int | None, size: int) -> AttemptPage:
+def attempts_of(tenant: Tenant, execution: ExecutionRow, *, before: int | None, size: int) -> Page[AttemptRow]:
     """The attempts of an execution by descending number. They are found by their ids, which follow from the number.
 
     Positions of this list hold numbers.
@@ -75,12 +80,12 @@ def attempts_of(tenant: Tenant, execution: ExecutionRow, *, before: int | None, 
     if running is not None and attempt_id(execution.id, running[1]) in ids:
         found.append(_running(*running))
     oldest = newest - size + 1
-    return AttemptPage(
+    return Page(
         sorted(_one_each(found), key=lambda one: -one.number), Position(UUID(int=oldest)) if oldest > 1 else None
     )
 
 
-def attempts_read(tenant: Tenant, wanted: AttemptFilter, *, after: Position | None, size: int) -> AttemptPage:
+def attempts_read(tenant: Tenant, wanted: AttemptFilter, *, after: Position | None, size: int) -> Page[AttemptRow]:
     """All attempts by descending id, the running ones among them."""
     ended = page_read(door.raw(), tenant.schema_name, _listing(wanted), size=size, after=after)
     found = [AttemptRow(*row) for row in ended.rows]
@@ -91,8 +96,8 @@ def attempts_read(tenant: Tenant, wanted: AttemptFilter, *, after: Position | No
     ]
     rows = sorted(_one_each(found), key=lambda one: one.id, reverse=True)
     if len(rows) > size:
-        return AttemptPage(rows[:size], Position(rows[size - 1].id))
-    return AttemptPage(rows, ended.after)
+        return Page(rows[:size], Position(rows[size - 1].id))
+    return Page(rows, ended.after)
 
 
 def attempts_count(tenant: Tenant, wanted: AttemptFilter) -> Count:

@@ -71,6 +71,11 @@ class Form:
     def text(self, name: str) -> str:
         return self.fields[name].value.strip()
 
+    def seen(self) -> set[int]:
+        """The revision that was looked at; none, which no row has, when the browser sent something else."""
+        text = self.text("revision")
+        return {int(text)} if text.isascii() and text.isdigit() and len(text) < 10 else set()
+
     def blame(self, errors: Iterable[FieldError], places: Mapping[str, str] | None = None) -> None:
         """Faults to their fields. `places` maps the first name of a pointer to a field of another name."""
         for error in errors:

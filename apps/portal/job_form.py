@@ -58,12 +58,11 @@ class JobEdit(Page):
         found = access_job(job_id)
         form = self._form(found)
         form.take(request.POST)
-        seen = form.text("revision")
         try:
             data = definition_of(form, retry=found.definition.retry)
             changed = services.job_replace(
                 tenant=self.tenant, actor=self.actor, job_id=job_id, data=data, now=self.now,
-                expect={int(seen)} if seen.isascii() and seen.isdigit() and len(seen) < 10 else set(),
+                expect=form.seen(),
             )  # fmt: skip
         except Stale as error:
             self.refused(error)

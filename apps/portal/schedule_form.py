@@ -117,14 +117,13 @@ class ScheduleEdit(ScheduleForm):
         found = access_schedule(schedule_id)
         form = self._form(found)
         form.take(request.POST)
-        seen = form.text("revision")
         try:
             data = definition_of(form)
             if request.POST.get("do") != "save":
                 return self.shown(form, found=found, forecast=self.forecast(data, found))
             changed = services.schedule_replace(
                 tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, data=data, now=self.now,
-                expect={int(seen)} if seen.isascii() and seen.isdigit() and len(seen) < 10 else set(),
+                expect=form.seen(),
             )  # fmt: skip
         except Stale as error:
             self.refused(error)

@@ -74,10 +74,8 @@ class VerbPage(Page):
         subject = self.subject(**ids)
         form = self._form(subject)
         form.take(request.POST)
-        seen = form.text("revision") if subject.revision is not None else ""
-        expect = {int(seen)} if seen.isascii() and seen.isdigit() and len(seen) < 10 else set()
         try:
-            receipt = self.do(subject, form, expect if subject.revision is not None else None)
+            receipt = self.do(subject, form, form.seen() if subject.revision is not None else None)
         except Stale as error:
             self.refused(error)
             now = self.subject(**ids)

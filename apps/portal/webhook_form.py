@@ -63,11 +63,10 @@ class WebhookEdit(Page):
         found = access_webhook(webhook_id)
         form = webhook_form(found)
         form.take(request.POST)
-        seen = form.text("revision")
         try:
             webhook_replace(
                 tenant=self.tenant, actor=self.actor, webhook_id=webhook_id, data=definition_of(form), now=self.now,
-                expect={int(seen)} if seen.isascii() and seen.isdigit() and len(seen) < 10 else set(),
+                expect=form.seen(),
             )  # fmt: skip
         except Stale as error:
             self.refused(error)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
 from uuid import UUID
 
 import orjson
@@ -11,7 +10,7 @@ import orjson
 from apps.schedules.defined import DefinedJob, DefinedSchedule
 from apps.schedules.models import Job, Schedule
 from apps.schedules.reading import jobs_defined, schedules_defined
-from kernel.keyset import Condition, Count, Listing, Order, Part, Path, Position, count_read, page_read
+from kernel.keyset import Condition, Count, Listing, Order, Page, Part, Path, Position, count_read, page_read
 from tenants import door
 from tenants.models import Tenant
 
@@ -38,27 +37,13 @@ class DefinitionFilter:
     created_before: datetime | None = None
 
 
-class JobPage(NamedTuple):
-    """Jobs in the list's order; the next page begins after `after`, None on the last. It may be short before that."""
-
-    rows: list[DefinedJob]
-    after: Position | None
-
-
-class SchedulePage(NamedTuple):
-    """Schedules in the list's order, with their jobs; as JobPage."""
-
-    rows: list[DefinedSchedule]
-    after: Position | None
-
-
 def jobs_read(
     tenant: Tenant, wanted: DefinitionFilter, *, order: str = "-created_at", after: Position | None = None, size: int
-) -> JobPage:
+) -> Page[DefinedJob]:
     """Jobs with their current versions, in an order of ORDERS."""
     found = page_read(door.raw(), tenant.schema_name, _of_jobs(wanted, order), size=size, after=after)
     jobs = Job.objects.in_bulk([row[0] for row in found.rows])
-    return JobPage(jobs_defined([jobs[row[0]] for row in found.rows if row[0] in jobs]), found.after)
+    return Page(jobs_defined([jobs[row[0]] for row in found.rows if row[0] in jobs]), found.after)
 
 
 def jobs_count(tenant: Tenant, wanted: DefinitionFilter) -> Count:
@@ -69,11 +54,11 @@ def jobs_count(tenant: Tenant, wanted: DefinitionFilter) -> Count:
 def schedules_read(
     tenant: Tenant, wanted: DefinitionFilter, *, now: datetime, order: str = "-created_at",
     after: Position | None = None, size: int,
-) -> SchedulePage:  # fmt: skip
+) -> Page[DefinedSchedule]:  # fmt: skip
     """Schedules with their current versions and jobs, in an order of ORDERS."""
     found = page_read(door.raw(), tenant.schema_name, _of_schedules(wanted, order, now), size=size, after=after)
     known = Schedule.objects.select_related("job").in_bulk([row[0] for row in found.rows])
-    return SchedulePage(schedules_defined([known[row[0]] for row in found.rows if row[0] in known]), found.after)
+    return Page(schedules_defined([known[row[0]] for row in found.rows if row[0] in known]), found.after)
 
 
 def schedules_count(tenant: Tenant, wanted: DefinitionFilter, *, now: datetime) -> Count:

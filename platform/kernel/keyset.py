@@ -13,7 +13,7 @@ Statements are composed of texts that the callers wrote; what users gave is alwa
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -27,6 +27,7 @@ SPARSE = 4  # a row of a narrow index costs a page of the table; so many fewer o
 FENCE_ROWS = 1_000_000_000  # more than any table has
 FENCE_SLACK_ROWS = 10_000  # that may come into a part between the statement that bounds it and the one that reads it
 
+Row = TypeVar("Row")
 Conn = psycopg.Connection[Any]
 
 
@@ -106,10 +107,10 @@ class Chosen(NamedTuple):
     fence: int
 
 
-class Page(NamedTuple):
-    """`rows` are tuples of the listing's columns; the next page begins after `after`, None on the last."""
+class Page(NamedTuple, Generic[Row]):
+    """Rows in the list's order; the next page begins after `after`, None on the last. It may be short before that."""
 
-    rows: list[tuple[Any, ...]]
+    rows: list[Row]
     after: Position | None
 
 
@@ -120,7 +121,7 @@ class Count(NamedTuple):
     exact: bool
 
 
-def page_read(conn: Conn, schema: str, listing: Listing, *, size: int, after: Position | None) -> Page:
+def page_read(conn: Conn, schema: str, listing: Listing, *, size: int, after: Position | None) -> Page[tuple[Any, ...]]:
     """Up to `size` rows after a position. Two statements, and one more for each further path."""
     chosen = _choose(conn, schema, listing, after, LOOK_ROWS)
     text, values = _matching(listing, chosen, after, size + 1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
@@ -24,17 +23,3 @@ def web(database: None) -> Iterator[None]:
 def make(api: Api) -> Makers:
     """Makes jobs, schedules and executions of acme."""
     return Makers(api)
-
-
-@pytest.fixture
-def plan(database: None) -> Iterator[Callable[..., None]]:
-    """Sets limits of the tenants' plan; they are as before afterwards."""
-    from tenants.models import Plan
-
-    (before,) = Plan.objects.filter(name="standard").values("max_jobs", "max_webhooks")
-
-    def limit(**limits: Any) -> None:
-        Plan.objects.filter(name="standard").update(**limits)
-
-    yield limit
-    Plan.objects.filter(name="standard").update(**before)
