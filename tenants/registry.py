@@ -8,7 +8,7 @@ import orjson
 from django.conf import settings
 
 from kernel.clock import monotonic_s
-from kernel.pools import POOLS, own_queue, shared_queue
+from kernel.pools import POOLS, group_queue, own_queue, shared_queue
 from tenants.door import Line
 from tenants.models import Tenant
 
@@ -41,15 +41,18 @@ class Tenancy:
     suspended: bool = False  # or being deleted: its schedules stand still
     max_runs_per_min: int | None = None
     max_runs_per_day: int | None = None
+    group: str = ""  # whose workers run its jobs; "" are the shared ones
 
     def queue(self, pool: str) -> str:
         """The Celery queue of this tenant in a pool."""
         return self.queues[pool]
 
 
-def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
-    """A queue of its own, or the shared one that the tenant's number falls on."""
-    return own_queue(pool, slug) if own else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
+def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool, group: str = "") -> str:
+    """A queue of its own; else its dedicated group's, or the shared one that the tenant's number falls on."""
+    if own:
+        return own_queue(pool, slug, group)
+    return group_queue(pool, group) if group else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
 
 
 def tenancy_of(tenant: Tenant) -> Tenancy:
