@@ -17,7 +17,7 @@ import psycopg
 from django.conf import settings
 
 from apps.dispatch.capacity import Capacity, Message, admit, capacity_of, leave_to_others, messages_of, open_flows
-from apps.dispatch.fairness import Claim, FairShare
+from apps.dispatch.flatshare import Claim, FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.publish import Publisher
 from apps.due import leases

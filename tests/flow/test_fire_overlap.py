@@ -21,6 +21,7 @@ from apps.schedules.services import (
     schedule_resume,
     schedule_update,
 )
+from apps.tickets.values import CATCH_UP, LIVE
 from kernel.errors import InvalidInput
 from tenants.models import Tenant
 from tenants.registry import Registry
