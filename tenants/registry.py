@@ -17,7 +17,7 @@ REFRESH_S = 3.0
 SELECT_TENANTS = """
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
        p.max_running, t.network::text, t.signing_version, t.status <> 'active',
-       p.max_runs_per_min, p.max_runs_per_day, t.event_types::text
+       p.max_runs_per_min, p.max_runs_per_day, t.event_types::text, p.max_live
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -41,6 +41,7 @@ class Tenancy:
     suspended: bool = False  # or being deleted: its schedules stand still
     max_runs_per_min: int | None = None
     max_runs_per_day: int | None = None
+    max_live: int | None = None
     group: str = ""  # whose workers run its jobs; "" are the shared ones
 
     def queue(self, pool: str) -> str:
@@ -66,7 +67,7 @@ def tenancy_of(tenant: Tenant) -> Tenancy:
         weight=plan.weight, own_queue=plan.own_queue, max_running=plan.max_running, network=reach_of(tenant.network),
         signing_version=tenant.signing_version, queues=queues, suspended=not active,
         wants=frozenset(tenant.event_types),
-        max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day,
+        max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day, max_live=plan.max_live,
     )  # fmt: skip
 
 
@@ -106,5 +107,5 @@ def _tenancy(row: tuple[Any, ...]) -> Tenancy:
         id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
         network=reach_of(orjson.loads(row[7])), signing_version=row[8], queues=queues, suspended=row[9],
         max_runs_per_min=row[10], max_runs_per_day=row[11],
-        wants=frozenset(orjson.loads(row[12])),
+        wants=frozenset(orjson.loads(row[12])), max_live=row[13],
     )  # fmt: skip

@@ -18,6 +18,7 @@ from django.conf import settings
 
 from apps.dispatch import quotas
 from apps.dispatch.apart import Apart
+from apps.dispatch.backlogs import Backlogs
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.missed import missed_events
 from apps.dispatch.planning import Plan, make_plan
@@ -53,6 +54,7 @@ class FireService:
         self._registry = Registry(line)
         self._looked_ahead_to: datetime | None = None
         self._apart = Apart()
+        self._backlogs = Backlogs()
         self._ready: Conn | None = None
 
     def run_once(self) -> Pass:
@@ -81,7 +83,7 @@ class FireService:
     def _fire(self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime) -> dict[str, int]:
         batch = partial(
             fire_batch, conn, self._registry, shards, now=now, limit=settings.FIRE_BATCH,
-            fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)),
+            fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)), backlogs=self._backlogs,
         )  # fmt: skip
         avoid = self._apart.avoided()
         try:
@@ -122,9 +124,10 @@ class FireService:
 def fire_batch(
     conn: Conn, registry: Registry, shards: Sequence[int], *, now: datetime, limit: int,
     fired_by: Callable[[Entry], str],
-    not_tenants: Sequence[int] = (), only: Sequence[UUID] | None = None,
+    not_tenants: Sequence[int] = (), only: Sequence[UUID] | None = None, backlogs: Backlogs | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """One transaction: locks, decides, writes. Returns counts; `entries` is how many were locked."""
+    backlogs = backlogs or Backlogs()
     with conn.transaction():
         if only is None:
             found = entries.lock_due(conn, shards, now=now, limit=limit, not_tenants=not_tenants)
@@ -138,8 +141,9 @@ def fire_batch(
             found, now=now, registry=registry, alive=_alive(conn, found), suspended=_suspended(conn, registry, found),
             fired_by=fired_by,
         )  # fmt: skip
-        counted = quotas.keep_within(conn, registry, plan, now=now)
+        counted = quotas.keep_within(conn, registry, plan, backlogs, now=now)
         counts = _write(conn, registry, plan, counted, now=now)
+    backlogs.add({tenant_id: len(rows) for tenant_id, rows in plan.fired.items()})
     if plan.held:
         log.error("%d due entries are held back (%s), such as %s", len(plan.held), plan.held[0][1], plan.held[0][0].key)
     counts["held"] = len(plan.held)
