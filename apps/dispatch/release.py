@@ -17,7 +17,7 @@ import psycopg
 from django.conf import settings
 
 from apps.dispatch.admission import Message, Room, admit, leave_to_others, messages_of, open_flows, room_of
-from apps.dispatch.fairness import Claim, FairShare
+from apps.dispatch.flatshare import Claim, FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.publish import Publisher
 from apps.due import leases
