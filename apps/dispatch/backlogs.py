@@ -1,4 +1,4 @@
-"""What fire knows of tenants' unfinished executions: counted at most every KEPT_S each, and only where there is a bound.
+"""What fire knows of tenants' unfinished executions: counted at most every KEPT_S each, and where there is a bound.
 
 Several dispatchers and the API make runs meanwhile: what is held here is a bound of some seconds ago, not a lock. A
 tenant may get past its max_live by what its schedules fire in that time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -109,10 +110,8 @@ def test_a_batch_that_fails_takes_no_room(
 
     with monkeypatch.context() as patched:
         patched.setattr(firing.tickets, "copy_in", crash)
-        try:
+        with contextlib.suppress(psycopg.OperationalError):
             fire(conn, registry, now=DUE, backlogs=backlogs)
-        except psycopg.OperationalError:
-            pass
     assert executions_of(conn, tenant) == []
     assert fire(conn, registry, now=DUE, backlogs=backlogs)["fired"] == 1
 
