@@ -28,10 +28,8 @@ def _event(skip: Skipped, now: datetime) -> NewEvent:
     event_id, row = uuid7(), cast("UUID | None", skip.id)
     if skip.reason in LIMITS:
         day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        event_id, row = (
-            id_from(day, _kind(skip.reason), skip.schedule_id.bytes),
-            None,
-        )  # it may be an older row that grows
+        event_id = id_from(day, _kind(skip.reason), skip.schedule_id.bytes)
+        row = None  # it may be an older one that grows
     data = {
         "schedule": str(skip.schedule_id),
         "job": str(skip.job_id),

@@ -27,6 +27,11 @@ SELECT measured_at, extract(epoch FROM clock_timestamp() - measured_at)::float8,
 FROM usage_pressure
 """
 
+_PRESSED = """
+SELECT figures->'pressed' FROM usage_pressure
+WHERE measured_at > clock_timestamp() - (%s + %s * every_s) * interval '1 second'
+"""
+
 _WRITE = """
 INSERT INTO usage_pressure (id, measured_at, every_s, live, ended_per_s, figures)
 VALUES (1, clock_timestamp(), %(every_s)s, %(live)s, %(ended_per_s)s, %(figures)s::jsonb)
@@ -58,6 +63,12 @@ def read(conn: Conn) -> Pressure | None:
     """The last measurement; None when there never was one."""
     row = conn.execute(_READ).fetchone()
     return Pressure._make(row) if row is not None else None
+
+
+def pressed(conn: Conn) -> frozenset[tuple[str, str]]:
+    """Pools, each with a group of workers, whose live work waits too long; none when nobody measures any more."""
+    row = conn.execute(_PRESSED, [STALE_S, STALE_ROUNDS]).fetchone()
+    return frozenset((pool, group) for pool, group in row[0]) if row is not None and row[0] else frozenset()
 
 
 def write(conn: Conn, *, every_s: float, live: int, ended_per_s: float, figures: dict[str, Any]) -> None:
