@@ -117,7 +117,8 @@ def test_nothing_starves_and_the_oldest_goes_first(
     first = [make_schedule(acme, job, cron=f"{minute} 10 * * *") for minute in (10, 20)]
     for minute in range(30, 53):
         make_schedule(acme, job, cron=f"{minute} 10 * * *")
-    fired, began = [], at.now
+    fired: list[int] = []
+    began = at.now
     while sum(fired) < 25:
         fired.append(step().get("fired", 0))
         assert at.now - began < 30
