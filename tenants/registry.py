@@ -20,7 +20,7 @@ SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_pause
        p.max_runs_per_min, p.max_runs_per_day, t.event_types::text,
        coalesce(nullif(t.worker_group, ''), p.worker_group), p.runs_burst,
        (SELECT json_object_agg(s.pool, json_build_array(s.reserved_slots, s.max_slots))::text
-        FROM tenants_planpool s WHERE s.plan_id = p.id)
+        FROM tenants_planpool s WHERE s.plan_id = p.id), p.max_live
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -44,6 +44,7 @@ class Tenancy:
     suspended: bool = False  # or being deleted: its schedules stand still
     max_runs_per_min: int | None = None
     max_runs_per_day: int | None = None
+    max_live: int | None = None
     group: str = ""  # whose workers run its jobs; "" are the shared ones
     runs_burst: int | None = None
     reserved: Mapping[str, int] = field(default_factory=dict)  # by pool: slots that it gets whenever it wants them
@@ -71,7 +72,7 @@ def tenancy_of(tenant: Tenant) -> Tenancy:
         signing_version=tenant.signing_version, suspended=not active,
         queues=_queues(tenant.pk, tenant.slug, plan.own_queue, group), wants=frozenset(tenant.event_types),
         max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day, group=group,
-        runs_burst=plan.runs_burst,
+        runs_burst=plan.runs_burst, max_live=plan.max_live,
     )  # fmt: skip
 
 
@@ -113,7 +114,7 @@ def _tenancy(row: tuple[Any, ...]) -> Tenancy:
         max_runs_per_min=row[10], max_runs_per_day=row[11],
         wants=frozenset(orjson.loads(row[12])), group=row[13], queues=_queues(row[0], row[1], row[5], row[13]),
         runs_burst=row[14], reserved={pool: share[0] for pool, share in shares.items() if share[0]},
-        max_slots={pool: share[1] for pool, share in shares.items() if share[1] is not None},
+        max_slots={pool: share[1] for pool, share in shares.items() if share[1] is not None}, max_live=row[16],
     )  # fmt: skip
 
 

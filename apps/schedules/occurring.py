@@ -12,6 +12,7 @@ from apps.tickets.values import lane_of, start_by
 from kernel.ids import occurrence_run_key, uuid7
 
 DAILY_QUOTA = "daily_quota"  # why an occurrence is skipped for which its tenant's day has no room
+BACKLOG_FULL = "backlog_full"  # or whose tenant has as many unfinished executions as its plan allows
 _MICROSECOND = timedelta(microseconds=1)
 
 

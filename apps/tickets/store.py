@@ -3,7 +3,7 @@
 All functions take a psycopg connection and work in its current transaction; none of them commits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -91,6 +91,20 @@ SELECT (SELECT count(*) FROM (
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'ready' AND rank IS NULL)
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'queued')
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'running')
+"""
+
+# Of many at a time: what is not ready is read once for all of them.
+ALIVE_OF_TENANTS = """
+WITH others AS MATERIALIZED (
+    SELECT tenant_id, count(*) AS n FROM (
+        SELECT tenant_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL
+        UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'queued'
+        UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'running') one
+    WHERE tenant_id = ANY(%(tenants)s) GROUP BY 1)
+SELECT m.tenant_id, coalesce(o.n, 0) + (SELECT count(*) FROM (
+           SELECT 1 FROM tickets_ticket t WHERE t.tenant_id = m.tenant_id AND pool = ANY(%(pools)s)
+            AND lane = ANY(%(lanes)s) AND state = 'ready' AND rank IS NOT NULL LIMIT m.most) ready)
+FROM unnest(%(tenants)s::int[], %(most)s::int[]) AS m(tenant_id, most) LEFT JOIN others o ON o.tenant_id = m.tenant_id
 """
 
 
@@ -198,6 +212,12 @@ def alive_of_tenant(conn: Conn, tenant_id: int, *, most: int | None = None) -> i
     ).fetchone()
     assert row is not None
     return int(row[0])
+
+
+def alive_of_tenants(conn: Conn, most: Mapping[int, int]) -> dict[int, int]:
+    """How many executions of each of these tenants have a ticket; those that are ready count up to its `most`."""
+    parameters = {"tenants": list(most), "most": list(most.values()), "pools": list(POOLS), "lanes": list(LANES)}
+    return dict(conn.execute(ALIVE_OF_TENANTS, parameters).fetchall())
 
 
 def replace_waiting(conn: Conn, schedule_ids: Sequence[UUID], *, unguarded: bool = False) -> list[Replaced]:
