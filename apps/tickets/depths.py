@@ -1,4 +1,4 @@
-"""How much waits and for how long, over all tenants: read by the dispatcher that measures, and by nobody in a request."""
+"""How much waits and for how long, over all tenants: for the dispatcher that measures, and for nobody in a request."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -66,7 +66,7 @@ class Count(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Tickets of a flow that are queued, hold a slot or are held outside, and the schedules whose runs wait for them."""
+    """Tickets of a flow that are queued, hold a slot or are held outside; schedules whose next runs wait for them."""
 
     pool: str
     tenant_id: int
