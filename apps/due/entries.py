@@ -41,6 +41,9 @@ class Entry(NamedTuple):
     own_max_queue_age_s: int | None
     total_timeout_s: int | None
     runs_done: int | None = None  # occurrences before nominal_at that count for max_runs; None: not counted yet
+    flow: UUID | None = None  # of its runs' concurrency key; None: their job
+    flow_limit: int | None = None
+    flow_key: str | None = None
 
     @property
     def queue_age_s(self) -> int | None:
@@ -73,7 +76,7 @@ SELECT {COLUMNS}, '' FROM json_to_recordset(%s::json)
     AS m(key uuid, shard smallint, kind text, tenant_id int, due_at timestamptz, nominal_at timestamptz, version int,
          spec text, job_id uuid, job_version int, pool text, queue text, priority smallint, timeout_s int,
          max_concurrency int, own_payload bool, max_queue_age_s int, own_max_queue_age_s int, total_timeout_s int,
-         runs_done int)
+         runs_done int, flow uuid, flow_limit int, flow_key text)
 """
 
 PEEK = """

@@ -27,7 +27,7 @@ from tenants.models import Tenant
 def catch_up_behind_gate(
     tenant: Tenant, job: JobNow, version: ScheduleVersion, *, stopped_at: datetime, now: datetime, actor: Actor
 ) -> None:
-    """What the schedule missed from `stopped_at` to `now`: executions whose tickets wait at the job's closed gate."""
+    """What the schedule missed from `stopped_at` to `now`: executions whose tickets wait while the job is paused."""
     spec = spec_from_json(version.spec)
     first = policy.first_due(spec, key=str(version.schedule_id), after=stopped_at)
     while first is not None and first[1] <= now:  # what exceeds one decision comes in the next
