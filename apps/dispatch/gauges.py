@@ -47,7 +47,7 @@ class Counts:
     ready: Sequence[depths.Count] = ()
     later: Sequence[depths.Count] = ()
     delayed: int = 0
-    lately: lately.Lately = field(default_factory=lately.Lately)
+    past: lately.Lately = field(default_factory=lately.Lately)
     until: float = float("-inf")
 
     @property
@@ -112,7 +112,7 @@ def measure(conn: Conn, registry: Registry, counts: Counts, *, every_s: float = 
         in_flight=_in_flight(taken),
         waits=waits,
         workers=[Serving(str(one.id), one.group, one.slots, one.ended or {}) for one in depths.live_workers(conn)],
-        usual_run_s=counts.lately.run_s,
+        usual_run_s=counts.past.run_s,
         elapsed_s=before.age_s if before is not None else 1.0,
     )
     figures = measured(
@@ -122,9 +122,9 @@ def measure(conn: Conn, registry: Registry, counts: Counts, *, every_s: float = 
     figures["pressed"] = [[one["pool"], one["group"]] for one in figures["pools"] if one["pressed"]]
     oldest = min((at for at in earliest.values() if at <= now), default=now)
     figures["oldest_due_s"] = round((now - oldest).total_seconds(), 3)
-    figures["dispatch"], figures["delayed"] = counts.lately.dispatch, counts.delayed
+    figures["dispatch"], figures["delayed"] = counts.past.dispatch, counts.delayed
     live = counts.live + sum(one.queued + one.running + one.outside for one in taken)
-    pressure.write(conn, every_s=every_s, live=live, ended_per_s=counts.lately.ended_per_s, figures=figures)
+    pressure.write(conn, every_s=every_s, live=live, ended_per_s=counts.past.ended_per_s, figures=figures)
     return live
 
 
