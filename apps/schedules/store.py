@@ -39,6 +39,8 @@ class NewJobVersion(NamedTuple):
     retry: dict[str, Any]
     priority: int
     max_concurrency: int | None
+    concurrency_key: dict[str, Any] | None
+    rate_limit: dict[str, int] | None
     queue: str
 
 
@@ -95,12 +97,12 @@ ON CONFLICT DO NOTHING RETURNING id
 _JOB_VERSIONS = """
 INSERT INTO {schema}.schedules_jobversion
     (job_id, version, target, payload, timeout_s, max_queue_age_s, total_timeout_s, retry, priority, max_concurrency,
-     queue, created_at)
+     concurrency_key, rate_limit, queue, created_at)
 SELECT m.job_id, 1, m.target, m.payload, m.timeout_s, m.max_queue_age_s, m.total_timeout_s, m.retry, m.priority,
-       m.max_concurrency, m.queue, $2
+       m.max_concurrency, m.concurrency_key, m.rate_limit, m.queue, $2
 FROM json_to_recordset($1::json)
      AS m(job_id uuid, target jsonb, payload jsonb, timeout_s int, max_queue_age_s int, total_timeout_s int,
-          retry jsonb, priority smallint, max_concurrency int, queue text)
+          retry jsonb, priority smallint, max_concurrency int, concurrency_key jsonb, rate_limit jsonb, queue text)
 """
 
 # With the first version of each.
