@@ -1,6 +1,6 @@
 """The bodies and answers of jobs."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 
@@ -148,7 +148,7 @@ class ConcurrencyKeyAnswer(Serializer):
 
     EXAMPLE: ClassVar[Example] = ConcurrencyKeyInput.EXAMPLE
 
-    label = serializers.CharField(required=False)
+    label: Any = serializers.CharField(required=False)
     payload = serializers.CharField(required=False)
     max = serializers.IntegerField()
 
