@@ -1,4 +1,4 @@
-"""Concurrency keys and rate limits of jobs: in bodies and versions, and on every ticket and entry that comes of them."""
+"""Concurrency keys and rate limits of jobs: in bodies and versions, and on all tickets and entries that come of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def keyed(row: dict[str, Any] | None) -> tuple[UUID | None, int | None, str | No
 
 def wanted(job: dict[str, Any], value: Any) -> tuple[UUID, int | None, str | None]:
     """What a run of the job with this value has."""
-    return tuple(flow_of(UUID(job["id"]), job["concurrency_key"], value))
+    flow = flow_of(UUID(job["id"]), job["concurrency_key"], value)
+    return flow.flow, flow.limit, flow.key
 
 
 def test_they_come_back_as_they_are_stored(api: Api, make: Makers) -> None:
