@@ -20,7 +20,7 @@ UPDATE due_dueentry d SET max_concurrency = %s FROM found WHERE d.key = found.ke
 
 _SET_FLOWS = """
 WITH m AS (SELECT * FROM json_to_recordset(%s::json) AS m(key uuid, flow uuid, flow_limit int, flow_key text)),
-found AS (SELECT d.key FROM due_dueentry d JOIN m ON m.key = d.key 
+found AS (SELECT d.key FROM due_dueentry d JOIN m ON m.key = d.key
     WHERE d.kind = 'execution' ORDER BY d.key FOR UPDATE OF d)
 UPDATE due_dueentry d SET flow = m.flow, flow_limit = m.flow_limit, flow_key = m.flow_key
 FROM found JOIN m ON m.key = found.key WHERE d.key = found.key

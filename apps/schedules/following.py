@@ -1,4 +1,4 @@
-"""What is alive of a job follows its concurrency key, as it follows its limit: due entries first, then tickets.
+"""What is alive of a job follows its concurrency key and its rate: due entries first, then tickets, then its bucket.
 
 The caller holds the locks of the job and of its schedules' entries, and has written the job as it is from now on.
 """
@@ -12,7 +12,7 @@ from apps.due.entries import Entry
 from apps.executions.models import Execution
 from apps.schedules.defined import DefinedJob
 from apps.schedules.keyed import CHUNK, flows_of_executions, flows_of_schedules
-from apps.tickets import gates
+from apps.tickets import filling, gates
 from kernel.limitrules import Flow
 from tenants import door
 from tenants.models import Tenant
@@ -38,6 +38,17 @@ def follow_key(
         delayed.set_flows(conn, _flows(job_id, some, flows_of_executions(conn, tenant.schema_name, some)))
     for some in _chunks(gates.live_of_job(conn, tenant_id=tenant.pk, job_id=job_id)):
         gates.set_flows(conn, _flows(job_id, some, flows_of_executions(conn, tenant.schema_name, some)))
+
+
+def follow_rate(tenant: Tenant, new: DefinedJob, *, was: Mapping[str, int] | None) -> None:
+    """The job's bucket is as its rate says, after the locks of tickets."""
+    rate, conn = new.definition.rate_limit, door.raw()
+    if rate == was:
+        return
+    if rate is None:
+        filling.drop(conn, tenant.pk, [new.job.pk])
+    else:
+        filling.put(conn, tenant.pk, [filling.rate_of(new.job.pk, rate)])
 
 
 def _flows(job_id: UUID, ids: Sequence[UUID], keyed: Mapping[UUID, Flow]) -> dict[UUID, Flow]:

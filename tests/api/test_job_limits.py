@@ -1,4 +1,4 @@
-"""Concurrency keys and rate limits of jobs: in bodies and versions, and on all tickets and entries that come of them."""
+"""Concurrency keys and rate limits: in bodies and versions, and on all tickets and entries that come of them."""
 
 from __future__ import annotations
 
@@ -150,6 +150,43 @@ def test_what_is_alive_follows_the_job(api: Api, make: Makers, conn: Conn) -> No
     follows({"max": 5}, (1, 2))
     follows({"payload": None, "label": "customer"}, ("job", "job"))
     follows(None, (None, None))
+
+
+def bucket(conn: Conn, job: dict[str, Any]) -> tuple[Any, ...] | None:
+    """(tokens a second, burst, tokens) of a job's rate."""
+    return conn.execute("SELECT per_s, burst, tokens FROM tickets_bucket WHERE owner = %s", [job["id"]]).fetchone()
+
+
+def test_a_rate_has_a_bucket_while_the_job_has_it(api: Api, make: Makers, conn: Conn, registry: Any, acme: Any) -> None:
+    from tests.flow.test_repairs import repair
+
+    job, plain = make.job(rate_limit=RATE), make.job()
+    assert (bucket(conn, job), bucket(conn, plain)) == ((100 / 60, 10, 10), None)
+    conn.execute("UPDATE tickets_bucket SET tokens = 2, at = clock_timestamp() - interval '1.2 s'")
+    api.patch(f"jobs/{job['id']}", {"rate_limit": {"runs": 60, "burst": 20}}, If_Match="*")
+    found = bucket(conn, job)
+    assert found is not None
+    assert found[:2] == (1, 20)
+    assert 4 <= found[2] < 10, "what it had, and what came back at the rate until now"
+    api.patch(f"jobs/{job['id']}", {"rate_limit": {"burst": 3}}, If_Match="*")
+    assert bucket(conn, job) == (1, 3, 3)
+    api.patch(f"jobs/{job['id']}", {"rate_limit": None}, If_Match="*")
+    assert bucket(conn, job) is None
+    made = api.put("jobs/by-external-id/own", {**JOB, "rate_limit": RATE}).body
+    assert bucket(conn, made) == (100 / 60, 10, 10)
+    run = make.execution(job=made["id"])
+    conn.execute("UPDATE tickets_bucket SET burst = 99")
+    conn.execute(
+        "INSERT INTO tickets_bucket (tenant_id, owner, per_s, burst, tokens, at) VALUES (%s, %s, 1, 1, 1, now())",
+        [acme.pk, plain["id"]],
+    )
+    found = [(one.check, str(one.object_id)) for one in repair(conn, registry, only=acme)]
+    assert sorted(found) == [("bucket_without_rate", plain["id"]), ("rate_without_bucket", made["id"])]
+    assert (bucket(conn, made), bucket(conn, plain)) == ((100 / 60, 10, 10), None)
+    assert api.delete(f"jobs/{made['id']}", If_Match="*").status == 204
+    assert repair(conn, registry, only=acme) == [], "what waits still has its rate"
+    assert api.post(f"executions/{run['id']}/cancel", {}).status == 200
+    assert [one.check for one in repair(conn, registry, only=acme)] == ["bucket_without_rate"]
 
 
 POINTERS = [
