@@ -180,8 +180,8 @@ def test_a_rate_has_a_bucket_while_the_job_has_it(api: Api, make: Makers, conn: 
         "INSERT INTO tickets_bucket (tenant_id, owner, per_s, burst, tokens, at) VALUES (%s, %s, 1, 1, 1, now())",
         [acme.pk, plain["id"]],
     )
-    found = [(one.check, str(one.object_id)) for one in repair(conn, registry, only=acme)]
-    assert sorted(found) == [("bucket_without_rate", plain["id"]), ("rate_without_bucket", made["id"])]
+    repaired = [(one.check, str(one.object_id)) for one in repair(conn, registry, only=acme)]
+    assert sorted(repaired) == [("bucket_without_rate", plain["id"]), ("rate_without_bucket", made["id"])]
     assert (bucket(conn, made), bucket(conn, plain)) == ((100 / 60, 10, 10), None)
     assert api.delete(f"jobs/{made['id']}", If_Match="*").status == 204
     assert repair(conn, registry, only=acme) == [], "what waits still has its rate"
