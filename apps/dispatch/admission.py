@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
+from apps.tickets.values import Rate
+
 Level = Literal["tenant", "job", "key", "run", "pool"]
 
 
@@ -21,14 +23,6 @@ class Room(NamedTuple):
     limit: float | None = None
     use: float | None = None
     clears_at: datetime | None = None
-
-
-class Rate(NamedTuple):
-    """A token bucket as it is now: what comes back in a second, the most that there is, and what there is."""
-
-    per_s: float
-    burst: int
-    tokens: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,6 +188,12 @@ def lock_due(
     return fresh + _select(conn, LOCK_DUE, shards, after=BEGINNING, until=now - FRESH, limit=room, **wanted)
 
 
+def delayed(conn: Conn) -> int:
+    """How many executions wait for their time, of all tenants."""
+    row = conn.execute("SELECT count(*) FROM due_dueentry WHERE kind = 'execution'").fetchone()
+    return int(row[0]) if row is not None else 0
+
+
 def read_due(conn: Conn, shards: Sequence[int], *, after: datetime, until: datetime, limit: int) -> list[Entry]:
     """Entries due in (after, until], without a lock: the look-ahead."""
     return _select(conn, READ_DUE, shards, after=after, until=until, limit=limit, not_tenants=[], only_tenants=None)

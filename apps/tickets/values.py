@@ -85,6 +85,14 @@ class Lost(NamedTuple):
     timed_out: bool  # held outside, and its time-out is what has passed
 
 
+class Rate(NamedTuple):
+    """A token bucket as it is now: what comes back in a second, the most that there is, and what there is."""
+
+    per_s: float
+    burst: int
+    tokens: float
+
+
 class Flow(NamedTuple):
     """Ready tickets of one tenant in one lane that queue behind each other, and the limits of its head."""
 
