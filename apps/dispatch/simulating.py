@@ -172,8 +172,8 @@ def _costs(conn: Conn, history: History) -> Costs:
 
 
 def _usual(times: list[float], default: float) -> float:
-    """The lower quartile, between a millisecond and a second."""
-    low = quantiles(times, n=4)[0] if len(times) > 1 else default
+    """What one in twenty stays below, between a millisecond and a second: busy times have waits in all the others."""
+    low = quantiles(times, n=20)[0] if len(times) > 1 else default
     return min(1.0, max(0.001, low))
 
 

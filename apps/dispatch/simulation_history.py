@@ -15,6 +15,7 @@ import psycopg
 from psycopg import sql
 
 from apps.dispatch.simulation_settings import Arrival, Load
+from apps.schedules.keyed import flows_of_executions
 from apps.tickets.values import lane_of
 from kernel.errors import FieldError, InvalidInput
 from kernel.ids import ID_SLACK, attempt_id, first_id_at
@@ -44,6 +45,11 @@ ORDER BY finished_at, id LIMIT %(limit)s
 """
 _ATTEMPTS = """
 SELECT execution_id, number, started_at, finished_at, retry_at, worker_id FROM {}.executions_attempt WHERE id = ANY(%s)
+"""
+
+_KEYED = """
+SELECT j.id FROM {0}.schedules_job j JOIN {0}.schedules_jobversion v ON v.job_id = j.id AND v.version = j.version
+WHERE v.concurrency_key IS NOT NULL
 """
 
 
@@ -102,9 +108,10 @@ def read_history(conn: Conn, tenancies: Iterable[Tenancy], *, since: datetime, u
                 detail = f"The window has more than {most:,} runs: choose a shorter one, or fewer tenants."
                 raise InvalidInput([FieldError("/from", "too_many", detail)])
             attempts = _attempts(conn, tenancy.schema, rows)
+            keys = _keys(conn, tenancy.schema, rows)
             for row in rows:
                 tries = attempts.get(row.id, ())
-                history.rows[tenancy.id].append((row, _tries(tries), None))
+                history.rows[tenancy.id].append((row, _tries(tries), keys.get(row.id)))
                 history.spans += [(tenancy.id, row.job_id, one[1], one[2]) for one in tries]
                 _measure(history, row, tries)
     return history
@@ -180,6 +187,14 @@ def _attempts(conn: Conn, schema: str, rows: Sequence[Row]) -> dict[UUID, list[t
         for execution, *rest in conn.execute(_in(_ATTEMPTS, schema), [wanted[start : start + BATCH]]):
             found[execution].append(tuple(rest))
     return {execution: sorted(several) for execution, several in found.items()}
+
+
+def _keys(conn: Conn, schema: str, rows: Sequence[Row]) -> dict[UUID, str]:
+    """Values of concurrency keys, of the runs whose job has one now."""
+    keyed = {row[0] for row in conn.execute(_in(_KEYED, schema))}
+    wanted = [row.id for row in rows if row.job_id in keyed]
+    found = flows_of_executions(conn, schema, wanted) if wanted else {}
+    return {execution: flow.key for execution, flow in found.items() if flow.key is not None}
 
 
 def _tries(attempts: Sequence[tuple[Any, ...]]) -> tuple[float, ...] | None:

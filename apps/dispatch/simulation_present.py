@@ -15,7 +15,7 @@ from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
 
-_PLANS = "SELECT t.id, p.name, p.max_live FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id"
+_PLANS = "SELECT t.id, p.name FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id"
 _SLOTS = 'SELECT "group", slots FROM tickets_worker WHERE expires_at > clock_timestamp() AND NOT draining'
 _DISPATCHERS = "SELECT count(*) FROM due_dispatcher WHERE expires_at > clock_timestamp()"
 _JOBS = """
@@ -29,15 +29,15 @@ def present_settings(
     conn: Conn, tenancies: Iterable[Tenancy], jobs: Mapping[int, Iterable[UUID]], costs: Costs
 ) -> tuple[Settings, dict[tuple[int, UUID], int]]:
     """Settings as of now for these tenants and their jobs, and the numbers of the jobs in it."""
-    plans = {row[0]: row[1:] for row in conn.execute(_PLANS)}
+    plans: dict[int, str] = {row[0]: row[1] for row in conn.execute(_PLANS)}
     tenants: dict[int, TenantSetting] = {}
     found: dict[int, JobSetting] = {}
     numbers: dict[tuple[int, UUID], int] = {}
     for tenancy in tenancies:
-        plan, max_live = plans.get(tenancy.id, ("", None))
         tenants[tenancy.id] = TenantSetting(
-            id=tenancy.id, slug=tenancy.slug, weight=max(1, tenancy.weight), plan=plan, own_queue=tenancy.own_queue,
-            group=tenancy.group, active=tenancy.active, max_running=tenancy.max_running, max_live=max_live,
+            id=tenancy.id, slug=tenancy.slug, weight=max(1, tenancy.weight), plan=plans.get(tenancy.id, ""),
+            own_queue=tenancy.own_queue,
+            group=tenancy.group, active=tenancy.active, max_running=tenancy.max_running, max_live=tenancy.max_live,
             runs_per_min=tenancy.max_runs_per_min, runs_burst=tenancy.runs_burst,
             max_runs_per_day=tenancy.max_runs_per_day, reserved=dict(tenancy.reserved),
             maximum=dict(tenancy.max_slots),

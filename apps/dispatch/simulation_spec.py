@@ -13,6 +13,7 @@ from apps.dispatch.simulation_draws import RETRY, Draw, poisson, run_time, tries
 from apps.dispatch.simulation_settings import Arrival, Costs, JobSetting, Load, Settings, TenantSetting
 from apps.tickets.values import lane_of
 from kernel.errors import Faults
+from kernel.limitrules import default_burst
 from kernel.pools import CELERY_POOLS
 
 SECONDS_MAX = 7 * 86_400
@@ -115,7 +116,8 @@ def _tenants(data: object, faults: Faults) -> dict[str, list[TenantSetting]]:
         made[name] = [
             TenantSetting(
                 id=count + number_ + 1, slug=name if copies == 1 else f"{name}-{number_:04d}",
-                **{key: int(value) for key, value in values.items()}, **rest,  # type: ignore[arg-type]
+                **{key: int(value) for key, value in values.items()},  # type: ignore[arg-type]  # LIMITS, numbers all
+                **rest,
             )
             for number_ in range(copies)
         ]  # fmt: skip
@@ -174,7 +176,7 @@ def _job(
 def rate_of(rate: Mapping[str, Any]) -> tuple[int, float, int]:
     """(runs, seconds, burst) of a job's rate_limit as the API has it."""
     runs = int(rate["runs"])
-    return runs, float(rate.get("per_s", 60)), int(rate.get("burst") or max(1, runs // 10))
+    return runs, float(rate.get("per_s", 60)), int(rate.get("burst") or default_burst(runs))
 
 
 def _arrivals(

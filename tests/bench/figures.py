@@ -39,10 +39,12 @@ def run(made: stage.Tenants, *, own_queues: int, count: int = COUNT) -> dict[str
         pass
     fired = before.since(conn, count)
     worker: stage.Process | None = None
-    stage.fake_worker(2 * count)
     dispatcher = stage.dispatcher(QUEUED_BOUND_S="3600")
     try:
+        held = "SELECT count(*) FROM due_shardlease WHERE kind = 'release' AND expires_at > clock_timestamp()"
+        stage.until(lambda: stage.one(conn, held) > 0, timeout_s=60)
         before = _Spent(conn, dispatcher.child.pid)
+        stage.fake_worker(2 * count)
         stage.until(lambda: _left(conn, "state <> 'queued'") == 0, timeout_s=120)
         released = before.since(conn, count)
         dispatcher.stop()

@@ -40,11 +40,12 @@ def erlang_c(servers: int, load: float) -> float:
 
 
 def test_waits_are_those_of_an_mmc_queue() -> None:
-    servers, per_s, run_s = 10, 8.0, 1.0
+    servers, per_s, run_s = 10, 7.0, 1.0
     _, result = run(
         seconds=4_500, counted_from=500, tenants={"acme": {}}, costs=NO_COST,
         jobs=[
-            {"tenant": "acme", "pool": "python", "run_s": {"exponential": run_s}, "arrivals": {"poisson_per_s": per_s}}
+            {"tenant": "acme", "pool": "python", "run_s": {"exponential": run_s},
+             "arrivals": {"poisson_per_s": per_s}}
         ],
     )  # fmt: skip
     found = result.tenants[1].waits
@@ -52,7 +53,7 @@ def test_waits_are_those_of_an_mmc_queue() -> None:
     expected = erlang_c(servers, per_s * run_s)
     assert len(waited) / len(found) == pytest.approx(expected, rel=0.1)
     assert sum(waited) / len(waited) == pytest.approx(run_s / (servers - per_s * run_s), rel=0.15)
-    assert result.busy_s["python", ""] / (result.seconds * servers) == pytest.approx(0.8, rel=0.02)
+    assert result.busy_s["python", ""] / (result.seconds * servers) == pytest.approx(0.7, rel=0.03)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -161,9 +162,19 @@ def test_a_change_that_changes_nothing_is_refused(path: str) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [[], {}, {"tenants": {"a": {}}, "slots": {"gpu": 1}, "jobs": []}, {"tenants": {"a": {"weight": 0}}, "slots": {"http": 1},
-      "jobs": [{"tenant": "a", "run_s": {"normal": 1}, "arrivals": {"flood": 1}}, {"tenant": "b"}]}],
-)  # fmt: skip
+    [
+        [],
+        {},
+        {"tenants": {"a": {}}, "slots": {"gpu": 1}, "jobs": []},
+        {"tenants": {"a": {"weight": 0}}, "slots": {"http": 1}, "jobs": [{"tenant": "a", "arrivals": {"flood": 1}}]},
+        {"tenants": {"a": {}}, "slots": {"http": 1}, "jobs": [{"tenant": "b", "arrivals": {"flood": 1}}]},
+        {
+            "tenants": {"a": {}},
+            "slots": {"http": 1},
+            "jobs": [{"tenant": "a", "run_s": {"n": 1}, "arrivals": {"flood": 1}}],
+        },
+    ],
+)
 def test_a_load_that_makes_no_sense_is_refused(document: Any) -> None:
     with pytest.raises(InvalidInput):
         read_spec(document)
