@@ -1,14 +1,14 @@
 """What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 from django.conf import settings
 
 from kernel.clock import monotonic_s
-from kernel.pools import POOLS, own_queue, shared_queue
+from kernel.pools import POOLS, group_queue, own_queue, shared_queue
 from tenants.door import Line
 from tenants.models import Tenant
 
@@ -17,7 +17,10 @@ REFRESH_S = 3.0
 SELECT_TENANTS = """
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
        p.max_running, t.network::text, t.signing_version, t.status <> 'active',
-       p.max_runs_per_min, p.max_runs_per_day, t.event_types::text
+       p.max_runs_per_min, p.max_runs_per_day, t.event_types::text,
+       coalesce(nullif(t.worker_group, ''), p.worker_group), p.runs_burst,
+       (SELECT json_object_agg(s.pool, json_build_array(s.reserved_slots, s.max_slots))::text
+        FROM tenants_planpool s WHERE s.plan_id = p.id), p.max_live
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -41,29 +44,35 @@ class Tenancy:
     suspended: bool = False  # or being deleted: its schedules stand still
     max_runs_per_min: int | None = None
     max_runs_per_day: int | None = None
+    max_live: int | None = None
+    group: str = ""  # whose workers run its jobs; "" are the shared ones
+    runs_burst: int | None = None
+    reserved: Mapping[str, int] = field(default_factory=dict)  # by pool: slots that it gets whenever it wants them
+    max_slots: Mapping[str, int] = field(default_factory=dict)  # by pool: most at once, where there is such a limit
 
     def queue(self, pool: str) -> str:
         """The Celery queue of this tenant in a pool."""
         return self.queues[pool]
 
 
-def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool) -> str:
-    """A queue of its own, or the shared one that the tenant's number falls on."""
-    return own_queue(pool, slug) if own else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
+def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool, group: str = "") -> str:
+    """A queue of its own; else its dedicated group's, or the shared one that the tenant's number falls on."""
+    if own:
+        return own_queue(pool, slug, group)
+    return group_queue(pool, group) if group else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
 
 
 def tenancy_of(tenant: Tenant) -> Tenancy:
-    """A tenant that was read with its plan, as the hot paths see it."""
+    """A tenant that was read with its plan, as the hot paths see it; without its shares of pools."""
     plan, active = tenant.plan, tenant.status == Tenant.Status.ACTIVE
-    queues = {
-        pool: queue_name(pool=pool, tenant_id=tenant.pk, slug=tenant.slug, own=plan.own_queue) for pool in POOLS
-    }  # fmt: skip
+    group = tenant.worker_group or plan.worker_group
     return Tenancy(
         id=tenant.pk, slug=tenant.slug, schema=tenant.schema_name, active=active and not tenant.dispatch_paused,
         weight=plan.weight, own_queue=plan.own_queue, max_running=plan.max_running, network=reach_of(tenant.network),
-        signing_version=tenant.signing_version, queues=queues, suspended=not active,
-        wants=frozenset(tenant.event_types),
-        max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day,
+        signing_version=tenant.signing_version, suspended=not active,
+        queues=_queues(tenant.pk, tenant.slug, plan.own_queue, group), wants=frozenset(tenant.event_types),
+        max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day, group=group,
+        runs_burst=plan.runs_burst, max_live=plan.max_live,
     )  # fmt: skip
 
 
@@ -98,10 +107,16 @@ class Registry:
 
 
 def _tenancy(row: tuple[Any, ...]) -> Tenancy:
-    queues = {pool: queue_name(pool=pool, tenant_id=row[0], slug=row[1], own=row[5]) for pool in POOLS}
+    shares = orjson.loads(row[15]) if row[15] else {}
     return Tenancy(
         id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
-        network=reach_of(orjson.loads(row[7])), signing_version=row[8], queues=queues, suspended=row[9],
+        network=reach_of(orjson.loads(row[7])), signing_version=row[8], suspended=row[9],
         max_runs_per_min=row[10], max_runs_per_day=row[11],
-        wants=frozenset(orjson.loads(row[12])),
+        wants=frozenset(orjson.loads(row[12])), group=row[13], queues=_queues(row[0], row[1], row[5], row[13]),
+        runs_burst=row[14], reserved={pool: share[0] for pool, share in shares.items() if share[0]},
+        max_slots={pool: share[1] for pool, share in shares.items() if share[1] is not None}, max_live=row[16],
     )  # fmt: skip
+
+
+def _queues(tenant_id: int, slug: str, own: bool, group: str) -> dict[str, str]:
+    return {pool: queue_name(pool=pool, tenant_id=tenant_id, slug=slug, own=own, group=group) for pool in POOLS}

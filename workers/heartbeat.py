@@ -52,7 +52,9 @@ class Heartbeat:
                 conn, worker=runtime.id, host=runtime.host, pid=runtime.pid, version=settings.VERSION,
                 slots=slots, queues=self._queues(),
                 ttl_s=settings.WORKER_TTL_S, draining=runtime.draining, skew_ms=self._skew_ms,
-                stats={"held": len(runtime.holds()), "settled": runtime.settling.loop.totals},
+                stats={
+                    "held": len(runtime.holds()), "settled": runtime.settling.loop.totals, "ended": dict(runtime.ended),
+                },
             )  # fmt: skip
             self._skew_ms = round((before - database_now).total_seconds() * 1_000)
             self._renewed_at = started

@@ -27,7 +27,7 @@ from apps.tickets.values import Started
 from apps.webhooks.handing import Receiver, receivers
 from kernel.clock import monotonic_s, utc_now
 from kernel.eventtypes import DELIVERY
-from kernel.pools import reserve_of
+from kernel.pools import pool_of_queue, reserve_of
 from kernel.secretrules import shown_name
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
@@ -72,6 +72,7 @@ class Runtime:
         self._reserved: dict[str, int] = dict.fromkeys(executors, 0)
         self._queue_of: dict[Pair, str] = {}
         self._held_of: Counter[str] = Counter()  # by queue: reserved for it, or started and not ended
+        self.ended: Counter[str] = Counter()  # by pool: attempts that gave their slot back, since the start
         self._local = threading.local()
 
     def start(self) -> None:
@@ -321,6 +322,8 @@ class Runtime:
             return
         self.settling.add(Settlement(known[0], self.id, report, known[1]))
         with self._lock:
+            if report.outcome != "returned":
+                self.ended[pool_of_queue(self._queue_of.get(pair, ""))] += 1
             self._drop(pair)
 
     def _drop(self, pair: Pair) -> None:

@@ -9,7 +9,7 @@ import psycopg
 from apps.dispatch.findings import CHUNK, NOTHING, Finding, Found, in_schema
 from apps.schedules.retry import MAX_ATTEMPTS
 from apps.tickets import store as tickets
-from apps.tickets.values import start_by
+from apps.tickets.values import lane_of, start_by
 from kernel.ids import attempt_id
 from kernel.pools import pool_of
 from tenants.registry import Tenancy
@@ -72,7 +72,8 @@ def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, tries: tuple[int, int]) -
         execution_id=execution_id, tenant_id=tenancy.id, job_id=job_id, job_version=job_version,
         schedule_id=schedule_id, schedule_version=schedule_version, run_key=run_key, trigger=trigger,
         nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=queue or tenancy.queue(pool), priority=priority,
-        timeout_s=timeout_s, gate=tickets.gate_of(job_id, limit), gate_limit=limit, guarded=schedule_id is not None,
+        timeout_s=timeout_s, flow=job_id, flow_limit=None, key=None, job_limit=limit, lane=lane_of(trigger),
+        guarded=schedule_id is not None,
         payload_from="execution" if own_payload else "schedule" if schedule_payload else "job", state="ready",
         available_at=available, rank=None, attempt=tries[0], failures=tries[1],
         start_by=start_by(available, max_queue_age_s, tried=tries[0] > 0), total_timeout_s=total_timeout_s,

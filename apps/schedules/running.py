@@ -17,7 +17,7 @@ from apps.schedules import store
 from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
-from apps.tickets.values import start_by
+from apps.tickets.values import lane_of, start_by
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, SKIPPED, Tally
 from kernel.errors import NotFound
@@ -47,7 +47,7 @@ class JobNow:
 
     @property
     def limit(self) -> int | None:
-        """Of a ticket's gate."""
+        """How many may be queued or running at once."""
         return CLOSED if self.paused else self.max_concurrency
 
 
@@ -209,8 +209,9 @@ def _ticket(
         execution_id=execution_id, tenant_id=tenant.pk, job_id=job.id, job_version=job.version,
         schedule_id=run.schedule_id, schedule_version=run.schedule_version, run_key=run_key, trigger=run.trigger,
         nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
-        timeout_s=job.timeout_s, gate=tickets.gate_of(job.id, job.limit), gate_limit=job.limit, guarded=run.guarded,
-        payload_from=run.payload_from, state="ready", available_at=now, rank=tickets.new_rank(now, priority),
+        timeout_s=job.timeout_s, flow=job.id, flow_limit=None, key=None, job_limit=job.limit, lane=lane_of(run.trigger),
+        guarded=run.guarded, payload_from=run.payload_from, state="ready", available_at=now,
+        rank=tickets.new_rank(now, priority),
         attempt=attempt, failures=0, start_by=start_by(now, _queue_age_s(job, run), tried=attempt > 0),
         total_timeout_s=job.total_timeout_s,
     )  # fmt: skip

@@ -1,22 +1,22 @@
-"""The gate of a job's live tickets: how many of them may be queued or running at once, none while it is paused."""
+"""The limit of a job's live tickets: how many may be queued or running at once, none while it is paused."""
 
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
-from apps.tickets.store import gate_of, notify_all_pulling, notify_ready
+from apps.tickets.store import notify_all_pulling, notify_ready
 
 Conn = psycopg.Connection[Any]
 CLOSED = 0
 
-# What waits for a worker goes back to ready when the gate closes: its message then finds nothing to start.
+# What waits for a worker goes back to ready when the job is paused: its message then finds nothing to start.
 _SET = """
 WITH live AS (
     SELECT execution_id FROM tickets_ticket WHERE tenant_id = %(tenant)s AND job_id = %(job)s
     ORDER BY execution_id FOR UPDATE)
 UPDATE tickets_ticket t
-SET gate = %(gate)s, gate_limit = %(limit)s,
+SET job_limit = %(limit)s,
     state = CASE WHEN t.state = 'queued' AND %(limit)s = 0 THEN 'ready' ELSE t.state END
 FROM live WHERE t.execution_id = live.execution_id
 """
@@ -27,7 +27,7 @@ def set_limit(conn: Conn, *, tenant_id: int, job_id: UUID, limit: int | None) ->
 
     Runs that have begun are not stopped.
     """
-    parameters = {"tenant": tenant_id, "job": job_id, "gate": gate_of(job_id, limit), "limit": limit}
+    parameters = {"tenant": tenant_id, "job": job_id, "limit": limit}
     changed = conn.execute(_SET, parameters).rowcount
     if changed and limit != CLOSED:
         notify_ready(conn)

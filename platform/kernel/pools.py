@@ -16,9 +16,9 @@ def reserve_of(pool: str, slots: int) -> int:
     return slots // RESERVED_SHARE if pool in RESERVING else 0
 
 
-def own_queue(pool: str, slug: str) -> str:
-    """The queue of a tenant that has one of its own."""
-    return f"{pool}.own.{slug}"
+def own_queue(pool: str, slug: str, group: str = "") -> str:
+    """The queue of a tenant that has one of its own, at the workers of its group."""
+    return f"{pool}.own.{slug}@{group}" if group else f"{pool}.own.{slug}"
 
 
 def shared_queue(pool: str, number: int) -> str:
@@ -26,6 +26,24 @@ def shared_queue(pool: str, number: int) -> str:
     return f"{pool}.shared.{number}"
 
 
+def group_queue(pool: str, group: str) -> str:
+    """The queue that all tenants of a dedicated group share which have none of their own."""
+    return f"{pool}.group.{group}"
+
+
+def group_of(queue: str) -> str:
+    """Whose workers a queue is for: a dedicated group, or "" for the shared ones."""
+    if "@" in queue:
+        return queue.rsplit("@", 1)[1]
+    _, kind, name = (*queue.split(".", 2), "", "")[:3]
+    return name if kind == "group" else ""
+
+
 def pool_of(kind: str, queue: str) -> str:
     """The pool of a job's runs. A pull job names a queue of its tenant, or has its runs delivered to a broker."""
     return DELIVERY if kind == PULL and not queue else kind
+
+
+def pool_of_queue(queue: str) -> str:
+    """The pool that a Celery queue belongs to, by its name."""
+    return queue.partition(".")[0]

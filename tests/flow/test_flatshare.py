@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.dispatch.fairness import QUANTUM_MAX, REMEMBERED, Claim, FairShare
+from apps.dispatch.flatshare import QUANTUM_MAX, REMEMBERED, Claim, FairShare
 
 QUEUES = ("a", "b", "c")
 claims_strategy = st.dictionaries(
