@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 import psycopg
 from django.conf import settings
 
-from apps.dispatch.admission import Facts, Rate
+from apps.dispatch.admission import Facts
 from apps.dispatch.capacity import capacity_of, leave_to_others
 from apps.dispatch.explaining_rows import Lengths, Run, ahead_of, lengths_of, released_per_s
 from apps.due.leases import IMPLAUSIBLE_S
-from apps.tickets import releasing, workers
+from apps.tickets import buckets, releasing, workers
 from apps.tickets.breakers import WAIT_REASON
-from apps.tickets.values import WHOLE_TENANT
+from apps.tickets.values import WHOLE_TENANT, Rate
 from kernel.pools import POOL_NUMBER, PULL
 from tenants.models import Tenant
-from tenants.registry import tenancy_of
+from tenants.provisioning import queue_for
 
 Conn = psycopg.Connection[Any]
 HOLD_FRESH = timedelta(seconds=15)  # release notes every few seconds what it holds back
 
 _SHARED = f"""
 SELECT t.status, t.dispatch_paused, p.max_running, p.max_runs_per_min, p.runs_burst, pp.max_slots,
-       bt.per_s, bt.burst, bt.tokens, bt.at, bj.per_s, bj.burst, bj.tokens, bj.at,
+       bt.tokens, bt.at, bj.per_s, bj.burst, bj.tokens, bj.at,
        l.owner IS NOT NULL AND l.expires_at > clock_timestamp()
            AND l.expires_at < clock_timestamp() + interval '{IMPLAUSIBLE_S} s', l.expires_at,
        b.state, coalesce(CASE b.state WHEN 'open' THEN b.retry_at ELSE b.probe_until END, b.changed_at), b.reason
@@ -63,8 +63,6 @@ class Shared(NamedTuple):
     max_runs_per_min: int | None
     runs_burst: int | None
     max_slots: int | None
-    tenant_per_s: float | None
-    tenant_burst: int | None
     tenant_tokens: float | None
     tenant_at: datetime | None
     job_per_s: float | None
@@ -114,7 +112,7 @@ class Known:
 
 def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
     """All about a run that waits. The tenant is read with its plan."""
-    queue = run.queue if run.pool == PULL else tenancy_of(tenant).queue(run.pool)
+    queue = run.queue if run.pool == PULL else queue_for(tenant, run.pool)
     destination = _destination(run)
     shared = _shared(conn, tenant, run, destination)
     used = _used(conn, tenant, run)
@@ -130,7 +128,7 @@ def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
         blocked_by=1 if run.now_state == "blocked" else 0, overlap_busy=run.guarded and used.schedule > 0,
         job_use=used.job, tenant_use=used.tenant, max_running=shared.max_running, pool_use=used.pool,
         max_slots=shared.max_slots, key_use=used.flow, flow_limit=run.flow_limit,
-        tenant_rate=_rate(shared.tenant_per_s, shared.tenant_burst, shared.tenant_tokens, shared.tenant_at, now),
+        tenant_rate=_tenant_rate(shared, now),
         job_rate=_rate(shared.job_per_s, shared.job_burst, shared.job_tokens, shared.job_at, now),
         breaker_open=held_by_breaker and run.available_at is not None and run.available_at > now,
         breaker_until=run.available_at if held_by_breaker else None, pool_slots=slots, queue_room=room, fair=fair,
@@ -192,10 +190,19 @@ def _room(conn: Conn, pool: str, queue: str) -> tuple[int, int, int]:
     return sum(worker.slots for worker in serving), room, len(serving)
 
 
+def _tenant_rate(shared: Shared, now: datetime) -> Rate | None:
+    """Of the plan as it is now; full where nothing was taken yet."""
+    if shared.max_runs_per_min is None:
+        return None
+    per_s, burst = buckets.tenant_rate(shared.max_runs_per_min, shared.runs_burst)
+    left = _rate(per_s, burst, shared.tenant_tokens, shared.tenant_at, now)
+    return left or Rate(per_s, burst, float(burst))
+
+
 def _rate(
     per_s: float | None, burst: int | None, tokens: float | None, at: datetime | None, now: datetime
 ) -> Rate | None:
     """A bucket as it is by now."""
     if per_s is None or burst is None or tokens is None or at is None:
         return None
-    return Rate(per_s, burst, min(float(burst), tokens + per_s * max(0.0, (now - at).total_seconds())))
+    return buckets.refilled(Rate(per_s, burst, tokens), at, now)
