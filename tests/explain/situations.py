@@ -105,7 +105,7 @@ def its_destination_is_down(stage: Stage) -> Asked:
     from apps.tickets import breakers
 
     given = {"tenant_id": stage.tenant.pk, "destination": "hooks.example:443", "open_s": 60.0, "max_s": 600.0}
-    breakers.open_(stage.conn, failures=10, reason="connection refused", **given)  # type: ignore[arg-type]  # of one dict
+    breakers.open_(stage.conn, failures=10, reason="connection refused", **given)
     reason = "breaker_open hooks.example:443"
     return "execution", stage.ticket(stage.run(), available_at=stage.at(60), rank=None, wait_reason=reason)
 
