@@ -198,8 +198,8 @@ def _coming(facts: Facts, rows: Sequence[Row], me: Thing, now: datetime) -> Verd
 def _paused(facts: Facts, me: Thing, by: By | None) -> Verdict:
     until = f" It goes on by itself at {instant(facts.resume_at)}." if facts.resume_at is not None else ""
     text = f"It is paused{_since(facts.paused_at, by)}{_why(facts.paused_reason)}.{until}"
-    code = "schedule_auto_paused" if by is not None and by.system else "schedule_paused"
-    return Verdict(code, text, since=facts.paused_at, clears_at=facts.resume_at, thing=me)
+    cause = "schedule_auto_paused" if by is not None and by.system else "schedule_paused"
+    return Verdict(cause, text, since=facts.paused_at, clears_at=facts.resume_at, thing=me)
 
 
 def _without_entry(schedule_id: UUID, facts: Facts, spec: Spec | None, me: Thing, now: datetime) -> Verdict:
