@@ -127,7 +127,7 @@ class Runtime:
         left = list(ids)
         counts = {"started": 0, "put_back": 0}
         give_up_at = monotonic_s() + WAIT_FOR_SLOT_S
-        while left and executor is not None and not self.draining:
+        while left and executor is not None and not self.draining and not self.settling.full:
             room = self._reserve(pool, len(left), until=give_up_at, queue=queue)
             if room == 0:
                 break
@@ -191,8 +191,10 @@ class Runtime:
 
     def _start(self, executor: Executor, ids: Sequence[UUID], release: int, queue: str) -> int:
         # From here until they are settled the tickets are ours: whatever fails below must end as an attempt.
+        # What is not started of a clogged tenant is released again, later each time.
+        clogged = self.settling.clogged()
         started = self._again_when_lost(
-            lambda conn: holding.start(conn, ids, release=release, worker=self.id, limit=len(ids))
+            lambda conn: holding.start(conn, ids, release=release, worker=self.id, limit=len(ids), not_tenants=clogged)
         )
         conn, registry = self._line.get(), self._local.registry
         pairs = {(one.execution_id, one.fence) for one in started}
