@@ -100,9 +100,8 @@ class Inbox:
     def _give_back(self, seqs: set[int]) -> None:
         with self._changed:
             gone = [work[0] for work in self._waiting if work[0] in seqs]
-            self._waiting = deque(
-                work for work in self._waiting if work[0] not in seqs
-            )  # lint: allow memory-has-a-bound: the slots of a child
+            kept = [work for work in self._waiting if work[0] not in seqs]
+            self._waiting = deque(kept)  # lint: allow memory-has-a-bound: the slots of a child
         self.send(frames.REVOKED, to_json(gone))
 
 
