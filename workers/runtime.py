@@ -73,6 +73,7 @@ class Runtime:
         self._queue_of: dict[Pair, str] = {}
         self._held_of: Counter[str] = Counter()  # by queue: reserved for it, or started and not ended
         self.ended: Counter[str] = Counter()  # by pool: attempts that gave their slot back, since the start
+        self.slot_s: dict[str, float] = defaultdict(float)  # by pool: for how many seconds these held one, in all
         self._local = threading.local()
 
     def start(self) -> None:
@@ -325,7 +326,9 @@ class Runtime:
         self.settling.add(Settlement(known[0], self.id, report, known[1]))
         with self._lock:
             if report.outcome != "returned":
-                self.ended[pool_of_queue(self._queue_of.get(pair, ""))] += 1
+                pool = pool_of_queue(self._queue_of.get(pair, ""))
+                self.ended[pool] += 1
+                self.slot_s[pool] += max(0.0, (report.finished_at - report.started_at).total_seconds())
             self._drop(pair)
 
     def _drop(self, pair: Pair) -> None:
