@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -58,40 +58,50 @@ def synthetic_document(name: str, *, files: bool) -> dict[str, Any]:
         ) from error
 
 
-def answer_of(
-    question: Question, *, now: datetime, conn: Conn | None, tenancies: Mapping[int, Tenancy]
-) -> dict[str, Any]:
-    """Simulates the present settings, then those with the changes, and compares. A synthetic load needs no database."""
+class Material(NamedTuple):
+    """What was gathered for a question: nothing more is read for its answer."""
+
+    settings: Settings
+    load: Load
+    what_if_load: Load  # with other schedules, where the changes name some
+    about: str
+    real: bool = False  # whether the load knows the waits of reality
+
+
+def gather(question: Question, *, now: datetime, conn: Conn | None, tenancies: Mapping[int, Tenancy]) -> Material:
+    """Reads all that the question needs, in short transactions. A synthetic load needs no database."""
     if question.synthetic is not None:
-        settings, load = read_spec(question.synthetic, seed=question.seed)
-        what_if_load, real = load, False
-        about = str(question.synthetic.get("about", "A synthetic load"))
+        settings, load = read_spec(question.synthetic, seed=question.seed, most=question.runs_max)
+        material = Material(settings, load, load, str(question.synthetic.get("about", "A synthetic load")))
+    elif conn is None or question.since is None or question.until is None:
+        raise InvalidInput([FieldError("/from", "missing", "Give a window or a synthetic load.")])
     else:
-        if conn is None or question.since is None or question.until is None:
-            raise InvalidInput([FieldError("/from", "missing", "Give a window or a synthetic load.")])
-        settings, load, what_if_load, about, real = _window(
-            question, question.since, question.until, now, conn, tenancies
-        )
-    if len(load.arrivals) > question.runs_max:
-        raise InvalidInput(
-            [FieldError("/from", "too_many", f"{len(load.arrivals):,} runs; at most {question.runs_max:,}.")]
-        )
+        material = _window(question, question.since, question.until, now, conn, tenancies)
+    count = len(material.load.arrivals)
+    if count > question.runs_max:
+        raise InvalidInput([FieldError("/from", "too_many", f"{count:,} runs; at most {question.runs_max:,}.")])
+    return material
+
+
+def answer_of(question: Question, material: Material) -> dict[str, Any]:
+    """Simulates the present settings, then those with the changes, and compares."""
+    settings, load = material.settings, material.load
     present = Side(settings, simulate(settings, load, limit_s=question.limit_s))
     what_if = None
     if question.changes:
         new = changed(settings, question.changes)
-        load_then = scaled(what_if_load, new, question.changes, seed=question.seed)
-        what_if = Side(new, simulate(new, load_then, limit_s=question.limit_s))
+        then = scaled(material.what_if_load, new, question.changes, seed=question.seed)
+        what_if = Side(new, simulate(new, then, limit_s=question.limit_s))
     return {
-        "about": about, "seed": question.seed,
+        "about": material.about, "seed": question.seed,
         "changes": {".".join(path): value for path, value in question.changes.items()},
-        **answer(present, what_if, load, real=real),
+        **answer(present, what_if, load, real=material.real),
     }  # fmt: skip
 
 
 def _window(
     question: Question, since: datetime, until: datetime, now: datetime, conn: Conn, tenancies: Mapping[int, Tenancy]
-) -> tuple[Settings, Load, Load, str, bool]:
+) -> Material:
     if not since < until <= since + WINDOW_MAX:
         raise InvalidInput([FieldError("/to", "bad_window", "--to is later than --from, by at most seven days.")])
     if since >= now - timedelta(seconds=1):
@@ -119,12 +129,12 @@ def _window(
         made = _made(question, moved, numbers, conn, tenancies, start, until)
         then = replace(kept, arrivals=sorted([*kept.arrivals, *made], key=lambda one: one.at))
     about = f"History from {since:%Y-%m-%d %H:%M:%S} to {until:%H:%M:%S} UTC, all tenants"
-    return settings, load, then, about, True
+    return Material(settings, load, then, about, real=True)
 
 
 def _future(
     question: Question, since: datetime, until: datetime, now: datetime, conn: Conn, tenancies: Mapping[int, Tenancy]
-) -> tuple[Settings, Load, Load, str, bool]:
+) -> Material:
     schedules = [one for one in read_scheduled(conn, until=until, most=question.runs_max) if one.tenant in tenancies]
     moved, keys = rescheduled(schedules, question.changes, _slugs(tenancies), now=now)
     jobs: dict[int, set[UUID]] = {}
@@ -143,7 +153,7 @@ def _future(
     about = (
         f"Schedules from {since:%Y-%m-%d %H:%M:%S} to {until:%Y-%m-%d %H:%M:%S} UTC, all tenants; nothing else arrives"
     )
-    return settings, load, then, about, False
+    return Material(settings, load, then, about)
 
 
 def _made(

@@ -21,7 +21,7 @@ from apps.schedules.policy import overlap
 
 DAY_S = 86_400
 WAKE_S = 0.002  # from a commit until the release loop that it wakes has begun
-CHECK_EVERY = 20_000  # events between two looks at the clock of the machine
+CHECK_EVERY = 2_000  # events between two looks at the clock of the machine
 BUFFER = 10  # runs that may wait under buffer_all
 
 

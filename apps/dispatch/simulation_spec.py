@@ -30,8 +30,8 @@ _JOB = {
 _TOP = {"about", "seconds", "counted_from", "tenants", "jobs", "slots", "costs", "prefetch", "shared_queues"}
 
 
-def read_spec(data: object, *, seed: int = 0) -> tuple[Settings, Load]:
-    """Settings and runs of a synthetic load. InvalidInput names everything that is wrong with the document."""
+def read_spec(data: object, *, seed: int = 0, most: int = RUNS_MAX) -> tuple[Settings, Load]:
+    """Settings and at most so many runs of a synthetic load. InvalidInput names what is wrong with the document."""
     faults = Faults()
     if not isinstance(data, Mapping):
         faults.add("", "not_an_object", "Give an object with seconds, tenants, jobs and slots.")
@@ -54,8 +54,8 @@ def read_spec(data: object, *, seed: int = 0) -> tuple[Settings, Load]:
     arrivals: list[Arrival] = []
     for source in sources:
         arrivals.extend(source)
-        if len(arrivals) > RUNS_MAX:
-            faults.add("/jobs", "too_many", f"At most {RUNS_MAX:,} runs can be simulated.")
+        if len(arrivals) > most:
+            faults.add("/jobs", "too_many", f"More than {most:,} runs.")
             faults.raise_if_any()
     arrivals.sort(key=lambda one: one.at)
     settings = Settings(

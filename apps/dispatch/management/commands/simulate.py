@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from apps.dispatch.simulating import Question, answer_of, synthetic_document
+from apps.dispatch.simulating import Question, answer_of, gather, synthetic_document
 from apps.dispatch.simulation_changes import KNOWN, flat, read_sets
 from apps.dispatch.simulation_scenarios import SCENARIOS
 from apps.dispatch.simulation_text import text_of
@@ -61,15 +61,16 @@ class Command(Base):
         since, until = (None, None) if synthetic is not None else _window(options, now)
         question = Question(changes, options["seed"], synthetic, since, until, limit_s=options["limit"])
         if synthetic is not None:
-            answer = answer_of(question, now=now, conn=None, tenancies={})
+            material = gather(question, now=now, conn=None, tenancies={})
         else:
             line = door.Line("simulate")
             try:
                 registry = Registry(line)
                 registry.refresh(force=True)
-                answer = answer_of(question, now=now, conn=line.get(), tenancies=registry.by_id)
+                material = gather(question, now=now, conn=line.get(), tenancies=registry.by_id)
             finally:
                 line.close()
+        answer = answer_of(question, material)
         self.show(answer, text_of(answer), as_json=as_json)
 
 
