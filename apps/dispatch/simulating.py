@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import quantiles
@@ -25,6 +25,7 @@ from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
 RUNS_MAX = 1_000_000
+STEP_LEAST_S, STEP_MOST_S = 0.001, 0.1  # of a step that nothing is in the way of
 WARM_UP = timedelta(minutes=5)
 WINDOW_MAX = timedelta(days=7)
 
@@ -93,7 +94,7 @@ def answer_of(question: Question, material: Material) -> dict[str, Any]:
         then = scaled(material.what_if_load, new, question.changes, seed=question.seed)
         what_if = Side(new, simulate(new, then, limit_s=question.limit_s))
     return {
-        "about": material.about, "seed": question.seed,
+        "about": material.about, "seed": question.seed, "costs": asdict(settings.costs),
         "changes": {".".join(path): value for path, value in question.changes.items()},
         **answer(present, what_if, load, real=material.real),
     }  # fmt: skip
@@ -182,9 +183,9 @@ def _costs(conn: Conn, history: History) -> Costs:
 
 
 def _usual(times: list[float], default: float) -> float:
-    """What one in twenty stays below, between a millisecond and a second: busy times have waits in all the others."""
-    low = quantiles(times, n=20)[0] if len(times) > 1 else default
-    return min(1.0, max(0.001, low))
+    """What one in a hundred stays below, within bounds: in busy times all the others have waits in them."""
+    low = quantiles(times, n=100)[0] if len(times) > 1 else default
+    return min(STEP_MOST_S, max(STEP_LEAST_S, low))
 
 
 def _with_slots(
