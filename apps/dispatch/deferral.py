@@ -5,7 +5,7 @@ back is looked at again when its next occurrence comes. And nothing starves: a s
 first, goes in each second, however long it takes.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 from datetime import UTC, datetime
 from heapq import nsmallest
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from apps.due.entries import FRESH, Entry
 from apps.schedules.policy import Decision
 from apps.usage import pressure
 from kernel.clock import monotonic_s
-from kernel.pools import group_of
 
 Conn = psycopg.Connection[Any]
 Place = tuple[str, str]  # pool and group of workers
@@ -86,11 +85,11 @@ class Deferral:
         self._held = {key: held for key, held in self._held.items() if held.until > now}
         return list(self._held)
 
-    def holds(self, entry: Entry, decision: Decision, queues: Mapping[str, str], now: datetime) -> bool:
-        """Whether this entry waits. `queues` are its tenant's, by pool."""
+    def holds(self, entry: Entry, decision: Decision, group: str, now: datetime) -> bool:
+        """Whether this entry waits. `group` is that of its tenant's workers."""
         if not self._pressed or now - entry.due_at <= FRESH or not decision.fires:
             return False
-        place = (entry.pool, group_of(queues.get(entry.pool, "")))
+        place = (entry.pool, group)
         if place not in self._pressed or any(fire.trigger != "catch_up" for fire in decision.fires):
             return False
         if self._may_go > 0:

@@ -25,6 +25,7 @@ class Depth(NamedTuple):
     tenant_id: int
     ready: int
     later: int = 0
+    held: int = 0  # of those that are ready: wait for something else than a slot
 
 
 class InFlight(NamedTuple):
@@ -82,6 +83,7 @@ class PoolFigures:
     workers: int = 0
     slots: int = 0
     ready: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LANES, 0))
+    held: int = 0  # of these wait for something else than a slot
     later: int = 0  # wait for their time, such as retries
     queued: int = 0
     running: int = 0
@@ -115,7 +117,8 @@ def measured(
         row = place(depth.pool, group)
         row.ready[LANES[depth.lane]] += depth.ready
         row.later += depth.later
-        shares[depth.pool, group][depth.tenant_id][0] += depth.ready
+        row.held += min(depth.held, depth.ready)
+        shares[depth.pool, group][depth.tenant_id][0] += max(0, depth.ready - depth.held)
     for one in now.in_flight:
         group = _group(tenants, one.tenant_id)
         row = place(one.pool, group)
@@ -160,9 +163,8 @@ def _rate(
     if row.pool != PULL:  # those are the tenants' own workers
         row.wanted_slots = slots_wanted(Demand(row.arrivals_per_s, row.run_s, shares), policy).slots
         row.wanted_workers = row.slots_each and workers_wanted(row.wanted_slots, per_worker=row.slots_each)
-    row.pressed = presses(
-        bool(was and was["pressed"]), oldest_wait_s=row.oldest_wait_s[LANES[0]], after_s=defer_s
-    )  # fmt: skip
+    oldest_s = 0.0 if row.pool == PULL else row.oldest_wait_s[LANES[0]]  # nobody shares the tenants' own workers
+    row.pressed = presses(bool(was and was["pressed"]), oldest_wait_s=oldest_s, after_s=defer_s)
 
 
 def _ended_since(before: Mapping[str, Mapping[str, int]], workers: Sequence[Serving]) -> dict[Place, int]:

@@ -61,7 +61,7 @@ def make_plan(
                 _stand_still(entry, plan, now, fired_by(entry))
             else:
                 decision = _decision(entry, now, alive.get(entry.key, 0))
-                if deferral is not None and deferral.holds(entry, decision, tenancy.queues, now):
+                if deferral is not None and deferral.holds(entry, decision, tenancy.group, now):
                     plan.deferred.append(entry)
                 else:
                     _carry_out(entry, decision, plan, now, next(ids), fired_by(entry))

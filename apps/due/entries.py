@@ -1,14 +1,16 @@
 """The due-time index in SQL. All functions take a psycopg connection and work in its current transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
 import psycopg
 from django.conf import settings
 
 from kernel.ids import shard_of
+from kernel.limitrules import Flow
 from kernel.rows import json_rows
 
 Conn = psycopg.Connection[Any]
@@ -120,6 +122,13 @@ WHERE key = ANY(%(keys)s) AND kind = 'schedule'
 """
 
 
+# Whoever calls it holds the locks of these entries.
+SET_FLOWS = """
+UPDATE due_dueentry d SET flow = m.flow, flow_limit = m.flow_limit, flow_key = m.flow_key
+FROM json_to_recordset(%s::json) AS m(key uuid, flow uuid, flow_limit int, flow_key text) WHERE d.key = m.key
+"""
+
+
 def put(conn: Conn, entry: Entry, *, now: datetime) -> None:
     """Makes or replaces the entry of a key; dispatchers are woken when it is due soon."""
     conn.execute(PUT, entry._asdict())
@@ -179,6 +188,12 @@ def lock_due(
     return fresh + _select(conn, LOCK_DUE, shards, after=BEGINNING, until=now - FRESH, limit=room, **wanted)
 
 
+def delayed(conn: Conn) -> int:
+    """How many executions wait for their time, of all tenants."""
+    row = conn.execute("SELECT count(*) FROM due_dueentry WHERE kind = 'execution'").fetchone()
+    return int(row[0]) if row is not None else 0
+
+
 def read_due(conn: Conn, shards: Sequence[int], *, after: datetime, until: datetime, limit: int) -> list[Entry]:
     """Entries due in (after, until], without a lock: the look-ahead."""
     return _select(conn, READ_DUE, shards, after=after, until=until, limit=limit, not_tenants=[], only_tenants=None)
@@ -224,6 +239,18 @@ def retarget(
             "total_timeout_s": total_timeout_s,
         },
     )  # fmt: skip
+
+
+def keyed(flow: Flow) -> dict[str, Any]:
+    """What an entry says of its runs' flow."""
+    return {"flow": None if flow.key is None else flow.flow, "flow_limit": flow.limit, "flow_key": flow.key}
+
+
+def set_flows(conn: Conn, flows: Mapping[UUID, Flow]) -> None:
+    """What these entries, which the caller has locked, fire from now on queues behind these flows."""
+    if flows:
+        rows = [{"key": key, **keyed(flow)} for key, flow in flows.items()]
+        conn.execute(SET_FLOWS, [orjson.dumps(rows).decode()])
 
 
 def next_of(conn: Conn, keys: Sequence[UUID]) -> dict[UUID, tuple[datetime, datetime]]:
