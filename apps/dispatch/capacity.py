@@ -100,16 +100,16 @@ def messages_of(chosen: Sequence[Candidate], number: int, message_max: Mapping[s
 
 
 def _take(capacity: Capacity, one: InFlight) -> None:
-    capacity.by_tenant[one.tenant_id] += one.count
-    capacity.by_job[one.job_id] += one.count
-    capacity.by_flow[one.flow] += one.count
+    capacity.by_tenant[one.tenant_id] += one.tickets
+    capacity.by_job[one.job_id] += one.tickets
+    capacity.by_flow[one.flow] += one.tickets
     if not one.queue:  # what is held outside takes no slot; limits count it
         return
-    capacity.held[one.tenant_id] += one.count
+    capacity.held[one.tenant_id] += one.tickets
     capacity.running[one.queue] += one.running
     if one.queue in capacity.by_queue:
-        capacity.by_queue[one.queue] -= one.count
+        capacity.by_queue[one.queue] -= one.tickets
     group = capacity.groups.get(capacity.whose.get(one.queue, group_of(one.queue)))
     if group is not None:
-        group.free -= one.count
-        group.held[one.lane] += one.count
+        group.free -= one.tickets
+        group.held[one.lane] += one.tickets

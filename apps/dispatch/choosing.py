@@ -70,10 +70,9 @@ class Choosing:
         self._offered: set[int] = set()
         self.gathered = Gathered({}, {})
         self.noting = Noting(memory.causes, now)
-        self.picking = Picking(
-            conn, pool, now, capacity, memory.flows, memory.turns,
-            {tenant_id: tenancy.queue(pool) for tenant_id, tenancy in self._tenancies.items()},
-        )  # fmt: skip
+        self._source = waiting.PoolTickets(conn, pool)
+        queues = {tenant_id: tenancy.queue(pool) for tenant_id, tenancy in self._tenancies.items()}
+        self.picking = Picking(conn, self._source, now, capacity, memory.flows, memory.turns, queues)
 
     @property
     def chosen(self) -> list[Candidate]:
@@ -89,7 +88,7 @@ class Choosing:
             else:
                 self.noting.tenant(tenant_id, refusal)
         self._share(elapsed_s)
-        self.noting.flows(self._conn, self._pool, self.picking)
+        self.noting.flows(self._source, self.picking)
         self.noting.hungry(self._hungry())
 
     def _share(self, elapsed_s: float) -> None:

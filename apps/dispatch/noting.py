@@ -3,17 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
-
-import psycopg
 
 from apps.dispatch.admission import Facts, Refusal, refusal
 from apps.dispatch.causes import Causes
 from apps.dispatch.picking import Picking
-from apps.tickets import waiting
 from apps.tickets.values import Flow
+from apps.tickets.waiting import PoolTickets
 
-Conn = psycopg.Connection[Any]
 OVERLAPPED_MAX = 64  # flows of a pass are asked whether they wait for a run of their schedule
 ENDS_SOON = frozenset({"job_concurrency", "tenant_concurrency", "pool_maximum", "concurrency_key", "overlap"})
 RATES = frozenset({"tenant_rate", "job_rate"})
@@ -35,14 +31,14 @@ class Noting:
         if held.code == "tenant_rate":
             self.rate_held.add(tenant_id)
 
-    def flows(self, conn: Conn, pool: str, picking: Picking) -> None:
+    def flows(self, source: PoolTickets, picking: Picking) -> None:
         """Flows that were looked at and may not go, or whose tickets wait for a run of their schedule."""
         for flow, held in picking.refused.items():
             self._hold(flow.tenant_id, flow, held)
         idle = picking.idle()[:OVERLAPPED_MAX]
         overlapped = refusal(Facts(now=self.now, overlap_busy=True))
         if idle and overlapped is not None:
-            for flow in waiting.overlapped(conn, pool, idle):
+            for flow in source.overlapped(idle):
                 self._hold(flow.tenant_id, flow, overlapped)
         self.busy = self.busy or picking.opened
 

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import psycopg
@@ -15,12 +15,22 @@ from apps.dispatch.admission import Facts, Refusal
 from apps.dispatch.capacity import Capacity
 from apps.dispatch.flowshare import FLOWS_MAX, FlowClaim, FlowShare
 from apps.tickets import buckets, releasing, waiting
-from apps.tickets.values import Candidate, Flow, Rate
+from apps.tickets.values import Candidate, Flow, InFlight, Rate
 
 Conn = psycopg.Connection[Any]
 FLOWS_OF_ALL = 2_000  # are looked at of all tenants of one round
 TRIES = 3  # in which a tenant's flows share what others of its flows could not use
 Place = tuple[int, int]  # lane, tenant
+
+
+class Source(Protocol):
+    """Where tickets are picked from: a pool, or a pull queue."""
+
+    def flows(self, lane: int, after: Mapping[int, UUID], *, most: int) -> list[Flow]: ...
+
+    def candidates(self, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]: ...
+
+    def taken(self, some: Sequence[Flow]) -> list[InFlight]: ...
 
 
 @dataclass(slots=True)
@@ -44,7 +54,7 @@ class Picking:
     """One pass over the flows of a pool."""
 
     conn: Conn
-    pool: str
+    source: Source
     now: datetime
     capacity: Capacity
     share: FlowShare
@@ -54,9 +64,11 @@ class Picking:
     refused: dict[Flow, Refusal] = field(default_factory=dict)
     rates: dict[tuple[int, UUID], Rate] = field(default_factory=dict)  # of jobs that have one
     opened: bool = False  # whether any flow that was looked at may go
+    flows_max: int = FLOWS_MAX  # of a tenant
     _flows: dict[Place, list[Flow]] = field(default_factory=dict)
     _left: dict[tuple[str, UUID], float] = field(default_factory=dict)  # of jobs and keys
     _got: Counter[tuple[int, int, UUID]] = field(default_factory=Counter)  # lane, tenant, flow
+    _taken: set[tuple[int, UUID]] = field(default_factory=set)  # lane, flow
     _empty: set[Flow] = field(default_factory=set)
     _serial: set[UUID] = field(default_factory=set)
 
@@ -72,6 +84,11 @@ class Picking:
             self._admit(lane, found, grants, used)
         return used
 
+    def further(self, lane: int, tenant_id: int) -> bool:
+        """Goes on with the tenant's next flows; False when it has none that were not looked at."""
+        self._flows.pop((lane, tenant_id), None)
+        return (lane, tenant_id) in self.turns.after
+
     def idle(self) -> list[Flow]:
         """Flows that were to go and had no ticket that may."""
         return [one for one in self._empty if not self._got[one.lane, one.tenant_id, one.flow]]
@@ -81,11 +98,12 @@ class Picking:
         places = [(lane, tenant_id) for tenant_id in tenants if (lane, tenant_id) not in self._flows]
         if not places:
             return
-        most = max(8, min(FLOWS_MAX, FLOWS_OF_ALL // len(places)))
+        most = max(8, min(self.flows_max, FLOWS_OF_ALL // len(places)))
         after = {tenant_id: self.turns.start((lane, tenant_id)) for _, tenant_id in places}
         by_tenant: dict[int, list[Flow]] = defaultdict(list)
-        for one in waiting.flows(self.conn, self.pool, lane, after, most=most):
+        for one in self.source.flows(lane, after, most=most):
             by_tenant[one.tenant_id].append(one)
+        self._count([one for found in by_tenant.values() for one in found])
         jobs = {one.job_id: one.tenant_id for found in by_tenant.values() for one in found}
         new = {job: tenant_id for job, tenant_id in jobs.items() if ("job", job) not in self._left}
         rates = buckets.of_jobs(self.conn, new, now=self.now)
@@ -94,6 +112,16 @@ class Picking:
             found = by_tenant[place[1]]
             self.turns.seen(place, found, most)
             self._flows[place] = [one for one in found if self._may_go(one)]
+
+    def _count(self, found: Sequence[Flow]) -> None:
+        """What is taken of limits that the capacity does not count: those of a pull queue."""
+        new = [one for one in found if _limited(one, None) and ("key", one.flow) not in self._left]
+        for one in self.source.taken(new):
+            if (one.lane, one.flow) in self._taken:
+                continue
+            self._taken.add((one.lane, one.flow))
+            self.capacity.by_job[one.job_id] += one.tickets
+            self.capacity.by_flow[one.flow] += one.tickets
 
     def _may_go(self, one: Flow) -> bool:
         rate = self.rates.get((one.tenant_id, one.job_id))
@@ -129,7 +157,7 @@ class Picking:
         """The best tickets of these flows; they follow their tenant to its queue of today."""
         found, seen = [], Counter[tuple[int, UUID]]()
         moved: dict[str, list[UUID]] = defaultdict(list)
-        for one in waiting.candidates(self.conn, self.pool, wanted, now=self.now):
+        for one in self.source.candidates(wanted, now=self.now):
             seen[one.tenant_id, one.flow] += 1
             if one.execution_id in self.chosen:
                 continue

@@ -1,8 +1,8 @@
 """Token buckets in SQL: what a rate lets go now. In any time t at most `burst + per_s * t` runs of an owner go.
 
-A job's row exists while its definition has a rate (`filling`); the tenant's own (owner all zeros) is made when it is first used and
-follows the plan. Whoever takes tokens holds the rows from the reading on: a job's are locked here, passing over what
-somebody else holds (that job gets nothing then); the tenant's is covered by the lock on the tenant's row.
+A job's row exists while its definition has a rate (`filling`); the tenant's own (owner all zeros) is made when it is
+first used and follows the plan. Whoever takes tokens holds the rows from the reading on: a job's are locked here,
+passing over what somebody else holds (that job gets nothing then); the tenant's is covered by the lock on its row.
 """
 
 from collections.abc import Mapping

@@ -66,6 +66,7 @@ class Started(NamedTuple):
     cancel_requested: bool
     total_timeout_s: int | None
     actual_at: datetime
+    delays: str | None = None  # JSON: what held its first release back
 
     @property
     def give_up_at(self) -> datetime | None:
@@ -128,7 +129,7 @@ class InFlight(NamedTuple):
     lane: int
     flow: UUID
     job_id: UUID
-    count: int
+    tickets: int
     running: int
 
 
@@ -171,6 +172,10 @@ class Overdue(NamedTuple):
     total_timeout_s: int | None
     first_queued_at: datetime | None
     first_started_at: datetime | None
+    pool: str
+    flow: UUID
+    available_at: datetime
+    delays: str | None
 
 
 class LiveWorker(NamedTuple):

@@ -93,27 +93,6 @@ def tenants(conn: Conn, pool: str) -> list[tuple[int, int]]:
     return conn.execute(_TENANTS, {"pool": pool}).fetchall()
 
 
-def flows(conn: Conn, pool: str, lane: int, after: Mapping[int, UUID], *, most: int) -> list[Flow]:
-    """Up to `most` flows of each of these tenants that have something ready in a lane, from the one after `after`."""
-    parameters = {
-        "pool": pool, "lane": lane, "tenants": list(after), "afters": list(after.values()), "most": most,
-    }  # fmt: skip
-    return [Flow._make(row) for row in conn.execute(_FLOWS, parameters)]
-
-
-def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]:
-    """Locks up to so many of the best ready tickets of each flow that may go."""
-    rows = conn.execute(_CANDIDATES, {**_of_flows(pool, [one for one, _ in wanted]), "now": now,
-                                      "limits": [most for _, most in wanted]})  # fmt: skip
-    return [Candidate._make(row) for row in rows]
-
-
-def overlapped(conn: Conn, pool: str, some: Sequence[Flow]) -> list[Flow]:
-    """Of these flows those whose head waits for another run of its schedule."""
-    found = {(row[0], row[1]) for row in conn.execute(_OVERLAPPED, _of_flows(pool, some))}
-    return [one for one in some if (one.lane, one.flow) in found]
-
-
 def taken(conn: Conn, pool: str) -> list[InFlight]:
     """What is queued or running in a pool."""
     return [InFlight._make(row) for row in conn.execute(_TAKEN, {"pool": pool})]
@@ -135,8 +114,35 @@ def lock_tenants(conn: Conn, tenant_ids: Collection[int]) -> None:
     conn.execute("SELECT 1 FROM tenants_tenant WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", [sorted(tenant_ids)])
 
 
-def _of_flows(pool: str, some: Sequence[Flow]) -> dict[str, Any]:
-    return {
-        "pool": pool, "tenants": [one.tenant_id for one in some], "lanes": [one.lane for one in some],
-        "flows": [one.flow for one in some],
-    }  # fmt: skip
+class PoolTickets:
+    """What is ready in a pool, for whoever picks from it."""
+
+    def __init__(self, conn: Conn, pool: str) -> None:
+        self._conn, self._pool = conn, pool
+
+    def flows(self, lane: int, after: Mapping[int, UUID], *, most: int) -> list[Flow]:
+        """Up to `most` flows of each of these tenants that have something ready in a lane, later than its `after`."""
+        parameters = {
+            "pool": self._pool, "lane": lane, "tenants": list(after), "afters": list(after.values()), "most": most,
+        }  # fmt: skip
+        return [Flow._make(row) for row in self._conn.execute(_FLOWS, parameters)]
+
+    def candidates(self, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]:
+        """Locks up to so many of the best ready tickets of each flow that may go."""
+        parameters = {**self._of([one for one, _ in wanted]), "now": now, "limits": [most for _, most in wanted]}
+        return [Candidate._make(row) for row in self._conn.execute(_CANDIDATES, parameters)]
+
+    def taken(self, some: Sequence[Flow]) -> list[InFlight]:
+        """Nothing that `taken` of the pool did not count."""
+        return []
+
+    def overlapped(self, some: Sequence[Flow]) -> list[Flow]:
+        """Of these flows those whose head waits for another run of its schedule."""
+        found = {(row[0], row[1]) for row in self._conn.execute(_OVERLAPPED, self._of(some))}
+        return [one for one in some if (one.lane, one.flow) in found]
+
+    def _of(self, some: Sequence[Flow]) -> dict[str, Any]:
+        return {
+            "pool": self._pool, "tenants": [one.tenant_id for one in some], "lanes": [one.lane for one in some],
+            "flows": [one.flow for one in some],
+        }  # fmt: skip

@@ -36,7 +36,9 @@ def held_back(conn: Conn, tenant_id: int, *, per_min: int, now: datetime) -> Non
     notices.crossed(conn, tenant_id, quota=QUOTA, limit=per_min, before=0, after=per_min, now=now)
 
 
-def used(conn: Conn, tenant_id: int, limit: PerMin, *, now: datetime) -> int:
-    """How much of a minute's runs its bucket lacks now: all of them when the next run has to wait."""
-    rate = left(conn, {tenant_id: limit}, now=now)[tenant_id]
-    return round(limit[0] * (1 - max(0.0, rate.tokens) / rate.burst))
+def used(conn: Conn, tenant_id: int, per_min: int | None, burst: int | None, *, now: datetime) -> int:
+    """How much of a minute's runs its bucket lacks now: all of them when the next run has to wait; 0 without a rate."""
+    if per_min is None:
+        return 0
+    rate = left(conn, {tenant_id: (per_min, burst)}, now=now)[tenant_id]
+    return round(per_min * (1 - max(0.0, rate.tokens) / rate.burst))
