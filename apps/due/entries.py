@@ -1,14 +1,16 @@
 """The due-time index in SQL. All functions take a psycopg connection and work in its current transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
 import psycopg
 from django.conf import settings
 
 from kernel.ids import shard_of
+from kernel.limitrules import Flow
 from kernel.rows import json_rows
 
 Conn = psycopg.Connection[Any]
@@ -117,6 +119,13 @@ UPDATE due_dueentry SET job_version = %(job_version)s, pool = %(pool)s, queue = 
        timeout_s = %(timeout_s)s, max_concurrency = %(max_concurrency)s, max_queue_age_s = %(max_queue_age_s)s,
        total_timeout_s = %(total_timeout_s)s
 WHERE key = ANY(%(keys)s) AND kind = 'schedule'
+"""
+
+
+# Whoever calls it holds the locks of these entries.
+SET_FLOWS = """
+UPDATE due_dueentry d SET flow = m.flow, flow_limit = m.flow_limit, flow_key = m.flow_key
+FROM json_to_recordset(%s::json) AS m(key uuid, flow uuid, flow_limit int, flow_key text) WHERE d.key = m.key
 """
 
 
@@ -230,6 +239,18 @@ def retarget(
             "total_timeout_s": total_timeout_s,
         },
     )  # fmt: skip
+
+
+def keyed(flow: Flow) -> dict[str, Any]:
+    """What an entry says of its runs' flow."""
+    return {"flow": None if flow.key is None else flow.flow, "flow_limit": flow.limit, "flow_key": flow.key}
+
+
+def set_flows(conn: Conn, flows: Mapping[UUID, Flow]) -> None:
+    """What these entries, which the caller has locked, fire from now on queues behind these flows."""
+    if flows:
+        rows = [{"key": key, **keyed(flow)} for key, flow in flows.items()]
+        conn.execute(SET_FLOWS, [orjson.dumps(rows).decode()])
 
 
 def next_of(conn: Conn, keys: Sequence[UUID]) -> dict[UUID, tuple[datetime, datetime]]:

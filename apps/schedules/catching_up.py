@@ -3,6 +3,7 @@
 Fire can't do it: without a due entry nothing of a paused job is due, and the job's resume makes one without any debt.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from apps.audit.services import Actor
@@ -25,13 +26,21 @@ from tenants.models import Tenant
 
 
 def catch_up_behind_gate(
-    tenant: Tenant, job: JobNow, version: ScheduleVersion, *, stopped_at: datetime, now: datetime, actor: Actor
+    tenant: Tenant,
+    job: JobNow,
+    version: ScheduleVersion,
+    *,
+    labels: Mapping[str, str],
+    stopped_at: datetime,
+    now: datetime,
+    actor: Actor,
 ) -> None:
     """What the schedule missed from `stopped_at` to `now`: executions whose tickets wait while the job is paused."""
     spec = spec_from_json(version.spec)
     first = policy.first_due(spec, key=str(version.schedule_id), after=stopped_at)
     while first is not None and first[1] <= now:  # what exceeds one decision comes in the next
-        entry = entry_at(tenant, job, version, nominal_at=first[0], due_at=first[1])._replace(max_concurrency=CLOSED)
+        entry = entry_at(tenant, job, version, labels=labels, nominal_at=first[0], due_at=first[1])
+        entry = entry._replace(max_concurrency=CLOSED)
         first = _decide(tenant, entry, spec, now, actor.stored[:FIRED_BY_CHARS])
 
 
