@@ -54,6 +54,7 @@ class Heartbeat:
                 ttl_s=settings.WORKER_TTL_S, draining=runtime.draining, skew_ms=self._skew_ms,
                 stats={
                     "held": len(runtime.holds()), "settled": runtime.settling.loop.totals, "ended": dict(runtime.ended),
+                    "slot_s": {pool: round(seconds, 3) for pool, seconds in list(runtime.slot_s.items())},
                 },
             )  # fmt: skip
             self._skew_ms = round((before - database_now).total_seconds() * 1_000)

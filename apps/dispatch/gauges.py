@@ -111,7 +111,10 @@ def measure(conn: Conn, registry: Registry, counts: Counts, *, every_s: float = 
         ],
         in_flight=_in_flight(taken),
         waits=waits,
-        workers=[Serving(str(one.id), one.group, one.slots, one.ended or {}) for one in depths.live_workers(conn)],
+        workers=[
+            Serving(str(one.id), one.group, one.slots, one.ended or {}, one.slot_s or {})
+            for one in depths.live_workers(conn)
+        ],
         usual_run_s=counts.past.run_s,
         elapsed_s=before.age_s if before is not None else 1.0,
     )

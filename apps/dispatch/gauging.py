@@ -5,7 +5,7 @@ A measurement builds on the one before, which any dispatcher may have made: it h
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from apps.dispatch.scaling import RUN_S, Demand, Policy, Rates, Share, averaged, presses, slots_wanted, workers_wanted
@@ -47,12 +47,13 @@ class Waits(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """A live worker: its group, its slots and the runs it has ended since it started, by pool."""
+    """A live worker: its group, and by pool its slots, the runs it has ended since it started and their seconds."""
 
     id: str
     group: str
     slots: Mapping[str, int]
     ended: Mapping[str, int]
+    slot_s: Mapping[str, float] = {}
 
 
 class Limits(NamedTuple):
@@ -92,6 +93,7 @@ class PoolFigures:
     ended_per_s: float = 0.0
     busy: float = 0.0
     run_s: float = RUN_S
+    known: bool = False  # whether that was ever measured here
     usable: int = 0
     slots_each: int | None = None  # of a worker, when there was one last
     wanted_slots: int = 0
@@ -103,7 +105,7 @@ def measured(
     before: Mapping[str, Any] | None, now: Readings, *, tenants: Mapping[int, Limits], policy: Policy, defer_s: float
 ) -> dict[str, Any]:
     """The figures to keep: `pools`, a row each, and the workers' counters for the next time."""
-    was = {(one["pool"], one["group"]): one for one in (before or {}).get("pools", ())}
+    was = {(one.pool, one.group): one for one in pools_of(before)}
     found: dict[Place, PoolFigures] = {}
 
     def place(pool: str, group: str) -> PoolFigures:
@@ -134,46 +136,66 @@ def measured(
             row = place(pool, worker.group)
             row.workers += 1
             row.slots += slots
-    ended = {} if before is None else _ended_since(before["ended"], now.workers)
+    ended = _since(before, "ended", now.workers, {one.id: one.ended for one in now.workers})
+    slot_s = _since(before, "slot_s", now.workers, {one.id: one.slot_s for one in now.workers})
     for at, row in found.items():
         of_pool = [
             Share(waiting, running, tenants[tenant].most.get(row.pool) if tenant in tenants else None)
             for tenant, (waiting, running) in shares[at].items()
         ]
-        _rate(row, was.get(at), of_pool, ended.get(at, 0), now, policy, defer_s)
+        _rate(row, was.get(at), of_pool, (int(ended.get(at, 0)), slot_s.get(at, 0.0)), now, policy, defer_s)
     kept = sorted(found.values(), key=lambda row: (not row.workers, not row.usable, -row.arrivals_per_s))[:PLACES_KEPT]
     pools = [asdict(row) for row in sorted(kept, key=lambda row: (row.pool, row.group))]
-    return {"pools": pools, "ended": {one.id: dict(one.ended) for one in now.workers[:WORKERS_KEPT]}}
+    workers = now.workers[:WORKERS_KEPT]
+    return {
+        "pools": pools, "ended": {one.id: dict(one.ended) for one in workers},
+        "slot_s": {one.id: dict(one.slot_s) for one in workers},
+    }  # fmt: skip
+
+
+def pools_of(figures: Mapping[str, Any] | None) -> list[PoolFigures]:
+    """The pools of a measurement, which another version may have made."""
+    names = {one.name for one in fields(PoolFigures)}
+    return [
+        PoolFigures(**{name: value for name, value in one.items() if name in names})
+        for one in (figures or {}).get("pools", ())
+    ]
 
 
 def _rate(
-    row: PoolFigures, was: Mapping[str, Any] | None, shares: Sequence[Share], ended: int, now: Readings,
+    row: PoolFigures, was: PoolFigures | None, shares: Sequence[Share], ended: tuple[int, float], now: Readings,
     policy: Policy, defer_s: float,
 ) -> None:  # fmt: skip
     row.usable = sum(share.usable for share in shares)
-    before = Rates(was["arrivals_per_s"], was["ended_per_s"], was["busy"]) if was else None
-    grown = row.usable - was["usable"] if was else 0
-    rates = averaged(before, ended=ended, grown=grown, busy=row.running, elapsed_s=now.elapsed_s)
+    before = Rates(was.arrivals_per_s, was.ended_per_s, was.busy) if was else None
+    grown = row.usable - was.usable if was else 0
+    rates = averaged(before, ended=ended[0], grown=grown, slot_s=ended[1], elapsed_s=now.elapsed_s)
     row.arrivals_per_s, row.ended_per_s, row.busy = rates.arrivals_per_s, rates.ended_per_s, rates.busy
-    row.run_s = rates.run_s or (was["run_s"] if was else None) or now.usual_run_s or RUN_S
+    known = was.run_s if was and was.known else now.usual_run_s
+    row.run_s = next(one for one in (rates.run_s, known, RUN_S) if one is not None)
+    row.known = rates.run_s is not None or bool(was and was.known)
     if row.workers:
         row.slots_each = row.slots // row.workers
     elif was:
-        row.slots_each = was["slots_each"]
+        row.slots_each = was.slots_each
     if row.pool != PULL:  # those are the tenants' own workers
         row.wanted_slots = slots_wanted(Demand(row.arrivals_per_s, row.run_s, shares), policy).slots
         row.wanted_workers = row.slots_each and workers_wanted(row.wanted_slots, per_worker=row.slots_each)
     oldest_s = 0.0 if row.pool == PULL else row.oldest_wait_s[LANES[0]]  # nobody shares the tenants' own workers
-    row.pressed = presses(bool(was and was["pressed"]), oldest_wait_s=oldest_s, after_s=defer_s)
+    row.pressed = presses(bool(was and was.pressed), oldest_wait_s=oldest_s, after_s=defer_s)
 
 
-def _ended_since(before: Mapping[str, Mapping[str, int]], workers: Sequence[Serving]) -> dict[Place, int]:
-    """Runs that the workers have ended since; those of a new worker all count, of one that is gone none."""
-    total: dict[Place, int] = defaultdict(int)
+def _since(
+    before: Mapping[str, Any] | None, name: str, workers: Sequence[Serving], now: Mapping[str, Mapping[str, float]]
+) -> dict[Place, float]:
+    """How much the workers' counters have grown; that of a new worker as a whole, of one that is gone not."""
+    total: dict[Place, float] = defaultdict(float)
+    if before is None or name not in before:
+        return total
     for worker in workers:
-        known = before.get(worker.id, {})
-        for pool, count in worker.ended.items():
-            total[pool, worker.group] += max(0, count - known.get(pool, 0))
+        known = before[name].get(worker.id, {})
+        for pool, count in now[worker.id].items():
+            total[pool, worker.group] += max(0.0, count - known.get(pool, 0))
     return total
 
 

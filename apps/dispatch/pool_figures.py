@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import psycopg
 from django.conf import settings
 
-from apps.dispatch.gauging import PoolFigures
+from apps.dispatch.gauging import PoolFigures, pools_of
 from apps.due import entries
 from apps.usage import pressure
 
@@ -34,9 +34,7 @@ class Seen(NamedTuple):
 
     def pools(self) -> list[PoolFigures]:
         """Of each pool and group that has, had or wants workers; none while the figures are stale."""
-        if self.measured is None or self.stale:
-            return []
-        return [PoolFigures(**one) for one in self.measured.figures.get("pools", ())]
+        return [] if self.measured is None or self.stale else pools_of(self.measured.figures)
 
     def pool(self, pool: str, group: str) -> PoolFigures:
         """Of one; all zeros where nothing is known of it."""

@@ -63,11 +63,11 @@ class Rates:
 
     arrivals_per_s: float = 0.0
     ended_per_s: float = 0.0
-    busy: float = 0.0  # slots
+    busy: float = 0.0  # seconds in a second that what ended had held its slot
 
     @property
     def run_s(self) -> float | None:
-        """How long a run holds a slot, by Little's law; None when too little has ended to tell."""
+        """How long a run holds a slot; None when too little has ended to tell."""
         return self.busy / self.ended_per_s if self.ended_per_s > 1e-4 else None
 
 
@@ -92,13 +92,15 @@ def workers_wanted(slots: int, *, per_worker: int) -> int:
     return ceil(slots / max(1, per_worker))
 
 
-def averaged(before: Rates | None, *, ended: int, grown: int, busy: float, elapsed_s: float) -> Rates:
+def averaged(before: Rates | None, *, ended: int, grown: int, slot_s: float, elapsed_s: float) -> Rates:
     """The rates after `elapsed_s` more seconds, in which so many runs ended and so many more than before are usable.
+
+    Those that ended had held their slots for `slot_s` in all.
 
     What a tenant's own limit keeps waiting has not arrived yet: slots would not help it.
     """
     elapsed_s = max(elapsed_s, 1e-3)
-    now = Rates(max(0.0, (ended + grown) / elapsed_s), ended / elapsed_s, busy)
+    now = Rates(max(0.0, (ended + grown) / elapsed_s), ended / elapsed_s, slot_s / elapsed_s)
     if before is None:
         return now
     keep = exp(-elapsed_s / TAU_S)

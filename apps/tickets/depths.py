@@ -52,7 +52,8 @@ FROM unnest(%(tenants)s::int[], %(flows)s::uuid[]) AS f(tenant_id, flow)
 """
 
 LIVE_WORKERS = """
-SELECT id, "group", slots, stats->'ended' FROM tickets_worker WHERE expires_at > clock_timestamp() AND NOT draining
+SELECT id, "group", slots, stats->'ended', stats->'slot_s' FROM tickets_worker
+WHERE expires_at > clock_timestamp() AND NOT draining
 """
 
 
@@ -92,12 +93,13 @@ class Head(NamedTuple):
 
 
 class LiveWorker(NamedTuple):
-    """A worker's group, its slots, and the attempts that it has ended since its start, by pool."""
+    """A worker's group, its slots, and by pool the attempts that it has ended since its start and their seconds."""
 
     id: UUID
     group: str
     slots: dict[str, int]
     ended: dict[str, int] | None
+    slot_s: dict[str, float] | None
 
 
 def ready(conn: Conn) -> list[Count]:

@@ -27,6 +27,7 @@ START = f"""
 WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(%(ids)s) AND release = %(release)s
     AND state = 'queued' AND (start_by IS NULL OR start_by >= clock_timestamp())
+    AND tenant_id <> ALL(%(not_tenants)s::int[])
     ORDER BY execution_id LIMIT %(limit)s FOR UPDATE),
 moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
 UPDATE tickets_ticket t SET state = 'running', attempt = attempt + 1, fence = nextval('ticket_fence'),
@@ -49,13 +50,13 @@ SELECT {", ".join("t." + name for name in Started._fields)}, t.worker_id, t.dead
        t.remote AND t.deadline >= least(t.started_at + t.timeout_s * interval '1 second',
                                         t.first_started_at + t.total_timeout_s * interval '1 second')
 FROM tickets_ticket t
-WHERE t.execution_id IN (
+WHERE t.execution_id = ANY(ARRAY(
     SELECT r.execution_id FROM tickets_ticket r LEFT JOIN tickets_worker w ON w.id = r.worker_id
     WHERE r.state = 'running'
       AND (r.deadline < clock_timestamp() OR (NOT r.remote AND (w.id IS NULL OR (w.expires_at < clock_timestamp()
            AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))))
       AND r.execution_id > %(after)s
-    ORDER BY r.execution_id LIMIT %(limit)s)
+    ORDER BY r.execution_id LIMIT %(limit)s))
   AND t.state = 'running'
 """
 
@@ -78,12 +79,15 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 """
 
 
-def start(conn: Conn, ids: Sequence[UUID], *, release: int, worker: UUID, limit: int) -> list[Started]:
+def start(
+    conn: Conn, ids: Sequence[UUID], *, release: int, worker: UUID, limit: int, not_tenants: Sequence[int] = ()
+) -> list[Started]:
     """queued -> running for at most `limit` of these, where the release number is still that one.
 
     What is past its `start_by` is not started, whoever comes first: this or its expiry.
     """
-    rows = conn.execute(START, {"ids": list(ids), "release": release, "worker": worker, "limit": limit})
+    parameters = {"ids": list(ids), "release": release, "worker": worker, "limit": limit}
+    rows = conn.execute(START, parameters | {"not_tenants": list(not_tenants)})
     return [Started._make(row) for row in rows]
 
 

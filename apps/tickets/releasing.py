@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import orjson
 import psycopg
 
 from apps.tickets.store import AGING, notify_pull
@@ -17,25 +18,24 @@ Conn = psycopg.Connection[Any]
 
 
 # Rows are found and locked in a materialised step: a sub-select may be run again for every outer row, and then the
-# limit does not hold.
+# limit does not hold. They are changed by an array of their ids, which is looked up by key: for a join with so many
+# rows the planner reads all tickets, whenever there are many, and there are none to change most of the time.
 PROMOTE = """
 WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL AND available_at <= %(now)s
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
-FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool, t.tenant_id, t.queue
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM found)) RETURNING t.pool, t.tenant_id, t.queue
 """
 
-_RELEASE = """
+RELEASE = """
 UPDATE tickets_ticket t SET state = 'queued', release = %(release)s, releases = releases + 1, queued_at = %(now)s,
        first_queued_at = coalesce(first_queued_at, %(now)s){delays}
-{which} AND state = 'ready' AND (start_by IS NULL OR start_by >= %(now)s) RETURNING t.execution_id
+WHERE execution_id = ANY(%(ids)s) AND state = 'ready' AND (start_by IS NULL OR start_by >= %(now)s)
+RETURNING t.execution_id
 """
-RELEASE = _RELEASE.format(delays="", which="WHERE execution_id = ANY(%(ids)s)")
-RELEASE_LATE = _RELEASE.format(
-    delays=", delays = coalesce(t.delays, m.delays)",
-    which="FROM unnest(%(ids)s::uuid[], %(delays)s::text[]) AS m(id, delays) WHERE t.execution_id = m.id",
-)
+RELEASE_LATE = RELEASE.format(delays=", delays = coalesce(t.delays, %(delays)s::jsonb->>t.execution_id::text)")
+RELEASE = RELEASE.format(delays="")
 
 # Queued for too long: its message is lost or its worker is gone. Waits longer each time, at most five minutes.
 RELEASE_AGAIN = """
@@ -44,7 +44,7 @@ WITH found AS MATERIALIZED (
     ORDER BY queued_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET state = 'ready', rank = NULL,
        available_at = %(now)s + least(300, %(step)s * (2 ^ least(releases - 1, 8) - 1)) * interval '1 second'
-FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued' RETURNING t.execution_id
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM found)) AND t.state = 'queued' RETURNING t.execution_id
 """
 
 
@@ -77,7 +77,7 @@ def release(
     """
     given: dict[str, Any] = {"ids": list(ids), "release": release, "now": now}
     if delays:
-        given["delays"] = [delays.get(one) for one in ids]
+        given["delays"] = orjson.dumps({str(one): told for one, told in delays.items()}).decode()
     return [row[0] for row in conn.execute(RELEASE_LATE if delays else RELEASE, given)]
 
 

@@ -80,7 +80,7 @@ def test_rates_find_what_goes_on_whatever_the_slots(arrivals: float, run_s: floa
         ended, owed = int(owed), owed - int(owed)
         before, alive = alive, alive + int(came) - ended
         came -= int(came)
-        rates = averaged(rates, ended=ended, grown=alive - before, busy=busy, elapsed_s=step_s)
+        rates = averaged(rates, ended=ended, grown=alive - before, slot_s=ended * run_s, elapsed_s=step_s)
     assert rates is not None
     assert abs(rates.arrivals_per_s - arrivals) <= 0.1 * arrivals + 1.1 / step_s
     if busy / run_s * step_s > 20:
@@ -90,7 +90,7 @@ def test_rates_find_what_goes_on_whatever_the_slots(arrivals: float, run_s: floa
 def test_a_steady_flow_wants_the_same_from_one_look_to_the_next() -> None:
     rates, wanted = None, set()
     for number in range(600):
-        rates = averaged(rates, ended=20, grown=0, busy=10.0, elapsed_s=2.0)
+        rates = averaged(rates, ended=20, grown=0, slot_s=20.0, elapsed_s=2.0)
         if number > 100:
             wanted.add(slots_wanted(Demand(rates.arrivals_per_s, rates.run_s or 0, [Share(0, 10)]), Policy()).slots)
     assert wanted == {13}  # ten a second for a second each, four fifths of the slots busy
@@ -159,7 +159,7 @@ def test_a_pool_without_workers_remembers_how_long_its_runs_take() -> None:
         found = look(
             found,
             now=Readings(
-                workers=[Serving("w", "", {"http": 4}, {"http": number * 4})], elapsed_s=10,
+                workers=[Serving("w", "", {"http": 4}, {"http": number * 4}, {"http": number * 40.0})], elapsed_s=10,
                 in_flight=[InFlight("http", 1, 0, 4)],
             ),
         )  # fmt: skip
