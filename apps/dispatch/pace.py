@@ -4,7 +4,6 @@
 REFILL_SHARE = 0.25
 REFILL_WAIT_S = 0.1
 BUSY_WAIT_S = 0.02  # between looks at workers, jobs or tenants that have no room
-ROUNDS = 4  # in which a pass offers again what those could not use to whom it was offered first
 
 
 def waits_for_more(*, free: int, capacity: int, since_release_s: float) -> bool:

@@ -152,7 +152,7 @@ class Admitting:
             start_by=None if head.start_by is None or head.started >= 0 else self._instant(head.start_by),
             job_use=state.held_of_job[job.id], tenant_use=state.held_of_tenant[tenant.id],
             max_running=tenant.max_running, pool_use=self._pool.held[tenant.id],
-            max_slots=tenant.maximum.get(self._pool.name),
+            max_slots=tenant.max_slots.get(self._pool.name),
             key_use=0 if flow[1] is None else state.held_of_flow[flow],
             flow_limit=None if flow[1] is None else job.key_max,
             tenant_rate=None if of_tenant is None else of_tenant.fill(now),

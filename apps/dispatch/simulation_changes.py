@@ -18,7 +18,7 @@ OF_JOB = ("max_concurrency", "key_max", "max_queue_age_s")
 ABOUT_RUNS = ("load", "run_s", "schedule")  # factors that change the runs and not the settings
 KNOWN = (
     "tenant.SLUG.(weight | max_running | max_live | runs_per_min | runs_burst | max_runs_per_day | group | own_queue"
-    " | active | reserved.POOL | maximum.POOL), plan.NAME.(the same), slots.POOL[@GROUP],"
+    " | active | reserved.POOL | max_slots.POOL), plan.NAME.(the same), slots.POOL[@GROUP],"
     " job.SLUG/NAME.(max_concurrency | rate_limit | key_max), cost.NAME, load.SLUG (a factor),"
     " run_s.SLUG[/NAME] (a factor), schedule.ID.FIELD, prefetch"
 )
@@ -145,7 +145,7 @@ def _change(settings: Settings, path: tuple[str, ...], value: Any, faults: Fault
 
 def _tenant(one: TenantSetting, path: list[str], value: Any, name: str, faults: Faults) -> TenantSetting:
     field, *pool = path
-    if field in ("reserved", "maximum") and pool:
+    if field in ("reserved", "max_slots") and pool:
         kept = {key: count for key, count in getattr(one, field).items() if key != pool[0]}
         if value is not None:
             kept[pool[0]] = int(number(value, faults, name, least=0))

@@ -40,7 +40,7 @@ def present_settings(
             group=tenancy.group, active=tenancy.active, max_running=tenancy.max_running, max_live=tenancy.max_live,
             runs_per_min=tenancy.max_runs_per_min, runs_burst=tenancy.runs_burst,
             max_runs_per_day=tenancy.max_runs_per_day, reserved=dict(tenancy.reserved),
-            maximum=dict(tenancy.max_slots),
+            max_slots=dict(tenancy.max_slots), shared_queues=django_settings.SHARED_QUEUES,
         )  # fmt: skip
         wanted = sorted(set(jobs.get(tenancy.id, ())))
         rows = {row[0]: row for row in conn.execute(_in(_JOBS, tenancy.schema), [wanted])} if wanted else {}
@@ -52,7 +52,6 @@ def present_settings(
         Settings(
             tenants=tenants, jobs=found, slots=live_slots(conn), costs=costs,
             prefetch=django_settings.PREFETCH_FACTOR, release_batch=django_settings.RELEASE_BATCH,
-            shared_queues=django_settings.SHARED_QUEUES,
         ),
         numbers,
     )  # fmt: skip

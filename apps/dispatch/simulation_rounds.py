@@ -2,14 +2,15 @@
 
 import heapq
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from apps.dispatch.capacity import Capacity, leave_to_others
-from apps.dispatch.fairness import Claim, FairShare
+from apps.dispatch.capacity import Capacity, Group, leave_to_others
 from apps.dispatch.flowshare import FLOWS_MAX, FlowClaim, FlowShare
-from apps.dispatch.lanes import LANES, Lanes
-from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, ROUNDS, waits_for_more
+from apps.dispatch.lanes import LANES
+from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, waits_for_more
+from apps.dispatch.sharing import Shares, Sharing
 from apps.dispatch.simulation_admitting import Admitted, Admitting, OfFlow
 from apps.dispatch.simulation_measures import Demand
 from apps.dispatch.simulation_state import Flow, Run, State
@@ -34,8 +35,7 @@ class Rounds:
         self.pool = pool
         self._state, self._mine = state, state.pools[pool]
         self._groups = sorted(group for name, group in state.settings.slots if name == pool)
-        self._fair, self._flows = FairShare(), FlowShare()
-        self._lanes = {group: Lanes() for group in self._groups}
+        self._shares, self._flows = Shares(), FlowShare()
         self._admitting = Admitting(state, self._mine, state.instant)
         self._ids: dict[Flow, UUID] = {}
         self._admitted: dict[int, Admitted] = {}
@@ -46,11 +46,10 @@ class Rounds:
         done = Done()
         if not self._mine.waiting:
             return done
-        rooms = {group: self._room(group) for group in self._groups}
-        free = sum(max(0, room.total) for room in rooms.values())
-        capacity = sum(room.capacity for room in rooms.values())
-        since = now - self._released_at
-        if waits_for_more(free=min(free, self._state.settings.release_batch), capacity=capacity, since_release_s=since):
+        settings = self._state.settings
+        capacity = self._capacity()
+        free, since = min(capacity.free, settings.release_batch), now - self._released_at
+        if waits_for_more(free=free, capacity=capacity.most, since_release_s=since):
             done.waits = True
             done.again_at = None if free <= 0 else self._released_at + REFILL_WAIT_S + 1e-6  # and not just before
             return done
@@ -58,7 +57,15 @@ class Rounds:
         for admitted in self._admitted.values():
             done.expired += admitted.expired
             admitted.expired = []
-        self._share(rooms, now, done)
+        waits = {lane: sorted(self._mine.ready[lane]) for lane in LANES}
+
+        def pick(lane: int, grants: Mapping[int, int]) -> Counter[int]:
+            return Counter({one: self._take(one, lane, grant, capacity, now, done) for one, grant in grants.items()})
+
+        sharing = Sharing(self.pool, capacity, self._shares, settings.release_batch, waits, settings.tenants, pick)
+        sharing.left = {tenant: admitted.most for tenant, admitted in self._admitted.items()}
+        elapsed_s, self._shared_at = now - self._shared_at, now
+        sharing.share(max(1e-6, elapsed_s))
         if done.released:
             self._released_at = now
         done.waits = bool(self._mine.waiting)
@@ -66,9 +73,12 @@ class Rounds:
         done.again_at = max(now + BUSY_WAIT_S, until) if until < float("inf") else None
         return done
 
-    def capacity(self, group: str) -> int:
+    def most(self, group: str) -> int:
         """What may be queued or running of a group at once."""
-        return int(self._state.settings.slots[self.pool, group] * self._state.settings.prefetch)
+        return int(self.slots(group) * self._state.settings.prefetch)
+
+    def slots(self, group: str) -> int:
+        return self._state.settings.slots[self.pool, group]
 
     def spans_pools(self, tenant: int) -> bool:
         """Whether what it holds elsewhere counts here too."""
@@ -84,7 +94,7 @@ class Rounds:
             if setting.group in found:
                 found[setting.group][tenant] = Demand(
                     setting.weight, self._mine.held[tenant], wants, setting.reserved.get(self.pool, 0),
-                    setting.maximum.get(self.pool),
+                    setting.max_slots.get(self.pool),
                 )  # fmt: skip
         return found
 
@@ -97,94 +107,49 @@ class Rounds:
             rest = waiting - reasons.total()
             if rest > 0:
                 group = self._state.settings.tenants[tenant].group
-                full = self._mine.by_group[group] >= self.capacity(group) if group in self._lanes else True
+                full = self._mine.by_group[group] >= self.most(group) if group in self._groups else True
                 reasons["pool_full" if full else "fair_share"] += rest
             found[tenant] = reasons
         return found
 
-    def _room(self, group: str) -> Capacity:
-        """What a group's workers can take now; every queue is served by all of them."""
-        slots, capacity, mine = self._state.settings.slots[self.pool, group], self.capacity(group), self._mine
-        queues = {
-            self._state.queue_of_tenant(tenant, self.pool) for tenant in mine.waiting if self._group(tenant) == group
-        }
-        room = Capacity(
-            slots=slots, capacity=capacity, total=capacity - mine.by_group[group],
-            by_queue={queue: capacity - mine.by_queue[queue] for queue in queues},
-            by_tenant=Counter(), by_job=Counter(), by_flow=Counter(), message_max={}, running=mine.running,
-        )  # fmt: skip
-        leave_to_others(room, self.pool)
-        return room
-
-    def _group(self, tenant: int) -> str:
-        return self._state.settings.tenants[tenant].group
-
-    def _share(self, rooms: dict[str, Capacity], now: float, done: Done) -> None:
-        """Lane after lane: claims, grants, flows, runs; what could not be used is offered again."""
-        elapsed = now - self._shared_at if self._shared_at > float("-inf") else 0.0
-        self._shared_at = now
-        batch = self._state.settings.release_batch
-        for group in self._groups:
-            waits = [any(self._group(tenant) == group for tenant in lane) for lane in self._mine.ready]
-            held = [self._mine.by_lane[group, lane] for lane in LANES]
-            self._lanes[group].open(
-                total=max(0, min(batch, rooms[group].total)), slots=rooms[group].capacity, waits=waits, held=held
-            )
-        for lane in LANES:
-            if not self._mine.ready[lane]:
-                continue
-            out: set[int] = set()
-            for _ in range(ROUNDS):
-                claims = self._claims(lane, out)
-                if not any(claim.wants for claim in claims.values()):
-                    break
-                total = {group: self._lanes[group].room(lane) for group in self._groups}
-                room = {queue: left for one in rooms.values() for queue, left in one.by_queue.items()}
-                grants = self._fair.grant(claims, total=total, room=room, elapsed_s=elapsed)
-                elapsed = 0.0
-                if not grants:
-                    break
-                used = {tenant: self._take(tenant, lane, grant, rooms, now, done) for tenant, grant in grants.items()}
-                self._fair.charge(used, grants)
-                out |= {tenant for tenant, count in used.items() if count < grants[tenant]}
-                if not out:
-                    break
-        for group in self._groups:
-            self._lanes[group].close()
-
-    def _claims(self, lane: int, out: set[int]) -> dict[int, Claim]:
-        claims: dict[int, Claim] = {}
+    def _capacity(self) -> Capacity:
+        """What workers can take now; every queue of a group is served by all of its workers."""
         settings, mine = self._state.settings, self._mine
-        for tenant in sorted({*self._admitted, *mine.held}):
-            setting = settings.tenants[tenant]
-            admitted = self._admitted.get(tenant)
-            wants = admitted.wants(lane) if admitted is not None and tenant not in out else 0
-            claims[tenant] = Claim(
-                weight=setting.weight, wants=wants, held=mine.held[tenant], reserved=setting.reserved.get(self.pool, 0),
-                maximum=setting.maximum.get(self.pool), queue=self._state.queue_of_tenant(tenant, self.pool),
-                group=setting.group,
-            )  # fmt: skip
-        return claims
+        groups = {}
+        for name in self._groups:
+            most = self.most(name)
+            held = [mine.by_lane[name, lane] for lane in LANES]
+            groups[name] = Group(settings.slots[self.pool, name], most, most - mine.by_group[name], held)
+        found = Capacity(groups, {}, {}, {}, Counter(), mine.held, Counter(), Counter(), mine.running, {})
+        for tenant in mine.waiting:
+            group, queue = settings.tenants[tenant].group, self._state.queue_of_tenant(tenant, self.pool)
+            if group in groups:
+                found.slots[queue] = groups[group].slots
+                found.whose[queue] = group
+                found.by_queue[queue] = groups[group].capacity - mine.by_queue[queue]
+        leave_to_others(found, self.pool)
+        return found
 
-    def _take(self, tenant: int, lane: int, grant: int, rooms: dict[str, Capacity], now: float, done: Done) -> int:
+    def _take(self, tenant: int, lane: int, grant: int, capacity: Capacity, now: float, done: Done) -> int:
         """Releases up to so many of the tenant's best runs of a lane; returns how many went."""
         admitted = self._admitted[tenant]
-        flows = [one for one in admitted.flows if one.lane == lane]
-        by_id = {self._id(one.flow): one for one in flows[:FLOWS_MAX]}
+        queue = self._state.queue_of_tenant(tenant, self.pool)
+        left = min(grant, capacity.by_queue.get(queue, 0))
+        flows = {self._id(one.flow): one for one in [one for one in admitted.flows if one.lane == lane][:FLOWS_MAX]}
         wanted = [
             FlowClaim(
-                flow,
-                int(min(one.most, one.waiting, admitted.of_job[one.flow[0]], grant)),
+                flow, int(min(one.most, one.waiting, admitted.of_job[one.flow[0]], left)),
                 self._state.instant(one.head.rank),
             )
-            for flow, one in by_id.items()
-        ]
+            for flow, one in flows.items()
+        ]  # fmt: skip
+        wanted = [claim for claim in wanted if claim.wants > 0]
+        if left <= 0 or not wanted:
+            return 0
         went = 0
-        for flow, count in self._flows.split(tenant, grant, wanted, self._state.instant(now)).items():
-            went += self._take_of(by_id[flow], admitted, count, now, done)
-        self._lanes[self._group(tenant)].took(lane, went)
-        room = rooms[self._group(tenant)]
-        room.by_queue[self._state.queue_of_tenant(tenant, self.pool)] -= went
+        for flow, count in self._flows.split(tenant, left, wanted, self._state.instant(now)).items():
+            went += self._take_of(flows[flow], admitted, count, now, done)
+        capacity.by_queue[queue] -= went
         admitted.most -= went
         return went
 

@@ -31,12 +31,12 @@ class Sampler:
         if now < self._from or not self._state.pools[rounds.pool].waiting:
             return
         for group, demands in rounds.demands().items():
-            due = shares_due(demands, rounds.capacity(group))
+            due = shares_due(demands, rounds.slots(group))
             for tenant, demand in demands.items():
                 if demand.wants > 0:
                     figures = self._tenants[tenant]
                     figures.contended_s += self.every_s
-                    figures.got += demand.held * self.every_s
+                    figures.got += min(demand.held, due[tenant]) * self.every_s  # what is more nobody owes it
                     figures.due += due[tenant] * self.every_s
         for tenant, reasons in rounds.reasons().items():
             held = self._tenants[tenant].held

@@ -32,13 +32,14 @@ class TenantSetting:
     runs_burst: int | None = None
     max_runs_per_day: int | None = None
     reserved: Mapping[str, int] = field(default_factory=dict)  # by pool
-    maximum: Mapping[str, int] = field(default_factory=dict)
+    max_slots: Mapping[str, int] = field(default_factory=dict)  # by pool
+    shared_queues: int = SHARED_QUEUES
 
-    def queue(self, pool: str, shared_queues: int) -> str:
+    def queue(self, pool: str) -> str:
         """The queue that its runs of a pool wait in."""
         if self.own_queue:
             return own_queue(pool, self.slug, self.group)
-        return group_queue(pool, self.group) if self.group else shared_queue(pool, self.id % shared_queues)
+        return group_queue(pool, self.group) if self.group else shared_queue(pool, self.id % self.shared_queues)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,6 @@ class Settings:
     costs: Costs = field(default_factory=Costs)
     prefetch: float = 2.0
     release_batch: int = 1_000
-    shared_queues: int = SHARED_QUEUES
     workers: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def workers_of(self, key: tuple[str, str]) -> int:

@@ -21,13 +21,13 @@ RUNS_MAX = 5_000_000
 TENANTS_MAX = 20_000
 KINDS = ("poisson_per_s", "flood", "every_s")
 LIMITS = ("weight", "max_running", "max_live", "runs_per_min", "runs_burst", "max_runs_per_day")
-_TENANT = {*LIMITS, "plan", "own_queue", "group", "active", "reserved", "maximum", "copies"}
+_TENANT = {*LIMITS, "plan", "own_queue", "group", "active", "reserved", "max_slots", "copies"}
 _JOB = {
     "tenant", "name", "pool", "priority", "max_concurrency", "rate_limit", "key", "max_queue_age_s", "lane", "run_s",
     "fails",
     "retry", "arrivals", "overlap",
 }  # fmt: skip
-_TOP = {"about", "seconds", "counted_from", "tenants", "jobs", "slots", "costs", "prefetch", "shared_queues"}
+_TOP = {"about", "seconds", "counted_from", "tenants", "jobs", "slots", "costs", "prefetch"}
 
 
 def read_spec(data: object, *, seed: int = 0, most: int = RUNS_MAX) -> tuple[Settings, Load]:
@@ -60,7 +60,7 @@ def read_spec(data: object, *, seed: int = 0, most: int = RUNS_MAX) -> tuple[Set
     arrivals.sort(key=lambda one: one.at)
     settings = Settings(
         tenants={one.id: one for group in tenants.values() for one in group}, jobs=jobs, slots=slots, costs=costs,
-        prefetch=float(data.get("prefetch", 2)), shared_queues=int(data.get("shared_queues", 8)),
+        prefetch=float(data.get("prefetch", 2)),
     )  # fmt: skip
     return settings, Load(arrivals, seconds, counted_from=float(data.get("counted_from", 0)))
 
@@ -112,7 +112,9 @@ def _tenants(data: object, faults: Faults) -> dict[str, list[TenantSetting]]:
             for key in LIMITS
             if one.get(key) is not None
         }
-        rest = {key: one[key] for key in ("plan", "own_queue", "group", "active", "reserved", "maximum") if key in one}
+        rest = {
+            key: one[key] for key in ("plan", "own_queue", "group", "active", "reserved", "max_slots") if key in one
+        }
         made[name] = [
             TenantSetting(
                 id=count + number_ + 1, slug=name if copies == 1 else f"{name}-{number_:04d}",

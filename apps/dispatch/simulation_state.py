@@ -186,7 +186,7 @@ class State:
         found = self._queue_of.get((tenant, pool))
         if found is None:
             setting = self.settings.tenants[tenant]
-            found = self._queue_of[tenant, pool] = setting.queue(pool, self.settings.shared_queues)
+            found = self._queue_of[tenant, pool] = setting.queue(pool)
         return found
 
     def station(self, run: Run) -> tuple[str, str]:
