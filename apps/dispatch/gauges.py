@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -158,6 +158,13 @@ def _most(tenancy: Tenancy) -> dict[str, int | None]:
     return found
 
 
+class _Rates(NamedTuple):
+    """Token buckets of jobs and of tenants, of those that have one."""
+
+    jobs: Mapping[UUID, Rate]
+    tenants: Mapping[int, Rate]
+
+
 class _Uses:
     """What is in flight, as admission asks for it."""
 
@@ -173,9 +180,7 @@ class _Uses:
             self.flow[one.flow] += used
             self.serial |= set(one.serial or ())
 
-    def facts(
-        self, head: depths.Head, pool: str, tenancy: Tenancy | None, rates: Mapping[UUID | int, Rate], now: datetime
-    ) -> Facts:
+    def facts(self, head: depths.Head, pool: str, tenancy: Tenancy | None, rates: _Rates, now: datetime) -> Facts:
         """Of the head of a flow, without what is true of its pool: slots that are taken are what it waits for."""
         return Facts(
             now=now, tenant_active=tenancy is not None and tenancy.active, job_limit=head.job_limit,
@@ -183,7 +188,7 @@ class _Uses:
             overlap_busy=head.serial in self.serial, tenant_use=self.tenant[head.tenant_id],
             max_running=tenancy.max_running if tenancy else None, pool_use=self.pool[pool, head.tenant_id],
             max_slots=tenancy.max_slots.get(pool) if tenancy else None, key_use=self.flow[head.flow],
-            flow_limit=head.flow_limit, job_rate=rates.get(head.job_id), tenant_rate=rates.get(head.tenant_id),
+            flow_limit=head.flow_limit, job_rate=rates.jobs.get(head.job_id), tenant_rate=rates.tenants.get(head.tenant_id),
         )  # fmt: skip
 
 
@@ -212,7 +217,7 @@ def _heads(
     return [Waits(pool, group, lane, wait) for (pool, group, lane), wait in waits.items()], held
 
 
-def _rates(conn: Conn, registry: Registry, heads: Sequence[depths.Head], now: datetime) -> dict[UUID | int, Rate]:
+def _rates(conn: Conn, registry: Registry, heads: Sequence[depths.Head], now: datetime) -> _Rates:
     """The token buckets of these flows' jobs and tenants, as they are; nobody is kept from taking."""
     of_jobs = buckets.of_jobs(conn, {head.job_id: head.tenant_id for head in heads}, now=now, lock=False)
     limits = {
@@ -220,4 +225,4 @@ def _rates(conn: Conn, registry: Registry, heads: Sequence[depths.Head], now: da
         for one in (registry.get(tenant_id) for tenant_id in {head.tenant_id for head in heads})
         if one is not None and one.max_runs_per_min is not None
     }
-    return {**of_jobs, **buckets.of_tenants(conn, limits, now=now)}
+    return _Rates(of_jobs, buckets.of_tenants(conn, limits, now=now))
