@@ -188,7 +188,8 @@ class _Uses:
             overlap_busy=head.serial in self.serial, tenant_use=self.tenant[head.tenant_id],
             max_running=tenancy.max_running if tenancy else None, pool_use=self.pool[pool, head.tenant_id],
             max_slots=tenancy.max_slots.get(pool) if tenancy else None, key_use=self.flow[head.flow],
-            flow_limit=head.flow_limit, job_rate=rates.jobs.get(head.job_id), tenant_rate=rates.tenants.get(head.tenant_id),
+            flow_limit=head.flow_limit, job_rate=rates.jobs.get(head.job_id),
+            tenant_rate=rates.tenants.get(head.tenant_id),
         )  # fmt: skip
 
 
