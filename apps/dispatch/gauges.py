@@ -74,7 +74,7 @@ class GaugeService:
 
     def run_once(self) -> Pass:
         if not self._keeper.held(LEASE_KIND):
-            return Pass()
+            return Pass(wait_s=EVERY_S)
         conn = self._line.get()
         if self._limited is not conn:
             conn.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT_S}s'")
