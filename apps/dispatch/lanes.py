@@ -47,7 +47,7 @@ class Lanes:
             self._lower_left -= count
 
     def close(self) -> None:
-        """Ends a pass. What a lane could not use of its part it is not owed later, nor more than one run in any case."""
+        """Ends a pass. A lane is not owed what it could not use of its part, nor more than one run in any case."""
         released = sum(self._took)
         for lane in LOWER:
             owed = self._owed[lane] + released * self._part[lane] - self._took[lane]
