@@ -134,8 +134,8 @@ def assumptions(demand: Demand) -> list[str]:
         f"a core's time is planned with up to {demand.use:.0%}; a Python process uses one core at most",
         "costs are linear: twice the runs cost twice the time; caches, lock waits and vacuum count only as"
         " far as the bench had them",
-        "the repository's figures are of no-op runs of 8 tenants: with thousands of tenants a batch has fewer runs of each"
-        " schema, and costs more for each; measure yours",
+        "the repository's figures are of no-op runs of 8 tenants: with thousands of tenants a batch has fewer runs of"
+        " each schema, and costs more for each; measure yours",
         "the database is one primary; its disks keep up with the WAL named above and commits take under a millisecond",
         "all runs of a pool are released by the one process that holds its lease; fire scales with the dispatchers up"
         " to the shards",
