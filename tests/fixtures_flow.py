@@ -134,12 +134,16 @@ class Noted:
     """A publisher that keeps what it was given."""
 
     messages: list[Message] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
     fails: bool = False
 
     def publish(self, messages: Sequence[Message]) -> None:
         if self.fails:
             raise ConnectionError("the broker is away")
         self.messages += messages
+
+    def drop(self, queues: Sequence[str]) -> None:
+        self.dropped += queues
 
     def close(self) -> None:
         pass
