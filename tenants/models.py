@@ -8,8 +8,10 @@ from django.db.models import Q
 from django_tenants.models import DomainMixin, TenantMixin
 
 from kernel.ids import uuid7
+from kernel.pools import CELERY_POOLS
 
 SLUG_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
+GROUP_PATTERN = r"^[a-z](?:[a-z0-9-]{0,22}[a-z0-9])?$"  # part of a queue's name, beside a tenant's slug
 
 
 class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relation's base, TenantMixin, is untyped
@@ -29,7 +31,11 @@ class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relatio
     max_live = models.PositiveIntegerField(null=True, blank=True, help_text="Executions that are not finished.")
     max_runs_per_min = models.PositiveIntegerField(
         null=True, blank=True, validators=[MinValueValidator(1)],
-        help_text="Releases in a minute of the clock; more wait for the next minute. Empty: any number.",
+        help_text="Releases in a minute over time; more wait. Empty: any number.",
+    )  # fmt: skip
+    runs_burst = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)],
+        help_text="Of these so many may go at once. Empty: a sixth of a minute's.",
     )  # fmt: skip
     max_runs_per_day = models.PositiveIntegerField(
         null=True, blank=True,
@@ -42,16 +48,47 @@ class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relatio
         help_text="Requests of one API key in a minute; empty: any number.",
     )  # fmt: skip
     retention_days = models.PositiveIntegerField(default=30)
+    worker_group = models.CharField(
+        max_length=40, blank=True, default="", db_default="", validators=[RegexValidator(GROUP_PATTERN)],
+        help_text="Workers of its tenants that name none themselves. Empty: the shared ones.",
+    )  # fmt: skip
 
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(weight__gte=1), name="plan_weight_is_positive"),
             models.CheckConstraint(condition=Q(max_api_requests_per_min__gte=1), name="plan_api_limit_is_positive"),
             models.CheckConstraint(condition=Q(max_runs_per_min__gte=1), name="plan_run_rate_is_positive"),
+            models.CheckConstraint(condition=Q(runs_burst__gte=1), name="plan_run_burst_is_positive"),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+
+class PlanPool(models.Model):
+    """What each tenant of a plan has of one pool: slots that it gets whenever it wants them, and the most it gets."""
+
+    plan = models.ForeignKey(Plan, on_delete=models.CASCADE, related_name="pools")
+    pool = models.CharField(max_length=20, choices=[(name, name) for name in CELERY_POOLS])
+    reserved_slots = models.PositiveIntegerField(
+        default=0, help_text="Runs at once that it can have whatever others want; lent while it does not."
+    )
+    max_slots = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)],
+        help_text="Most at once, also when the pool is idle. Empty: any number.",
+    )  # fmt: skip
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["plan", "pool"], name="planpool_once_per_pool"),
+            models.CheckConstraint(condition=Q(max_slots__gte=1), name="planpool_maximum_is_positive"),
+            models.CheckConstraint(
+                condition=Q(max_slots__gte=models.F("reserved_slots")), name="planpool_maximum_holds_the_reserve"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.plan} {self.pool}"
 
 
 class Tenant(TenantMixin):
@@ -71,6 +108,10 @@ class Tenant(TenantMixin):
     plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="tenants")
     status = models.CharField(max_length=12, choices=Status.choices, default=Status.PROVISIONING)
     dispatch_paused = models.BooleanField(default=False, help_text="Nothing of this tenant is released while set.")
+    worker_group = models.CharField(
+        max_length=40, blank=True, default="", db_default="", validators=[RegexValidator(GROUP_PATTERN)],
+        help_text="Workers that run its jobs; empty: those of its plan.",
+    )  # fmt: skip
     network = models.JSONField(default=list, blank=True, help_text="CIDRs its HTTP jobs may call besides public ones.")
     signing_secret = models.CharField(max_length=100, blank=True, help_text="Empty: apps.secrets has it, encrypted.")
     signing_version = models.IntegerField(default=0, help_text="Grows with every new signing secret; 0 is none.")

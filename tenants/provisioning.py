@@ -200,4 +200,5 @@ def _migrate_with_django(schema: str) -> str:
 
 def queue_for(tenant: Tenant, pool: str) -> str:
     """The Celery queue of a tenant in a pool."""
-    return queue_name(pool=pool, tenant_id=tenant.pk, slug=tenant.slug, own=tenant.plan.own_queue)
+    group = tenant.worker_group or tenant.plan.worker_group
+    return queue_name(pool=pool, tenant_id=tenant.pk, slug=tenant.slug, own=tenant.plan.own_queue, group=group)

@@ -1,8 +1,8 @@
 """What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -19,7 +19,10 @@ REFRESH_S = 3.0
 SELECT_TENANTS = """
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
        p.max_running, t.network::text, t.signing_version, t.status <> 'active',
-       p.max_runs_per_min, p.max_runs_per_day, t.event_types::text
+       p.max_runs_per_min, p.max_runs_per_day, t.event_types::text,
+       coalesce(nullif(t.worker_group, ''), p.worker_group), p.runs_burst,
+       (SELECT json_object_agg(s.pool, json_build_array(s.reserved_slots, s.max_slots))::text
+        FROM tenants_planpool s WHERE s.plan_id = p.id), p.max_live
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -43,7 +46,11 @@ class Tenancy:
     suspended: bool = False  # or being deleted: its schedules stand still
     max_runs_per_min: int | None = None
     max_runs_per_day: int | None = None
+    max_live: int | None = None
     group: str = ""  # whose workers run its jobs; "" are the shared ones
+    runs_burst: int | None = None
+    reserved: Mapping[str, int] = field(default_factory=dict)  # by pool: slots that it gets whenever it wants them
+    max_slots: Mapping[str, int] = field(default_factory=dict)  # by pool: most at once, where there is such a limit
 
     def queue(self, pool: str) -> str:
         """The Celery queue of this tenant in a pool."""
@@ -51,17 +58,16 @@ class Tenancy:
 
 
 def tenancy_of(tenant: Tenant) -> Tenancy:
-    """A tenant that was read with its plan, as the hot paths see it."""
+    """A tenant that was read with its plan, as the hot paths see it; without its shares of pools."""
     plan, active = tenant.plan, tenant.status == Tenant.Status.ACTIVE
-    queues = {
-        pool: queue_name(pool=pool, tenant_id=tenant.pk, slug=tenant.slug, own=plan.own_queue) for pool in POOLS
-    }  # fmt: skip
+    group = tenant.worker_group or plan.worker_group
     return Tenancy(
         id=tenant.pk, slug=tenant.slug, schema=tenant.schema_name, active=active and not tenant.dispatch_paused,
         weight=plan.weight, own_queue=plan.own_queue, max_running=plan.max_running, network=reach_of(tenant.network),
-        signing_version=tenant.signing_version, queues=queues, suspended=not active,
-        wants=frozenset(tenant.event_types),
-        max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day,
+        signing_version=tenant.signing_version, suspended=not active,
+        queues=_queues(tenant.pk, tenant.slug, plan.own_queue, group), wants=frozenset(tenant.event_types),
+        max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day, group=group,
+        runs_burst=plan.runs_burst, max_live=plan.max_live,
     )  # fmt: skip
 
 
@@ -102,17 +108,20 @@ class Registry:
 
 
 def _sharing(one: Tenancy) -> Tenancy:
-    queues = {
-        pool: queue_name(pool=pool, tenant_id=one.id, slug=one.slug, own=False, group=one.group) for pool in POOLS
-    }
-    return replace(one, own_queue=False, queues=queues)
+    return replace(one, own_queue=False, queues=_queues(one.id, one.slug, False, one.group))
 
 
 def _tenancy(row: tuple[Any, ...]) -> Tenancy:
-    queues = {pool: queue_name(pool=pool, tenant_id=row[0], slug=row[1], own=row[5]) for pool in POOLS}
+    shares = orjson.loads(row[15]) if row[15] else {}
     return Tenancy(
         id=row[0], slug=row[1], schema=row[2], active=row[3], weight=row[4], own_queue=row[5], max_running=row[6],
-        network=reach_of(orjson.loads(row[7])), signing_version=row[8], queues=queues, suspended=row[9],
+        network=reach_of(orjson.loads(row[7])), signing_version=row[8], suspended=row[9],
         max_runs_per_min=row[10], max_runs_per_day=row[11],
-        wants=frozenset(orjson.loads(row[12])),
+        wants=frozenset(orjson.loads(row[12])), group=row[13], queues=_queues(row[0], row[1], row[5], row[13]),
+        runs_burst=row[14], reserved={pool: share[0] for pool, share in shares.items() if share[0]},
+        max_slots={pool: share[1] for pool, share in shares.items() if share[1] is not None}, max_live=row[16],
     )  # fmt: skip
+
+
+def _queues(tenant_id: int, slug: str, own: bool, group: str) -> dict[str, str]:
+    return {pool: queue_name(pool=pool, tenant_id=tenant_id, slug=slug, own=own, group=group) for pool in POOLS}

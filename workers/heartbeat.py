@@ -55,7 +55,8 @@ class Heartbeat:
                 slots=slots, queues=queues, group=settings.WORKER_GROUP,
                 ttl_s=settings.WORKER_TTL_S, draining=runtime.draining, skew_ms=self._skew_ms,
                 stats={
-                    "held": len(runtime.holds()), "settled": runtime.settling.loop.totals,
+                    "held": len(runtime.holds()), "settled": runtime.settling.loop.totals, "ended": dict(runtime.ended),
+                    "slot_s": {pool: round(seconds, 3) for pool, seconds in list(runtime.slot_s.items())},
                     "chosen": {"queues": settings.WORKER_QUEUES.text, "tenants": settings.WORKER_TENANTS.text},
                 },
             )  # fmt: skip

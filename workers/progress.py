@@ -14,7 +14,7 @@ class ProgressBoard:
     """`report` is for executors, from any thread; `write` for the heartbeat."""
 
     def __init__(self) -> None:
-        self._told: dict[Key, Any] = {}
+        self._told: dict[Key, Any] = {}  # of runs that hold a slot; taken away at each pass
         self._lock = threading.Lock()
 
     def report(self, key: Key, value: Any) -> None:

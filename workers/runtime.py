@@ -27,7 +27,7 @@ from apps.tickets.values import Started
 from apps.webhooks.handing import Receiver, receivers
 from kernel.clock import monotonic_s, utc_now
 from kernel.eventtypes import DELIVERY
-from kernel.pools import reserve_of
+from kernel.pools import pool_of_queue, reserve_of
 from kernel.secretrules import shown_name
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
@@ -72,6 +72,8 @@ class Runtime:
         self._reserved: dict[str, int] = dict.fromkeys(executors, 0)
         self._queue_of: dict[Pair, str] = {}
         self._held_of: Counter[str] = Counter()  # by queue: reserved for it, or started and not ended
+        self.ended: Counter[str] = Counter()  # by pool: attempts that gave their slot back, since the start
+        self.slot_s: dict[str, float] = defaultdict(float)  # by pool: for how many seconds these held one, in all
         self._local = threading.local()
 
     def start(self) -> None:
@@ -126,7 +128,7 @@ class Runtime:
         left = list(ids)
         counts = {"started": 0, "put_back": 0}
         give_up_at = monotonic_s() + WAIT_FOR_SLOT_S
-        while left and executor is not None and not self.draining:
+        while left and executor is not None and not self.draining and not self.settling.full:
             room = self._reserve(pool, len(left), until=give_up_at, queue=queue)
             if room == 0:
                 break
@@ -190,8 +192,10 @@ class Runtime:
 
     def _start(self, executor: Executor, ids: Sequence[UUID], release: int, queue: str) -> int:
         # From here until they are settled the tickets are ours: whatever fails below must end as an attempt.
+        # What is not started of a clogged tenant is released again, later each time.
+        clogged = self.settling.clogged()
         started = self._again_when_lost(
-            lambda conn: holding.start(conn, ids, release=release, worker=self.id, limit=len(ids))
+            lambda conn: holding.start(conn, ids, release=release, worker=self.id, limit=len(ids), not_tenants=clogged)
         )
         conn, registry = self._line.get(), self._local.registry
         pairs = {(one.execution_id, one.fence) for one in started}
@@ -321,6 +325,10 @@ class Runtime:
             return
         self.settling.add(Settlement(known[0], self.id, report, known[1]))
         with self._lock:
+            if report.outcome != "returned":
+                pool = pool_of_queue(self._queue_of.get(pair, ""))
+                self.ended[pool] += 1
+                self.slot_s[pool] += max(0.0, (report.finished_at - report.started_at).total_seconds())
             self._drop(pair)
 
     def _drop(self, pair: Pair) -> None:

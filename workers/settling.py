@@ -17,6 +17,10 @@ from tenants.door import Line
 from tenants.registry import Registry
 
 BATCH = 500
+# Bounds of what ended and is not settled: nothing more is started then, of that tenant or here at all. While the
+# database is away nothing is started anyway, so these are for a tenant's schema that does not answer.
+UNSETTLED_MAX_OF_TENANT = 1_000
+UNSETTLED_MAX = 20_000
 GATHER_S = 0.004
 AGAIN_S = 1.0  # between tries while the database is away
 AGAIN_MAX_S = 10.0  # between tries of one tenant
@@ -35,7 +39,7 @@ class SettleBuffer:
         self._line = Line("worker settle", opened=_set_lock_timeout)
         self._registry = Registry(self._line)
         self._lock = threading.Lock()
-        self._waiting: deque[Settlement] = deque()
+        self._waiting: deque[Settlement] = deque()  # lint: allow memory-has-a-bound: UNSETTLED_MAX and the slots
         self._apart: dict[int, _Apart] = {}
         self._unsettled: set[Pair] = set()
         self._drained = threading.Condition(self._lock)
@@ -52,6 +56,16 @@ class SettleBuffer:
         """Attempts that ended here and that the database may not know of yet."""
         with self._lock:
             return set(self._unsettled)
+
+    def clogged(self) -> list[int]:
+        """Tenants of which as much waits as may: start nothing of theirs."""
+        with self._lock:
+            return [tenant for tenant, one in self._apart.items() if len(one.items) >= UNSETTLED_MAX_OF_TENANT]
+
+    @property
+    def full(self) -> bool:
+        """Whether as much waits as may: start nothing."""
+        return len(self._unsettled) >= UNSETTLED_MAX
 
     def drain(self, timeout_s: float) -> bool:
         """Waits until everything is settled; False when time ran out."""
@@ -129,7 +143,7 @@ class _Apart:
     def __init__(self, failures: int) -> None:
         self.failures = failures
         self.not_before = monotonic_s() + delay_s(failures, base_s=0.2, factor=2, max_s=AGAIN_MAX_S)
-        self.items: deque[Settlement] = deque()
+        self.items: deque[Settlement] = deque()  # lint: allow memory-has-a-bound: UNSETTLED_MAX_OF_TENANT and slots
 
 
 def _set_lock_timeout(conn: "psycopg.Connection[Any]") -> None:

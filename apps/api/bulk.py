@@ -43,9 +43,10 @@ class BulkEndpoint(Endpoint):
 
     def _item(self, number: int, error: ShardbeatError) -> dict[str, Any]:
         known = problem_of(error)
+        wait = {} if known.retry_after_s is None else {"retry_after_s": known.retry_after_s}  # an item has no header
         problem = document(
             status=known.status, code=known.code, detail=known.detail, request_id=self.inner.request_id,
-            errors=known.errors, extra=known.extra,
+            errors=known.errors, extra=known.extra | wait,
         )  # fmt: skip
         return {"index": number, "status": known.status, "id": None, "problem": problem}
 

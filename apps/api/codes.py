@@ -102,7 +102,9 @@ CODES: Mapping[str, Code] = {
     ),
     "idempotency_key_reused": Code((422,), "the key belongs to another request", "take a new key"),
     "if_match_required": Code((428,), "a change must say what it has read", "send `If-Match`"),
-    "quota_exceeded": Code((429,), "a limit of the plan: `quota`, `limit`, `use`"),
+    "quota_exceeded": Code(
+        (429,), "a limit of the plan: `quota`, `limit`, `use`", "where waiting helps: wait for `Retry-After`"
+    ),
     "rate_limited": Code(
         (429,),
         "too many requests in a minute: `policy` is `api-key` or `api-session` (the plan's limit of one key or person)"
@@ -110,6 +112,9 @@ CODES: Mapping[str, Code] = {
         "wait for `Retry-After`; see [api.md](../api.md#requests-a-minute)",
     ),
     "internal_error": Code((500,), "a fault of ours", "tell us the `request_id`"),
+    "overloaded": Code(
+        (503,), "all tenants together have as much unfinished work as the platform takes", "wait for `Retry-After`"
+    ),
     "secret_unreadable": Code((500,), "a stored secret can't be decrypted", "set its value again"),
     "secrets_key_unknown": Code((503,), "the operator's key for the secrets is missing"),
     "too_many_waiting": Code(

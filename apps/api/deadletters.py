@@ -47,7 +47,7 @@ class DeadLetterReplay(Endpoint):
     @operation(
         "dead_letters_replay", "Replay: reopen the execution, or make a new one with another payload",
         body=ReplayInput, answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG,
-        problems=("not_open", "not_dead", "job_deleted", "execution_gone", "quota_exceeded"),
+        problems=("not_open", "not_dead", "job_deleted", "execution_gone", "quota_exceeded", "overloaded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, letter_id: UUID) -> Response:

@@ -40,7 +40,7 @@ class BulkAnswer(Serializer):
     refused = serializers.IntegerField()
 
 
-@cache
+@cache  # lint: allow memory-has-a-bound: one for each operation
 def bulk_input(item: type[Serializer], name: str) -> type[Serializer]:
     """The body of a bulk operation."""
     members: dict[str, Any] = {

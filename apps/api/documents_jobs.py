@@ -1,12 +1,13 @@
 """The bodies and answers of jobs."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 
 from apps.api.documents import Example, Serializer, label, labels, nullable, optional, replacement
 from apps.schedules import job_input
 from apps.schedules.job_input import KINDS
+from kernel import limitrules
 
 TARGET_TEXT = (
     "http: url, method, headers, body, success_status, success_if, redirects, connect_timeout_s, auth, completion;"
@@ -34,6 +35,37 @@ class RetryInput(Serializer):
         "for Python tasks also exceptions; empty is all.",
     )  # fmt: skip
     never_on = serializers.ListField(child=serializers.CharField(max_length=80), max_length=50, required=False)
+
+
+class ConcurrencyKeyInput(Serializer):
+    """How many runs at once for each value of a label or of a place in the payload: give one of the two."""
+
+    EXAMPLE: ClassVar[Example] = {"payload": "/customer/id", "max": 1}
+
+    label = optional(serializers.CharField, max_length=63, help_text="Name of a label of the job, schedule or run.")
+    payload = optional(
+        serializers.CharField,
+        max_length=limitrules.POINTER_CHARS,
+        help_text="JSON pointer into the payload (RFC 6901).",
+    )
+    max = optional(
+        serializers.IntegerField, min_value=1, max_value=limitrules.KEY_MAX, help_text="Runs at once of each value. 1."
+    )
+
+
+class RateLimitInput(Serializer):
+    """How many runs start in a time, as a token bucket: what is more waits, nothing is dropped."""
+
+    EXAMPLE: ClassVar[Example] = {"runs": 100, "per_s": 60, "burst": 10}
+
+    runs = serializers.IntegerField(
+        min_value=1, max_value=limitrules.RATE_RUNS_MAX, required=False, help_text="Starts in `per_s` seconds."
+    )
+    per_s = serializers.IntegerField(min_value=1, max_value=limitrules.RATE_PER_S_MAX, required=False)
+    burst = optional(
+        serializers.IntegerField, min_value=1, max_value=limitrules.RATE_BURST_MAX,
+        help_text="Starts at once after a pause. A tenth of `runs`, at least 1.",
+    )  # fmt: skip
 
 
 class JobChange(Serializer):
@@ -64,6 +96,10 @@ class JobChange(Serializer):
     max_concurrency = optional(
         serializers.IntegerField, min_value=1, max_value=100_000, help_text="Runs at the same time; null is no limit."
     )
+    concurrency_key = ConcurrencyKeyInput(
+        required=False, allow_null=True, help_text="Runs at the same time for each value, as one for each customer."
+    )
+    rate_limit = RateLimitInput(required=False, allow_null=True, help_text="Starts in a time; null is no limit.")
     labels = optional(serializers.DictField, child=label(null=True), help_text="null removes one.")
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among jobs.")
     kind = optional(serializers.ChoiceField, choices=list(KINDS), help_text="It can't change.")
@@ -107,6 +143,26 @@ class RetryAnswer(Serializer):
     never_on = serializers.ListField(child=serializers.CharField())
 
 
+class ConcurrencyKeyAnswer(Serializer):
+    """A complete concurrency key: it has a label or a pointer into the payload."""
+
+    EXAMPLE: ClassVar[Example] = ConcurrencyKeyInput.EXAMPLE
+
+    label: Any = serializers.CharField(required=False)
+    payload = serializers.CharField(required=False)
+    max = serializers.IntegerField()
+
+
+class RateLimitAnswer(Serializer):
+    """A complete rate limit."""
+
+    EXAMPLE: ClassVar[Example] = RateLimitInput.EXAMPLE
+
+    runs = serializers.IntegerField()
+    per_s = serializers.IntegerField()
+    burst = serializers.IntegerField()
+
+
 class JobAnswer(Serializer):
     """A job."""
 
@@ -126,6 +182,8 @@ class JobAnswer(Serializer):
     retry = RetryAnswer()
     priority = serializers.IntegerField()
     max_concurrency = nullable(serializers.IntegerField)
+    concurrency_key = ConcurrencyKeyAnswer(allow_null=True)
+    rate_limit = RateLimitAnswer(allow_null=True)
     queue = nullable(serializers.CharField)
     labels = labels()
     external_id = nullable(serializers.CharField)

@@ -5,7 +5,7 @@ from typing import ClassVar
 from rest_framework import serializers
 
 from apps.api.documents import Example, Serializer, nullable
-from apps.api.documents_jobs import JobAnswer, RetryAnswer
+from apps.api.documents_jobs import ConcurrencyKeyAnswer, JobAnswer, RateLimitAnswer, RetryAnswer
 from apps.api.documents_schedules import ScheduleAnswer
 
 _SCHEDULE_MEMBERS = (
@@ -30,6 +30,8 @@ class JobVersionAnswer(Serializer):
     retry = RetryAnswer()
     priority = serializers.IntegerField()
     max_concurrency = nullable(serializers.IntegerField)
+    concurrency_key = ConcurrencyKeyAnswer(allow_null=True)
+    rate_limit = RateLimitAnswer(allow_null=True)
     queue = nullable(serializers.CharField)
     created_at = serializers.DateTimeField()
 

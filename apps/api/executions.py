@@ -39,7 +39,7 @@ class ExecutionList(Endpoint):
 
     @operation(
         "executions_submit", "Run a job at once or later", body=SubmitInput, answer=ExecutionAnswer, status=202,
-        retry_safe=True, tag=TAG, problems=("quota_exceeded",),
+        retry_safe=True, tag=TAG, problems=("quota_exceeded", "overloaded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -54,7 +54,7 @@ class ExecutionBulk(BulkEndpoint):
 
     @operation(
         "executions_bulk_submit", "Submit up to 1,000 runs; each item has its own result", body=ExecutionsBulkInput,
-        answer=BulkAnswer, retry_safe=True, tag=TAG, problems=["batch_refused"],
+        answer=BulkAnswer, retry_safe=True, tag=TAG, problems=["batch_refused", "overloaded"],
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
@@ -101,7 +101,7 @@ class ExecutionRerun(Endpoint):
 
     @operation(
         "executions_rerun", "Run a finished execution again as a new one", body=NoInput, answer=ExecutionAnswer,
-        status=202, retry_safe=True, tag=TAG, problems=("not_finished", "quota_exceeded"),
+        status=202, retry_safe=True, tag=TAG, problems=("not_finished", "quota_exceeded", "overloaded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, execution_id: UUID) -> Response:

@@ -1,6 +1,7 @@
 """Probes: is this process alive, and can it serve."""
 
 import logging
+from typing import Any
 
 import psycopg
 from django.conf import settings
@@ -26,11 +27,14 @@ def ready(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"status": "ok"})
 
 
-def _ask() -> None:
+def connection(name: str) -> "psycopg.Connection[Any]":
     """A connection of its own: one that was opened before may wait for ever for a server that hangs."""
-    options = f"-c statement_timeout={STATEMENT_TIMEOUT_MS}"
-    with psycopg.connect(
-        settings.DATABASE_URL, connect_timeout=CONNECT_TIMEOUT_S, options=options, autocommit=True,
-        application_name="shardbeat readyz",
-    ) as conn:  # fmt: skip
+    return psycopg.connect(
+        settings.DATABASE_URL, connect_timeout=CONNECT_TIMEOUT_S, autocommit=True,
+        options=f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}", application_name=f"shardbeat {name}",
+    )  # fmt: skip
+
+
+def _ask() -> None:
+    with connection("readyz") as conn:
         conn.execute("SELECT 1")

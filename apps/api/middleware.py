@@ -15,7 +15,7 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from rest_framework.exceptions import AuthenticationFailed
 
-from apps.api import health
+from apps.api import health, metrics
 from apps.api.authentication import actor_of, invalid_key
 from apps.api.bodies import BodyBroken, BodyTooLarge, LengthRequired, take_in
 from apps.api.problems import NO_DATABASE, plain_response, refusal_response, unavailable_response
@@ -50,7 +50,9 @@ Handler = Callable[[TenantRequest], HttpResponse]
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 API_PREFIX = "/api/"
 # Answered here, before hosts are looked at: they come with the machine's address as host.
-PROBES: Mapping[str, Callable[[HttpRequest], HttpResponse]] = {"/healthz": health.alive, "/readyz": health.ready}
+PROBES: Mapping[str, Callable[[HttpRequest], HttpResponse]] = {
+    "/healthz": health.alive, "/readyz": health.ready, "/metrics": metrics.metrics, "/metrics/pools": metrics.pools,
+}  # fmt: skip
 PUBLIC_PATHS = ("/api/v1/schema", "/api/v1/docs")
 PUBLIC_PREFIX = f"/{settings.STATIC_URL.strip('/')}/"
 

@@ -162,7 +162,7 @@ def operation(
     return finish
 
 
-@cache
+@cache  # lint: allow memory-has-a-bound: one for each list of the API
 def listing(
     item: type[serializers.Serializer[Any]], name: str, *, counted: bool = False
 ) -> type[serializers.Serializer[Any]]:

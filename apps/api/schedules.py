@@ -190,7 +190,7 @@ class ScheduleTrigger(Endpoint):
     @operation(
         "schedules_trigger", "Run a schedule's job once, now; skipped where its overlap policy leaves no room",
         body=ScheduleTriggerInput, answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG,
-        problems=("quota_exceeded",),
+        problems=("quota_exceeded", "overloaded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, schedule_id: UUID) -> Response:

@@ -24,7 +24,7 @@ ALWAYS = "id"
 MOMENT = "as_of"
 
 
-@cache
+@cache  # lint: allow memory-has-a-bound: one for each answer of the API
 def fields_of(answer: Any) -> frozenset[str]:
     """What can be selected of an answer, which a serializer describes; of a list's, the members of its items."""
     if not (isinstance(answer, type) and issubclass(answer, serializers.Serializer)):

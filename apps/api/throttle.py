@@ -60,6 +60,6 @@ def count_failure(request: "TenantRequest") -> None:
         request.standing = attempts_of(rates()).failed(address=address_of(request), limit=limit)
 
 
-@cache
+@cache  # lint: allow memory-has-a-bound: one for each broker of the settings
 def attempts_of(counted: Rates) -> Attempts:
     return Attempts(counted)

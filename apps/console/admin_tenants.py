@@ -19,17 +19,23 @@ from apps.audit.trail import TrailMixin, actor_of, database_now
 from apps.console.deleting import deletion_page
 from apps.console.selecting import ticked
 from apps.console.shown import tenant_link
+from apps.dispatch.reserves import overbooked
 from kernel.addressrules import plain_rule
+from tenants import door
 from tenants.apikeys import scope_faults
 from tenants.keys import apikey_create, apikey_revoke
-from tenants.models import ApiKey, Domain, Plan, Tenant
+from tenants.models import ApiKey, Domain, Plan, PlanPool, Tenant
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
+    BaseInline = admin.TabularInline[PlanPool, Plan]
     TenantModelForm = forms.ModelForm[Tenant]
     ApiKeyModelForm = forms.ModelForm[ApiKey]
+    PlanModelForm = forms.ModelForm[Plan]
+    PlanPoolModelForm = forms.ModelForm[PlanPool]
 else:
-    BaseAdmin, TenantModelForm, ApiKeyModelForm = admin.ModelAdmin, forms.ModelForm, forms.ModelForm
+    BaseAdmin, BaseInline = admin.ModelAdmin, admin.TabularInline
+    TenantModelForm = ApiKeyModelForm = PlanModelForm = PlanPoolModelForm = forms.ModelForm
 
 
 class SmallAdmin(TrailMixin, BaseAdmin):
@@ -40,15 +46,65 @@ class SmallAdmin(TrailMixin, BaseAdmin):
     show_facets = admin.ShowFacets.NEVER
 
 
+class PlanForm(PlanModelForm):
+    def clean(self) -> dict[str, Any]:
+        """A burst is one of a rate."""
+        given = super().clean() or self.cleaned_data
+        if given.get("runs_burst") and not given.get("max_runs_per_min"):
+            self.add_error("runs_burst", "Of which rate? Give max_runs_per_min, too.")
+        return given
+
+
+class PlanPoolForm(PlanPoolModelForm):
+    def clean(self) -> dict[str, Any]:
+        """What is reserved must fit into the maximum."""
+        given = super().clean() or self.cleaned_data
+        most, reserved = given.get("max_slots"), given.get("reserved_slots") or 0
+        if most is not None and most < reserved:
+            self.add_error("max_slots", f"At least as many as are reserved: {reserved}.")
+        return given
+
+
+class PlanPoolInline(BaseInline):
+    model = PlanPool
+    form = PlanPoolForm
+    extra = 0
+    verbose_name_plural = "slots of each of its tenants, by pool"
+
+
 @admin.register(Plan)
 class PlanAdmin(SmallAdmin):
+    form = PlanForm
+    inlines = (PlanPoolInline,)
     list_display = (
-        "name", "weight", "own_queue", "max_schedules", "max_running", "max_live", "max_runs_per_min",
-        "max_runs_per_day", "max_api_requests_per_min",
-        "retention_days",
+        "name", "weight", "own_queue", "worker_group", "max_schedules", "max_running", "max_live", "max_runs_per_min",
+        "runs_burst", "max_runs_per_day", "max_api_requests_per_min", "retention_days",
     )  # fmt: skip
     search_fields = ("name",)
     ordering = ("name",)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """The slots by pool are in the same row of the trail as the plan."""
+        before = _slots_of(form.instance) if change else {}
+        super().save_related(request, form, formsets, change)
+        after = _slots_of(form.instance)
+        if before != after:
+            was, now, _ = request.trail  # type: ignore[attr-defined]  # the mixin writes it
+            was["slots"], now["slots"] = before, after
+        tell_overbooked(self, request)
+
+
+def _slots_of(plan: Plan) -> dict[str, dict[str, int | None]]:
+    return {
+        one.pool: {"reserved_slots": one.reserved_slots, "max_slots": one.max_slots}
+        for one in PlanPool.objects.filter(plan=plan).order_by("pool")
+    }
+
+
+def tell_overbooked(page: SmallAdmin, request: HttpRequest) -> None:
+    """Says where more slots are reserved than there are workers for; nothing is refused, workers come and go."""
+    for one in overbooked(door.raw()):
+        page.message_user(request, str(one), messages.WARNING)
 
 
 class TenantForm(TenantModelForm):
@@ -72,15 +128,16 @@ class TenantForm(TenantModelForm):
 class TenantAdmin(SmallAdmin):
     form = TenantForm
     list_display = (
-        "slug", "name", "plan", "status", "delete_after", "dispatch_paused", "schema_version", "created_at", "tables",
+        "slug", "name", "plan", "worker_group", "status", "delete_after", "dispatch_paused", "schema_version",
+        "created_at", "tables",
     )  # fmt: skip
-    list_filter = ("status", "plan", "dispatch_paused")
+    list_filter = ("status", "plan", "worker_group", "dispatch_paused")
     list_select_related = ("plan",)
     search_fields = ("slug", "name")
     ordering = ("slug",)
     fields = (
-        "slug", "name", "plan", "status", "dispatch_paused", "network", "schema_name", "schema_version", "created_at",
-        "tables", "delete_after", "delete_note",
+        "slug", "name", "plan", "worker_group", "status", "dispatch_paused", "network", "schema_name",
+        "schema_version", "created_at", "tables", "delete_after", "delete_note",
     )  # fmt: skip
     readonly_fields = (
         "slug", "schema_name", "schema_version", "created_at", "tables", "delete_after", "delete_note",
@@ -88,6 +145,11 @@ class TenantAdmin(SmallAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        if {"plan", "status", "worker_group"} & set(form.changed_data):
+            tell_overbooked(self, request)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         marked = obj is not None and obj.status == Tenant.Status.DELETING

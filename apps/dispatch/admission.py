@@ -1,122 +1,165 @@
-"""Who may be released now: pure functions over values, shared by release and whatever explains it."""
+"""Who may go now, and what holds the others back: one ordered list of predicates over values. Pure.
+
+Release asks it for the head of each flow, leases from pull queues ask it, `explain` asks it for one execution, and the
+simulation for its made-up ones: a rule exists here once. Each predicate says how many more may go as far as it is
+concerned. The first that says none is what holds back; the least of all is how many may go.
+"""
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-from uuid import UUID
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
 
-from apps.tickets.values import NO_GATE, Candidate, Flow, LiveWorker
-from kernel.pools import reserve_of
+from apps.tickets.values import Rate
 
-MESSAGE_MAX = 100  # tickets in one message
-
-
-class Message(NamedTuple):
-    """Tickets of one queue that were released together."""
-
-    queue: str
-    release: int
-    ids: Sequence[UUID]
+Level = Literal["tenant", "job", "key", "run", "pool"]
 
 
-@dataclass(slots=True)
-class Room:
-    """What a pool can take now."""
+class Room(NamedTuple):
+    """How many more may go; with its limit and use where it has some, and when it is expected to have room."""
 
-    slots: int
-    capacity: int
-    total: int
-    by_queue: dict[str, int]
-    by_tenant: Counter[int]
-    by_gate: Counter[UUID]
-    message_max: dict[str, int]
-    running: Counter[str]  # by queue
+    most: float = math.inf
+    limit: float | None = None
+    use: float | None = None
+    clears_at: datetime | None = None
 
 
-def room_of(live: Sequence[LiveWorker], taken: Iterable[tuple[Any, ...]], *, prefetch: float) -> Room:
-    """What live workers can take, less what is queued or running: (tenant, queue, gate, count, running of these)."""
-    slots: Counter[str] = Counter()
-    message_max: dict[str, int] = {}
-    for worker in live:
-        for queue in worker.queues:
-            slots[queue] += worker.slots
-            message_max[queue] = max(1, min(MESSAGE_MAX, message_max.get(queue, MESSAGE_MAX), worker.slots // 2))
-    by_queue = {queue: int(count * prefetch) for queue, count in slots.items()}
-    slots_of_all = sum(worker.slots for worker in live)
-    capacity = total = int(slots_of_all * prefetch)
-    by_tenant: Counter[int] = Counter()
-    by_gate: Counter[UUID] = Counter()
-    running: Counter[str] = Counter()
-    for tenant_id, queue, gate, count, *of_these in taken:
-        by_tenant[tenant_id] += count
-        running[queue] += of_these[0] if of_these else 0
-        if gate != NO_GATE:
-            by_gate[gate] += count
-        if queue in by_queue:
-            by_queue[queue] -= count
-        if queue:  # what is held outside takes no slot; limits count it
-            total -= count
-    return Room(slots_of_all, capacity, total, by_queue, by_tenant, by_gate, message_max, running)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a run that waits, or of the head of a flow. What is left out holds nothing back."""
+
+    now: datetime
+    tenant_active: bool = True
+    dispatch_paused: bool = False
+    schedule_paused: bool = False
+    job_limit: int | None = None  # 0: the job is paused
+    queue_paused: bool = False
+    available_at: datetime | None = None
+    start_by: datetime | None = None
+    blocked_by: int = 0  # runs of its workflow that have to end first
+    overlap_busy: bool = False  # another run of its schedule is queued or running, and its policy is not "allow"
+    job_use: int = 0  # queued or running
+    tenant_use: int = 0
+    max_running: int | None = None
+    pool_use: int = 0  # of this tenant in this pool
+    max_slots: int | None = None
+    key_use: int = 0
+    flow_limit: int | None = None
+    tenant_rate: Rate | None = None
+    job_rate: Rate | None = None
+    runs_today: int = 0
+    max_runs_per_day: int | None = None
+    breaker_until: datetime | None = None  # open until then
+    breaker_open: bool = False
+    pool_slots: int | None = None  # of live workers that serve its queue; None: it needs none of ours
+    queue_room: int | None = None  # what these can still take, ahead of their slots
+    fair: int | None = None  # what its share of this pass leaves; None: nobody shares
+    run_s: float | None = None  # how long such runs usually take
 
 
-def leave_to_others(room: Room, pool: str) -> None:
-    """Takes room from queues that hold much: some slots are kept for what comes through the others. Changes `room`.
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """One rule. `level` says whose limit it is."""
 
-    A queue whose runs take all that it may have running gets no more to wait: they are slow, and nothing waits for it.
-    """
-    reserve = reserve_of(pool, room.slots)
-    if not reserve:
-        return
-    for queue, left in room.by_queue.items():
-        most = 0 if room.running[queue] >= room.slots - reserve else left - reserve
-        room.by_queue[queue] = min(left, most)
+    code: str
+    level: Level
+    room: Callable[[Facts], Room]
 
 
-def open_flows(flows: Sequence[Flow], room: Room) -> tuple[list[Flow], float]:
-    """Of one tenant's flows those whose gate has room, and how many tickets may pass their gates in all."""
-    free = {flow: math.inf if flow.gate_limit is None else flow.gate_limit - room.by_gate[flow.gate] for flow in flows}
-    through = {flow: count for flow, count in free.items() if count > 0}
-    return list(through), sum(through.values())
+class Refusal(NamedTuple):
+    """What holds a run back."""
+
+    code: str
+    level: Level
+    limit: float | None
+    use: float | None
+    clears_at: datetime | None
 
 
-def admit(
-    found: Sequence[Candidate], grants: Mapping[int, int], room: Room, *, busy: Set[UUID] = frozenset()
-) -> list[Candidate]:
-    """Of each tenant's candidates the best by rank, up to its grant, within gates and queues.
-
-    A schedule whose overlap policy is not "allow" runs one at a time: `busy` are those of which one was admitted
-    already; those of which one is queued or running are no candidates. Changes `room`; pure otherwise.
-    """
-    running = set(busy)
-    chosen: list[Candidate] = []
-    got: Counter[int] = Counter()
-    for one in sorted(found, key=lambda one: (one.rank, one.execution_id)):
-        if got[one.tenant_id] >= grants.get(one.tenant_id, 0):
-            continue
-        if one.gate_limit is not None and room.by_gate[one.gate] >= one.gate_limit:
-            continue
-        if room.by_queue.get(one.queue, 0) <= 0:
-            continue
-        if one.serial is not None:
-            if one.serial in running:
-                continue
-            running.add(one.serial)
-        room.by_queue[one.queue] -= 1
-        if one.gate_limit is not None:
-            room.by_gate[one.gate] += 1
-        got[one.tenant_id] += 1
-        chosen.append(one)
-    return chosen
+def refusal(facts: Facts) -> Refusal | None:
+    """The first predicate that lets nothing go; None when one may go."""
+    for predicate, room in checks(facts):
+        if room.most < 1:
+            return Refusal(predicate.code, predicate.level, room.limit, room.use, room.clears_at)
+    return None
 
 
-def messages_of(chosen: Sequence[Candidate], number: int, message_max: Mapping[str, int]) -> Iterator[Message]:
-    """Groups what was chosen by queue, in bounded messages."""
-    by_queue: dict[str, list[UUID]] = defaultdict(list)
-    for one in chosen:
-        by_queue[one.queue].append(one.execution_id)
-    for queue, ids in by_queue.items():
-        size = message_max.get(queue, MESSAGE_MAX)
-        for start in range(0, len(ids), size):
-            yield Message(queue, number, ids[start : start + size])
+def most(facts: Facts) -> float:
+    """How many may go: a whole number, or infinity."""
+    return max(0, min(room.most for _, room in checks(facts)))
+
+
+def checks(facts: Facts) -> Iterator[tuple[Predicate, Room]]:
+    """All predicates with what they say, in order."""
+    return ((predicate, predicate.room(facts)) for predicate in ADMISSION)
+
+
+def _open_if(is_open: bool, clears_at: datetime | None = None) -> Room:
+    return Room(math.inf if is_open else 0, clears_at=None if is_open else clears_at)
+
+
+def _within(limit: int | None, use: int, facts: Facts) -> Room:
+    if limit is None:
+        return Room()
+    left = max(0, limit - use)
+    return Room(left, limit, use, None if left else _one_ends_at(facts, use))
+
+
+def _one_ends_at(facts: Facts, use: int) -> datetime | None:
+    """Runs that began at any time end evenly: one of so many after that part of a run."""
+    return None if facts.run_s is None or use <= 0 else facts.now + timedelta(seconds=facts.run_s / use)
+
+
+def _tokens(rate: Rate | None, facts: Facts) -> Room:
+    if rate is None:
+        return Room()
+    whole = max(0, math.floor(rate.tokens))
+    clears_at = None if whole else facts.now + timedelta(seconds=(1 - rate.tokens) / rate.per_s)
+    return Room(whole, rate.burst, rate.burst - whole, clears_at)
+
+
+def _day_ends_at(now: datetime) -> datetime:
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+
+
+def _not_yet_due(facts: Facts) -> Room:
+    return _open_if(facts.available_at is None or facts.available_at <= facts.now, facts.available_at)
+
+
+def _daily_quota(facts: Facts) -> Room:
+    room = _within(facts.max_runs_per_day, facts.runs_today, facts)
+    return room if room.most else room._replace(clears_at=_day_ends_at(facts.now))
+
+
+def _pool_full(facts: Facts) -> Room:
+    if facts.queue_room is None:
+        return Room()
+    left, slots = max(0, facts.queue_room), facts.pool_slots
+    use = None if slots is None else slots - facts.queue_room
+    return Room(left, slots, use, None if left or not slots else _one_ends_at(facts, slots))
+
+
+ADMISSION: tuple[Predicate, ...] = (
+    Predicate("tenant_inactive", "tenant", lambda facts: _open_if(facts.tenant_active)),
+    Predicate("dispatch_paused", "tenant", lambda facts: _open_if(not facts.dispatch_paused)),
+    Predicate("schedule_paused", "run", lambda facts: _open_if(not facts.schedule_paused)),
+    Predicate("job_paused", "job", lambda facts: _open_if(facts.job_limit != 0)),
+    Predicate("queue_paused", "pool", lambda facts: _open_if(not facts.queue_paused)),
+    Predicate("not_yet_due", "run", _not_yet_due),
+    Predicate("expired", "run", lambda facts: _open_if(facts.start_by is None or facts.start_by >= facts.now)),
+    Predicate("workflow_blocked", "run", lambda facts: _open_if(not facts.blocked_by)),
+    Predicate("overlap", "run", lambda facts: _open_if(not facts.overlap_busy)),
+    Predicate("job_concurrency", "job", lambda facts: _within(facts.job_limit, facts.job_use, facts)),
+    Predicate("tenant_concurrency", "tenant", lambda facts: _within(facts.max_running, facts.tenant_use, facts)),
+    Predicate("pool_maximum", "tenant", lambda facts: _within(facts.max_slots, facts.pool_use, facts)),
+    Predicate("concurrency_key", "key", lambda facts: _within(facts.flow_limit, facts.key_use, facts)),
+    Predicate("tenant_rate", "tenant", lambda facts: _tokens(facts.tenant_rate, facts)),
+    Predicate("job_rate", "job", lambda facts: _tokens(facts.job_rate, facts)),
+    Predicate("daily_quota", "tenant", _daily_quota),
+    Predicate("breaker_open", "job", lambda facts: _open_if(not facts.breaker_open, facts.breaker_until)),
+    Predicate("no_workers", "pool", lambda facts: _open_if(facts.pool_slots != 0)),
+    Predicate("pool_full", "pool", _pool_full),
+    Predicate("fair_share", "pool", lambda facts: Room() if facts.fair is None else Room(max(0, facts.fair))),
+)
+CODES = tuple(predicate.code for predicate in ADMISSION)

@@ -18,6 +18,8 @@ from django.conf import settings
 
 from apps.dispatch import quotas
 from apps.dispatch.apart import Apart
+from apps.dispatch.backlogs import Backlogs
+from apps.dispatch.deferral import Deferral
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.missed import missed_events
 from apps.dispatch.planning import Plan, make_plan
@@ -53,6 +55,8 @@ class FireService:
         self._registry = Registry(line)
         self._looked_ahead_to: datetime | None = None
         self._apart = Apart()
+        self._backlogs = Backlogs()
+        self._deferral = Deferral(batch=settings.FIRE_BATCH)
         self._ready: Conn | None = None
 
     def run_once(self) -> Pass:
@@ -71,9 +75,15 @@ class FireService:
             return Pass(wait_s=(nearest - now).total_seconds() if nearest is not None else None)
         self._registry.refresh()
         terms = {shard: shards[shard] for shard in due}
+        self._deferral.ask(conn)
         counts = self._fire(conn, due, terms, now)
         # Going on at once only helps when this pass got somewhere: what is locked or failing must not make it spin.
-        return Pass(counts, full=counts["entries"] > 0)
+        if counts["entries"] > 0 or not self._deferral.active:
+            return Pass(counts, full=counts["entries"] > 0)
+        # What is held back is due all the time: what comes next must not wait for the next look at it.
+        _, later = entries.peek(conn, sorted(shards), after=now)
+        self._look_ahead(conn, sorted(shards), now)
+        return Pass(counts, wait_s=(min(later.values()) - now).total_seconds() if later else None)
 
     def close(self) -> None:
         self._line.close()
@@ -81,17 +91,22 @@ class FireService:
     def _fire(self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime) -> dict[str, int]:
         batch = partial(
             fire_batch, conn, self._registry, shards, now=now, limit=settings.FIRE_BATCH,
-            fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)),
+            fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)), backlogs=self._backlogs,
+            deferral=self._deferral,
         )  # fmt: skip
-        avoid = self._apart.avoided()
+        avoid, deferral = self._apart.avoided(), self._deferral
+        debt = deferral.looks()
+        not_debt = deferral.keys(now) if debt else []
         try:
-            counts = batch(not_tenants=avoid)
+            counts = batch(not_tenants=avoid, debt=debt, not_debt=not_debt)
         except psycopg.Error:
             if conn.closed:
                 raise
             log.warning("a fire batch failed, firing per tenant", exc_info=True)
             with conn.transaction():
-                seen = entries.lock_due(conn, shards, now=now, limit=settings.FIRE_BATCH, not_tenants=avoid)
+                seen = entries.lock_due(
+                    conn, shards, now=now, limit=settings.FIRE_BATCH, not_tenants=avoid, debt=debt, not_debt=not_debt
+                )
             counts = self._apart.fire(conn, seen, batch)
         again = self._apart.to_try_again()
         if again:
@@ -122,12 +137,16 @@ class FireService:
 def fire_batch(
     conn: Conn, registry: Registry, shards: Sequence[int], *, now: datetime, limit: int,
     fired_by: Callable[[Entry], str],
-    not_tenants: Sequence[int] = (), only: Sequence[UUID] | None = None,
+    not_tenants: Sequence[int] = (), only: Sequence[UUID] | None = None, backlogs: Backlogs | None = None,
+    deferral: Deferral | None = None, debt: bool = True, not_debt: Sequence[UUID] = (),
 ) -> dict[str, int]:  # fmt: skip
     """One transaction: locks, decides, writes. Returns counts; `entries` is how many were locked."""
+    backlogs = backlogs or Backlogs()
     with conn.transaction():
         if only is None:
-            found = entries.lock_due(conn, shards, now=now, limit=limit, not_tenants=not_tenants)
+            found = entries.lock_due(
+                conn, shards, now=now, limit=limit, not_tenants=not_tenants, debt=debt, not_debt=not_debt
+            )
         else:
             found = [entry for entry in entries.lock(conn, only) if entry.due_at <= now]
         if not found:
@@ -136,14 +155,15 @@ def fire_batch(
             registry.refresh(force=True)  # made since the last look; only what is really gone is put aside
         plan = make_plan(
             found, now=now, registry=registry, alive=_alive(conn, found), suspended=_suspended(conn, registry, found),
-            fired_by=fired_by,
+            fired_by=fired_by, deferral=deferral,
         )  # fmt: skip
-        counted = quotas.keep_within(conn, registry, plan, now=now)
+        counted = quotas.keep_within(conn, registry, plan, backlogs, now=now)
         counts = _write(conn, registry, plan, counted, now=now)
+    backlogs.add({tenant_id: len(rows) for tenant_id, rows in plan.fired.items()})
     if plan.held:
         log.error("%d due entries are held back (%s), such as %s", len(plan.held), plan.held[0][1], plan.held[0][0].key)
-    counts["held"] = len(plan.held)
-    counts["entries"] = len(found) - len(plan.held)
+    counts["held"], counts["deferred"] = len(plan.held), len(plan.deferred)
+    counts["entries"] = len(found) - len(plan.held) - len(plan.deferred)
     return counts
 
 

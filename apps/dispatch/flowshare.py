@@ -63,24 +63,24 @@ def aged_priority(rank: datetime, now: datetime) -> float:
 def _split(state: _Flows, grant: int, flows: Sequence[FlowClaim], now: datetime) -> dict[UUID, int]:
     given: dict[UUID, int] = {}
     heap = []
+    waiting: set[UUID] = set()
     for index, one in enumerate(flows):
         if one.wants > 0:
             cost: float = 2.0 ** -aged_priority(one.rank, now)
-            start = max(state.virtual.get(one.flow, state.clock), state.clock)
+            start = state.virtual.setdefault(one.flow, state.clock)
+            waiting.add(one.flow)
             heap.append((start + cost, one.rank, index, cost))
     heapq.heapify(heap)
-    last = state.clock
     while grant > 0 and heap:
         finish, rank, index, cost = heapq.heappop(heap)
         one = flows[index]
         given[one.flow] = got = given.get(one.flow, 0) + 1
         grant -= 1
-        last = max(last, finish - cost)
+        state.clock = max(state.clock, finish - cost)
         state.virtual[one.flow] = finish
         if got < one.wants:
             heapq.heappush(heap, (finish + cost, rank, index, cost))
-    state.clock = last
-    state.virtual = {flow: at for flow, at in state.virtual.items() if at > last}
+    state.virtual = {flow: at for flow, at in state.virtual.items() if flow in waiting or at > state.clock}
     return given
 
 

@@ -13,6 +13,7 @@ import psycopg
 
 from apps.events import store as events
 from apps.events.store import NewEvent, instant_text
+from apps.tickets.values import LANES
 from kernel.clock import monotonic_s
 from kernel.eventtypes import DELIVERY
 from kernel.ids import id_from
@@ -27,12 +28,13 @@ LOOK_EVERY_S = 5.0
 LOOK_BACK = timedelta(seconds=30)  # of the first look of a process
 TOLD_AT_ONCE = 2_000  # of a tenant in one look
 
-# What somebody stopped (a paused job, whose gate is closed) is not late. Down the index of what is ready.
+# What somebody stopped (a paused job, with a limit of 0) is not late. Down the index of what is ready.
 _LATE = """
 SELECT execution_id, job_id, schedule_id, run_key, trigger, nominal_at, actual_at, state, wait_reason
 FROM tickets_ticket
-WHERE tenant_id = %(tenant)s AND pool = ANY(%(pools)s) AND state = 'ready' AND rank IS NOT NULL AND attempt = 0
-  AND actual_at > %(after)s AND actual_at <= %(until)s AND gate_limit IS DISTINCT FROM 0 AND trigger <> %(delivery)s
+WHERE tenant_id = %(tenant)s AND pool = ANY(%(pools)s) AND lane = ANY(%(lanes)s) AND state = 'ready'
+  AND rank IS NOT NULL AND attempt = 0
+  AND actual_at > %(after)s AND actual_at <= %(until)s AND job_limit IS DISTINCT FROM 0 AND trigger <> %(delivery)s
 UNION ALL
 SELECT execution_id, job_id, schedule_id, run_key, trigger, nominal_at, actual_at, state, wait_reason
 FROM tickets_ticket
@@ -78,8 +80,8 @@ def tell_late(conn: Conn, tenancy: Tenancy, *, after: datetime, until: datetime)
         rows = conn.execute(
             _LATE,
             {
-                "tenant": tenancy.id, "pools": list(POOLS), "after": after, "until": until, "limit": TOLD_AT_ONCE,
-                "delivery": DELIVERY,
+                "tenant": tenancy.id, "lanes": list(LANES), "pools": list(POOLS), "after": after, "until": until,
+                "limit": TOLD_AT_ONCE, "delivery": DELIVERY,
             },
         ).fetchall()  # fmt: skip
         events.emit(conn, tenancy.schema, tenancy.id, [_event(row) for row in rows])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from apps.dispatch.deferral import Deferral
 from apps.due.entries import Entry, Move
 from apps.executions import store as executions
 from apps.schedules import occurring, policy, timing
@@ -32,6 +33,7 @@ class Plan:
     begun: dict[int, list[Entry]] = field(default_factory=lambda: defaultdict(list))
     new_tickets: dict[UUID, tickets.Ticket] = field(default_factory=dict)
     poison: list[tuple[Entry, str]] = field(default_factory=list)
+    deferred: list[Entry] = field(default_factory=list)  # left as they are: live work of their pool goes first
     held: list[tuple[Entry, str]] = field(default_factory=list)  # left as they are, with an alert
     replacing: list[UUID] = field(default_factory=list)  # schedules whose waiting runs make way for the new one
     cancelling: list[UUID] = field(default_factory=list)  # and those whose running ones do
@@ -39,41 +41,50 @@ class Plan:
 
 def make_plan(
     found: Sequence[Entry], *, now: datetime, registry: Registry, alive: dict[UUID, int],
-    suspended: Set[int], fired_by: Callable[[Entry], str],
+    suspended: Set[int], fired_by: Callable[[Entry], str], deferral: Deferral | None = None,
 ) -> Plan:  # fmt: skip
     """Decides what becomes of each entry. An entry that can't be decided is set aside, alone.
 
     Schedules of tenants that are `suspended` stand still; delayed runs of theirs get their tickets, which wait.
-    `fired_by` says who fires an entry: each shard's lease has a term of its own.
+    `fired_by` says who fires an entry: each shard's lease has a term of its own. `deferral` says what yields.
     """
     plan = Plan()
     ids = iter(uuid7s(len(found)))
     for entry in found:
         try:
-            if registry.get(entry.tenant_id) is None:
+            tenancy = registry.get(entry.tenant_id)
+            if tenancy is None:
                 raise LookupError(f"tenant {entry.tenant_id} does not exist")
             if entry.kind == "execution":
                 _begin(entry, plan, now)
             elif entry.tenant_id in suspended:
                 _stand_still(entry, plan, now, fired_by(entry))
             else:
-                _decide(entry, plan, now, alive.get(entry.key, 0), next(ids), fired_by(entry))
+                decision = _decision(entry, now, alive.get(entry.key, 0))
+                if deferral is not None and deferral.holds(entry, decision, tenancy.group, now):
+                    plan.deferred.append(entry)
+                else:
+                    _carry_out(entry, decision, plan, now, next(ids), fired_by(entry))
         except Exception as error:
             log.exception("due entry %s is put aside", entry.key)
             plan.poison.append((entry, f"{type(error).__name__}: {error}"))
     return plan
 
 
-def _decide(entry: Entry, plan: Plan, now: datetime, alive: int, first_id: UUID, fired_by: str) -> None:
-    spec = timing.spec_from_json(entry.spec)
-    decision = policy.decide(
-        spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now, live=alive,
-        done=entry.runs_done,
+def _decision(entry: Entry, now: datetime, alive: int) -> policy.Decision:
+    return policy.decide(
+        timing.spec_from_json(entry.spec), key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at,
+        now=now, live=alive, done=entry.runs_done,
     )  # fmt: skip
+
+
+def _carry_out(
+    entry: Entry, decision: policy.Decision, plan: Plan, now: datetime, first_id: UUID, fired_by: str
+) -> None:
     if decision.alert is not None:
         plan.held.append((entry, decision.alert))
         return
-    guarded = spec.overlap != "allow"
+    guarded = timing.spec_from_json(entry.spec).overlap != "allow"  # remembered from the decision
     if decision.replaces:
         plan.replacing.append(entry.key)
     if decision.cancels:

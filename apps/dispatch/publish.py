@@ -15,7 +15,7 @@ import kombu
 import orjson
 import redis
 
-from apps.dispatch.admission import Message
+from apps.dispatch.capacity import Message
 from kernel.pools import BATCH_TASK
 
 ORIGIN = f"{os.getpid()}@{socket.gethostname()}"

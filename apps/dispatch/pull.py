@@ -14,7 +14,7 @@ from uuid import UUID
 import orjson
 import psycopg
 
-from apps.dispatch.admission import Room, admit, open_flows, room_of
+from apps.dispatch.capacity import admit, capacity_of, open_flows
 from apps.executions import store as executions
 from apps.outcomes.remote import Only
 from apps.outcomes.settle import Settlement, settle
@@ -99,8 +99,9 @@ def _choose(conn: Conn, tenant_id: int, queue: str, most: int) -> list[UUID]:
     flows = remote.flows(conn, tenant_id=tenant_id, queue=queue)
     if not flows:
         return []
-    gates = [flow.gate for flow in flows if flow.gate_limit is not None]
-    room: Room = room_of([], remote.taken(conn, gates) if gates else [], prefetch=1)
+    jobs = [one.job_id for one in flows if one.job_limit is not None]
+    keys = [one.flow for one in flows if one.flow_limit is not None]
+    room = capacity_of([], remote.taken(conn, jobs=jobs, flows=keys) if jobs or keys else [], prefetch=1)
     room.by_queue[queue] = most  # the workers outside say themselves how much they take
     opened, through = open_flows(flows, room)
     if not opened:

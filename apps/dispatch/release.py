@@ -16,9 +16,10 @@ from uuid import UUID
 import psycopg
 from django.conf import settings
 
-from apps.dispatch.admission import Message, Room, admit, leave_to_others, messages_of, open_flows, room_of
+from apps.dispatch.capacity import Capacity, Message, admit, capacity_of, leave_to_others, messages_of, open_flows
 from apps.dispatch.flatshare import Claim, FairShare
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.leaving import Leaving
 from apps.dispatch.publish import Publisher
 from apps.due import leases
 from apps.tickets import releasing, workers
@@ -51,6 +52,7 @@ class ReleaseService:
         self._line = line
         self._keeper = keeper
         self._publisher = publisher
+        self._leaving = Leaving(pool, publisher)
         self._registry = Registry(line)
         self._fair = FairShare()
         self._again_at = float("-inf")
@@ -78,6 +80,7 @@ class ReleaseService:
                 )
             )  # fmt: skip
             self._again_at = monotonic_s() + AGAIN_EVERY_S
+            counts |= self._leaving.step(conn, workers.live(conn, self.pool), limit=settings.RELEASE_BATCH)
         counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
         if not releasing.any_ready(conn, self.pool):
             return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
@@ -106,7 +109,7 @@ class ReleaseService:
             live = workers.live(conn, self.pool)
             if not live:
                 return [], 0
-            room = room_of(live, releasing.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
+            room = capacity_of(live, releasing.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
             leave_to_others(room, self.pool)
             total = min(room.total, settings.RELEASE_BATCH)
             early = monotonic_s() - self._released_at < REFILL_WAIT_S
@@ -133,7 +136,7 @@ class ReleaseService:
         rates.take(conn, by_tenant, before=self._rate_used, limits=self._rates, now=now)
         deltas.add(conn, tally, now=now)
 
-    def _choose(self, conn: Conn, room: Room, total: int, now: datetime) -> list[Candidate]:
+    def _choose(self, conn: Conn, room: Capacity, total: int, now: datetime) -> list[Candidate]:
         """Shares the room, in rounds: what a tenant can't use of its share is offered to the others."""
         flows = self._open_flows(conn, room)
         claims = self._claims(conn, flows, total, now)
@@ -157,14 +160,14 @@ class ReleaseService:
             }
         return list(chosen.values())
 
-    def _open_flows(self, conn: Conn, room: Room) -> dict[int, tuple[list[Flow], float]]:
-        """Per active tenant what has something ready and a gate with room, and how much may pass."""
+    def _open_flows(self, conn: Conn, room: Capacity) -> dict[int, tuple[list[Flow], float]]:
+        """Per active tenant what has something ready and room in its flow, and how much may pass."""
         by_tenant: dict[int, list[Flow]] = defaultdict(list)
         for flow in releasing.flows(conn, self.pool):
             tenancy = self._registry.get(flow.tenant_id)
             if tenancy is not None and tenancy.active:
                 by_tenant[flow.tenant_id].append(flow)
-                self._busy = self._busy or bool(flow.gate_limit)
+                self._busy = self._busy or flow.flow_limit is not None or bool(flow.job_limit)
         return {tenant_id: open_flows(flows, room) for tenant_id, flows in by_tenant.items()}
 
     def _claims(
@@ -193,7 +196,7 @@ class ReleaseService:
         return claims
 
     def _admit(
-        self, conn: Conn, room: Room, claims: Mapping[int, Claim], flows: Mapping[int, tuple[list[Flow], float]],
+        self, conn: Conn, room: Capacity, claims: Mapping[int, Claim], flows: Mapping[int, tuple[list[Flow], float]],
         grants: Mapping[int, int], got: Counter[int], chosen: Mapping[UUID, Candidate], now: datetime,
     ) -> list[Candidate]:  # fmt: skip
         """Of this round's candidates those that may go; tickets follow their tenant to its queue of today."""

@@ -8,6 +8,7 @@ bugs. Each check looks at a bounded chunk and takes the rows' locks before it ch
 - a due entry without its schedule (gone, paused, another version): removed
 - an execution that is alive without ticket or due entry: gets a ticket again
 - a ticket without execution: removed
+- a job's rate whose bucket is missing or another one, and a bucket of a job without a rate
 - a cursor that is ahead: the due entry waits for a later instant than its schedule says, because the clock was ahead
   when it was written (see `clockwatch`): the entry is put back to the next instant from now
 - a gap: an instant between the last disposition and the due entry that nothing accounts for: the entry is put back
@@ -24,6 +25,7 @@ from uuid import UUID
 import psycopg
 
 from apps.dispatch.findings import CHUNK, NOTHING, Check, Finding, Found, in_schema
+from apps.dispatch.repairs_buckets import buckets
 from apps.dispatch.repairs_executions import executions
 from apps.dispatch.repairs_schedules import schedules
 from apps.due import entries
@@ -32,7 +34,7 @@ from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
-TENANT_CHECKS: tuple[Check, ...] = (schedules, executions)
+TENANT_CHECKS: tuple[Check, ...] = (schedules, executions, buckets)
 
 
 @dataclass(slots=True)

@@ -7,10 +7,12 @@ from uuid import UUID
 import psycopg
 
 from apps.dispatch.findings import CHUNK, NOTHING, Finding, Found, in_schema
+from apps.schedules.keyed import flows_of_executions
 from apps.schedules.retry import MAX_ATTEMPTS
 from apps.tickets import store as tickets
-from apps.tickets.values import start_by
+from apps.tickets.values import lane_of, start_by
 from kernel.ids import attempt_id
+from kernel.limitrules import Flow
 from kernel.pools import pool_of
 from tenants.registry import Tenancy
 
@@ -50,8 +52,10 @@ def executions(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Foun
             in_schema(_LOCK_EXECUTIONS, tenancy), [ids]
         )  # whoever made a ticket meanwhile is seen in the next look
         rows = conn.execute(in_schema(_ALIVE, tenancy), [NOTHING, ids, ids, CHUNK]).fetchall()
+        flows = flows_of_executions(conn, tenancy.schema, [row[0] for row in rows])
         for row in rows:
-            tickets.insert(conn, _ticket_of(row, tenancy, _tries(conn, tenancy, row[0])))
+            flow = flows.get(row[0], Flow(row[2]))
+            tickets.insert(conn, _ticket_of(row, tenancy, flow, _tries(conn, tenancy, row[0])))
     return [Finding("execution_without_ticket", tenancy.slug, row[0], "ticket made again") for row in rows], last
 
 
@@ -62,7 +66,7 @@ def _tries(conn: Conn, tenancy: Tenancy, execution_id: UUID) -> tuple[int, int]:
     return (row[0], row[1]) if row else (0, 0)
 
 
-def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, tries: tuple[int, int]) -> tickets.Ticket:
+def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, flow: Flow, tries: tuple[int, int]) -> tickets.Ticket:
     (execution_id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at,
      actual_at, own_payload, kind, queue, timeout_s, limit, schedule_payload, max_queue_age_s, total_timeout_s,
     ) = row  # fmt: skip
@@ -72,7 +76,8 @@ def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, tries: tuple[int, int]) -
         execution_id=execution_id, tenant_id=tenancy.id, job_id=job_id, job_version=job_version,
         schedule_id=schedule_id, schedule_version=schedule_version, run_key=run_key, trigger=trigger,
         nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=queue or tenancy.queue(pool), priority=priority,
-        timeout_s=timeout_s, gate=tickets.gate_of(job_id, limit), gate_limit=limit, guarded=schedule_id is not None,
+        timeout_s=timeout_s, flow=flow.flow, flow_limit=flow.limit, key=flow.key, job_limit=limit,
+        lane=lane_of(trigger), guarded=schedule_id is not None,
         payload_from="execution" if own_payload else "schedule" if schedule_payload else "job", state="ready",
         available_at=available, rank=None, attempt=tries[0], failures=tries[1],
         start_by=start_by(available, max_queue_age_s, tried=tries[0] > 0), total_timeout_s=total_timeout_s,

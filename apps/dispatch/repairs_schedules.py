@@ -11,7 +11,9 @@ from apps.dispatch.findings import CHUNK, Finding, Found, in_schema
 from apps.due import entries
 from apps.due.entries import Entry
 from apps.schedules import timing
+from apps.schedules.keyed import flows_of_schedules
 from apps.schedules.timing_rezoned import ZONE_SHIFT_MAX, follows_wall
+from kernel.limitrules import Flow
 from kernel.pools import pool_of
 from tenants.registry import Tenancy
 
@@ -65,6 +67,7 @@ def put_right(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID], *, dry_run: boo
         # Fire holds the entry's lock until it is complete, edits and resumes the row's: what is seen now is whole.
         entries.lock(conn, suspects)
         conn.execute(in_schema(_LOCK_SCHEDULES, tenancy), [suspects])
+    flows = {} if dry_run else flows_of_schedules(conn, tenancy.schema, suspects)
     for suspect in _suspects(conn, tenancy, suspects):
         if suspect.expected is None:
             if not dry_run:
@@ -72,7 +75,9 @@ def put_right(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID], *, dry_run: boo
             continue  # nothing was wrong: its last instant is over
         findings.append(Finding(suspect.check, tenancy.slug, suspect.key, suspect.detail))
         if not dry_run:
-            entries.put(conn, _entry_of(suspect, tenancy), now=suspect.expected)
+            entry = _entry_of(suspect, tenancy)
+            flow = flows.get(entry.key, Flow(entry.job_id))
+            entries.put(conn, entry._replace(**entries.keyed(flow)), now=suspect.expected)
     return findings
 
 

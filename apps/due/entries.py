@@ -1,19 +1,22 @@
 """The due-time index in SQL. All functions take a psycopg connection and work in its current transaction."""
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
 import psycopg
 from django.conf import settings
 
 from kernel.ids import shard_of
+from kernel.limitrules import Flow
 from kernel.rows import json_rows
 
 Conn = psycopg.Connection[Any]
 CHANNEL = "shardbeat_due"
 NOTIFY_WITHIN = timedelta(seconds=2)  # nearer than this the dispatchers are told; else their look at the index finds it
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 FRESH = timedelta(seconds=60)  # what is due for longer is debt: it is served after what is on time
 
 
@@ -40,6 +43,9 @@ class Entry(NamedTuple):
     own_max_queue_age_s: int | None
     total_timeout_s: int | None
     runs_done: int | None = None  # occurrences before nominal_at that count for max_runs; None: not counted yet
+    flow: UUID | None = None  # of its runs' concurrency key; None: their job
+    flow_limit: int | None = None
+    flow_key: str | None = None
 
     @property
     def queue_age_s(self) -> int | None:
@@ -72,13 +78,13 @@ SELECT {COLUMNS}, '' FROM json_to_recordset(%s::json)
     AS m(key uuid, shard smallint, kind text, tenant_id int, due_at timestamptz, nominal_at timestamptz, version int,
          spec text, job_id uuid, job_version int, pool text, queue text, priority smallint, timeout_s int,
          max_concurrency int, own_payload bool, max_queue_age_s int, own_max_queue_age_s int, total_timeout_s int,
-         runs_done int)
+         runs_done int, flow uuid, flow_limit int, flow_key text)
 """
 
 PEEK = """
 SELECT clock_timestamp(), s.shard,
        (SELECT e.due_at FROM due_dueentry e
-        WHERE e.shard = s.shard AND e.parked = '' ORDER BY e.due_at LIMIT 1)
+        WHERE e.shard = s.shard AND e.parked = '' AND e.due_at > %(after)s ORDER BY e.due_at LIMIT 1)
 FROM unnest(%(shards)s::smallint[]) AS s(shard)
 """
 
@@ -86,7 +92,7 @@ _DUE_OF_SHARD = f"""
 SELECT e.* FROM unnest(%(shards)s::smallint[]) AS s(shard) CROSS JOIN LATERAL (
     SELECT {COLUMNS} FROM due_dueentry
     WHERE shard = s.shard AND parked = '' AND due_at > %(after)s AND due_at <= %(until)s
-      AND tenant_id <> ALL(%(not_tenants)s::int[])
+      AND tenant_id <> ALL(%(not_tenants)s::int[]) AND key <> ALL(%(not_keys)s::uuid[])
       AND (%(only_tenants)s::int[] IS NULL OR tenant_id = ANY(%(only_tenants)s::int[]))
     ORDER BY due_at LIMIT %(per_shard)s {{lock}}
 ) e
@@ -113,6 +119,13 @@ UPDATE due_dueentry SET job_version = %(job_version)s, pool = %(pool)s, queue = 
        timeout_s = %(timeout_s)s, max_concurrency = %(max_concurrency)s, max_queue_age_s = %(max_queue_age_s)s,
        total_timeout_s = %(total_timeout_s)s
 WHERE key = ANY(%(keys)s) AND kind = 'schedule'
+"""
+
+
+# Whoever calls it holds the locks of these entries.
+SET_FLOWS = """
+UPDATE due_dueentry d SET flow = m.flow, flow_limit = m.flow_limit, flow_key = m.flow_key
+FROM json_to_recordset(%s::json) AS m(key uuid, flow uuid, flow_limit int, flow_key text) WHERE d.key = m.key
 """
 
 
@@ -151,28 +164,34 @@ def lock(conn: Conn, keys: Sequence[UUID]) -> list[Entry]:
     return [Entry._make(row) for row in rows]
 
 
-def peek(conn: Conn, shards: Sequence[int]) -> tuple[datetime, dict[int, datetime]]:
-    """The database's time, and the earliest due instant of each of these shards that has one."""
-    rows = conn.execute(PEEK, {"shards": list(shards)}).fetchall()
+def peek(conn: Conn, shards: Sequence[int], *, after: datetime = BEGINNING) -> tuple[datetime, dict[int, datetime]]:
+    """The database's time, and the earliest due instant later than `after` of each of these shards that has one."""
+    rows = conn.execute(PEEK, {"shards": list(shards), "after": after}).fetchall()
     return rows[0][0], {row[1]: row[2] for row in rows if row[2] is not None}
 
 
 def lock_due(
     conn: Conn, shards: Sequence[int], *, now: datetime, limit: int, not_tenants: Iterable[int] = (),
-    only_tenants: Sequence[int] | None = None,
+    only_tenants: Sequence[int] | None = None, debt: bool = True, not_debt: Sequence[UUID] = (),
 ) -> list[Entry]:  # fmt: skip
     """Locks up to `limit` due entries: what is on time first, older debt with at most half of the batch.
 
-    Rows that somebody else holds are passed over; they come up again.
+    Rows that somebody else holds are passed over; they come up again. Without `debt` none of that, and of it never
+    these keys.
     """
-    wanted = {"not_tenants": list(not_tenants), "only_tenants": only_tenants}
+    wanted: dict[str, Any] = {"not_tenants": list(not_tenants), "only_tenants": only_tenants}
     fresh = _select(conn, LOCK_DUE, shards, after=now - FRESH, until=now, limit=limit, **wanted)
     room = min(limit - len(fresh), max(1, limit // 2))
-    if room <= 0:
+    if room <= 0 or not debt:
         return fresh
-    beginning = datetime(1970, 1, 1, tzinfo=now.tzinfo)
-    debt = _select(conn, LOCK_DUE, shards, after=beginning, until=now - FRESH, limit=room, **wanted)
-    return fresh + debt
+    wanted["not_keys"] = list(not_debt)
+    return fresh + _select(conn, LOCK_DUE, shards, after=BEGINNING, until=now - FRESH, limit=room, **wanted)
+
+
+def delayed(conn: Conn) -> int:
+    """How many executions wait for their time, of all tenants."""
+    row = conn.execute("SELECT count(*) FROM due_dueentry WHERE kind = 'execution'").fetchone()
+    return int(row[0]) if row is not None else 0
 
 
 def read_due(conn: Conn, shards: Sequence[int], *, after: datetime, until: datetime, limit: int) -> list[Entry]:
@@ -222,6 +241,18 @@ def retarget(
     )  # fmt: skip
 
 
+def keyed(flow: Flow) -> dict[str, Any]:
+    """What an entry says of its runs' flow."""
+    return {"flow": None if flow.key is None else flow.flow, "flow_limit": flow.limit, "flow_key": flow.key}
+
+
+def set_flows(conn: Conn, flows: Mapping[UUID, Flow]) -> None:
+    """What these entries, which the caller has locked, fire from now on queues behind these flows."""
+    if flows:
+        rows = [{"key": key, **keyed(flow)} for key, flow in flows.items()]
+        conn.execute(SET_FLOWS, [orjson.dumps(rows).decode()])
+
+
 def next_of(conn: Conn, keys: Sequence[UUID]) -> dict[UUID, tuple[datetime, datetime]]:
     """(nominal, due) of those keys that have an entry."""
     rows = conn.execute("SELECT key, nominal_at, due_at FROM due_dueentry WHERE key = ANY(%s)", [list(keys)])
@@ -230,14 +261,14 @@ def next_of(conn: Conn, keys: Sequence[UUID]) -> dict[UUID, tuple[datetime, date
 
 def _select(
     conn: Conn, query: str, shards: Sequence[int], *, after: datetime, until: datetime, limit: int,
-    not_tenants: Sequence[int] | None, only_tenants: Sequence[int] | None,
+    not_tenants: Sequence[int] | None, only_tenants: Sequence[int] | None, not_keys: Sequence[UUID] = (),
 ) -> list[Entry]:  # fmt: skip
     per_shard = -(-limit // max(1, len(shards)))
     rows = conn.execute(
         query,
         {
             "shards": list(shards), "after": after, "until": until, "per_shard": per_shard,
-            "not_tenants": not_tenants, "only_tenants": only_tenants,
+            "not_tenants": not_tenants, "only_tenants": only_tenants, "not_keys": list(not_keys),
         },
     )  # fmt: skip
     return [Entry._make(row) for row in rows]

@@ -23,6 +23,9 @@ class DueEntry(models.Model):
     priority = models.SmallIntegerField()
     timeout_s = models.SmallIntegerField()
     max_concurrency = models.IntegerField(null=True)
+    flow = models.UUIDField(null=True, help_text="Of its runs' concurrency key; empty: their job.")
+    flow_limit = models.IntegerField(null=True)
+    flow_key = models.CharField(max_length=200, null=True)  # noqa: DJ001  as a ticket's key
     own_payload = models.BooleanField(
         default=False, help_text="The schedule or the execution has a payload of its own."
     )
@@ -39,6 +42,11 @@ class DueEntry(models.Model):
         constraints = [
             models.CheckConstraint(condition=Q(kind__in=["schedule", "execution"]), name="due_kind_is_known"),
             models.CheckConstraint(condition=Q(priority__range=(0, 9)), name="due_priority_is_0_to_9"),
+            models.CheckConstraint(
+                condition=Q(flow=None, flow_limit=None, flow_key=None)
+                | Q(flow__isnull=False, flow_limit__isnull=False, flow_limit__gte=1, flow_key__isnull=False),
+                name="due_key_has_flow_and_limit",
+            ),
             models.CheckConstraint(condition=Q(due_at__gte=models.F("nominal_at")), name="due_not_before_nominal"),
         ]
         indexes = [

@@ -38,6 +38,9 @@ class Execution(models.Model):
     replay_of = models.UUIDField(null=True)
     fired_by = models.CharField(max_length=80, blank=True, help_text="Dispatcher and term, or who asked for it.")
     labels = models.JSONField(null=True)
+    delays = models.JSONField(
+        null=True, help_text='What held its first release back, the longest first: [{"code", "s"}, ...].'
+    )
 
     class Meta:
         constraints = [

@@ -18,10 +18,10 @@ from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.names import Names, job_options, names_of
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
-from apps.portal.shown import span
 from apps.portal.timeline import events, loaded, parts, why_late
 from apps.schedules.defined import jobs_of
 from apps.schedules.models import Job
+from kernel.durations import span
 from kernel.errors import NotFound
 from kernel.transitions import EXECUTION_STATES, FINAL_STATES
 

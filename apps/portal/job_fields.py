@@ -28,6 +28,11 @@ TARGET_HELP = (
 )
 HEADERS_HELP = "One a line, such as X-Team: billing. Credentials are kept encrypted."
 PAYLOAD_HELP = "JSON. What is sent when neither schedule nor submission has one."
+KEY_HELP = (
+    "A label's name, such as customer, or a place in the payload, such as /customer/id. A run without it is free."
+)
+RATE_HELP = "Starts in that time; what is more waits. Empty: any number."
+KEY_OPTIONS = (Option("", "no key"), Option("label", "a label"), Option("payload", "a place in the payload"))
 PLACES = {"retry": "max_attempts"}
 
 
@@ -50,6 +55,12 @@ def job_form() -> Form:
         Field("max_s", "Longest wait", "number", str(DEFAULTS["max_s"]), unit="s"),
         Field("priority", "Priority", "number", "5", help="0 to 9, 9 first."),
         Field("max_concurrency", "At once", "number", help="Empty: any number."),
+        Field("key_by", "At once for each value of", "select", options=KEY_OPTIONS),
+        Field("key_name", "Which one", help=KEY_HELP),
+        Field("key_max", "At once of one value", "number", "1"),
+        Field("rate_runs", "Starts", "number", help=RATE_HELP),
+        Field("rate_per_s", "In", "number", "60", unit="s"),
+        Field("rate_burst", "Of these at once", "number", help="After a pause. Empty: a tenth."),
         Field("max_queue_age_s", "Expire when not started after", "number", unit="s"),
         Field("total_timeout_s", "Time for all tries", "number", unit="s"),
         Field("labels", "Labels", "area", rows=2, help="One a line, such as team: billing."),
@@ -72,6 +83,7 @@ def fill(form: Form, shape: Mapping[str, Any]) -> None:
     if simple:
         form["url"].value, form["method"].value = target["url"], target.get("method") or ""
         form["headers"].value = "\n".join(f"{name}: {value}" for name, value in headers.items())
+    _fill_limits(form, shape.get("concurrency_key"), shape.get("rate_limit"))
     retry = {**DEFAULTS, **shape["retry"]}
     for name in (*RETRY_NUMBERS, "backoff"):
         form[name].value = f"{retry[name]:g}" if isinstance(retry[name], float) else str(retry[name])
@@ -92,6 +104,7 @@ def definition_of(form: Form, *, retry: Mapping[str, Any]) -> dict[str, Any]:
     for name in NUMBERS:
         if form.text(name):
             data[name] = _number(form, name, faults)
+    data |= _limits(form, faults)
     data["retry"] = {**retry, "backoff": form.text("backoff")}
     for name in RETRY_NUMBERS:
         if form.text(name):
@@ -104,8 +117,36 @@ def definition_of(form: Form, *, retry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def places_of(form: Form) -> dict[str, str]:
-    """Where faults of the target belong."""
-    return {**PLACES, "target": "url" if form.text("mode") == "http" else "target"}
+    """Where faults belong that are about members of another name."""
+    limits = {"concurrency_key": "key_name", "rate_limit": "rate_runs"}
+    return {**PLACES, **limits, "target": "url" if form.text("mode") == "http" else "target"}
+
+
+def _fill_limits(form: Form, key: Mapping[str, Any] | None, rate: Mapping[str, Any] | None) -> None:
+    if key:
+        by = "label" if "label" in key else "payload"
+        form["key_by"].value, form["key_name"].value, form["key_max"].value = by, key[by], str(key["max"])
+    if rate:
+        for name in ("runs", "per_s", "burst"):
+            form[f"rate_{name}"].value = str(rate[name])
+
+
+def _limits(form: Form, faults: Faults) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if form.text("key_by"):
+        key = {form.text("key_by"): form.text("key_name") or None}
+        found["concurrency_key"] = {
+            **key,
+            **({"max": _number(form, "key_max", faults)} if form.text("key_max") else {}),
+        }
+    elif form.text("key_name"):
+        faults.add("/concurrency_key", "required", "Say before it whether this is a label or a place in the payload.")
+    if form.text("rate_runs"):
+        given = [name for name in ("runs", "per_s", "burst") if form.text(f"rate_{name}")]
+        found["rate_limit"] = {name: _number(form, f"rate_{name}", faults) for name in given}
+    elif form.text("rate_burst"):
+        faults.add("/rate_limit", "required", "Say how many start in that time, too.")
+    return found
 
 
 def _http(form: Form, faults: Faults) -> dict[str, Any]:

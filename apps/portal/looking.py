@@ -23,7 +23,7 @@ NEXT_SHOWN = 6
 
 _RUNS = """
 SELECT true, coalesce(t.state, e.state), count(*),
-       min(t.available_at) FILTER (WHERE t.rank IS NOT NULL AND t.gate_limit IS DISTINCT FROM 0)
+       min(t.available_at) FILTER (WHERE t.rank IS NOT NULL AND t.job_limit IS DISTINCT FROM 0)
 FROM (SELECT id, state FROM {schema}.executions_execution WHERE finished_at IS NULL AND trigger <> %s
       ORDER BY id LIMIT %s) e
 LEFT JOIN tickets_ticket t ON t.execution_id = e.id

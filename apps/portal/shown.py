@@ -1,4 +1,4 @@
-"""How values look on the pages: durations, times, states with icon, word and colour, JSON that is cut. Pure."""
+"""How values look on the pages: times, states with icon, word and colour, JSON that is cut. Pure."""
 
 from __future__ import annotations
 
@@ -59,24 +59,6 @@ LOOKS = {
 def look_of(state: str) -> Look:
     """Of a state that nobody knows, too."""
     return LOOKS.get(state, Look("idle", "dot", state.replace("_", " ")))
-
-
-def span(seconds: float) -> str:
-    """A duration for people: "420 ms", "12 s", "3 min 4 s", "2 h 5 min", "3 d 4 h"."""
-    if seconds < 0:
-        return f"-{span(-seconds)}"
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    for unit, size, small, step in (("min", 60, "s", 1), ("h", 3_600, "min", 60), ("d", 86_400, "h", 3_600)):
-        if whole < size * {"min": 60, "h": 24, "d": 10**6}[unit]:
-            rest = whole % size // step
-            return f"{whole // size} {unit}" + (f" {rest} {small}" if rest else "")
-    return f"{whole} s"
 
 
 def ago(at: datetime, now: datetime) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from apps.portal.shown import span
+from kernel.durations import span
 
 LATE_S = 60.0
 COUNTED_MAX = 10_000

@@ -12,7 +12,8 @@ import orjson
 from apps.executions.reading import ExecutionRow
 from apps.executions.reading_attempts import AttemptRow
 from apps.portal.charts import Part
-from apps.portal.shown import look_of, span
+from apps.portal.shown import look_of
+from kernel.durations import span
 from kernel.transitions import FINAL_STATES
 
 LATE_S = 10.0  # dispatched later than this is worth a sentence

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from apps.portal.fields import Field, Form
 from apps.portal.pages import Page
-from kernel.errors import Conflict, Faults, Forbidden, InvalidInput, QuotaExceeded, Stale
+from kernel.errors import Conflict, Faults, Forbidden, InvalidInput, Overloaded, QuotaExceeded, Stale
 
 REASON_CHARS = 500
 REASON = "Kept in the audit trail, for everybody who asks later."
@@ -84,7 +84,7 @@ class VerbPage(Page):
         except InvalidInput as error:
             form.blame(error.errors)
             return self._ask(subject, form, status=400)
-        except (Conflict, Forbidden, QuotaExceeded) as error:
+        except (Conflict, Forbidden, QuotaExceeded, Overloaded) as error:
             if error.extra.get("schedules"):  # named with links
                 raise
             self.refused(error)

@@ -3,6 +3,7 @@
 Fire can't do it: without a due entry nothing of a paused job is due, and the job's resume makes one without any debt.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from apps.audit.services import Actor
@@ -17,6 +18,7 @@ from apps.schedules.timing import spec_from_json
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
 from apps.usage import counting, deltas
+from apps.usage.admitting import live_of
 from apps.usage.figures import COUNTED, FIRED, SKIPPED, Tally
 from kernel.ids import uuid7
 from tenants import door
@@ -24,13 +26,21 @@ from tenants.models import Tenant
 
 
 def catch_up_behind_gate(
-    tenant: Tenant, job: JobNow, version: ScheduleVersion, *, stopped_at: datetime, now: datetime, actor: Actor
+    tenant: Tenant,
+    job: JobNow,
+    version: ScheduleVersion,
+    *,
+    labels: Mapping[str, str],
+    stopped_at: datetime,
+    now: datetime,
+    actor: Actor,
 ) -> None:
-    """What the schedule missed from `stopped_at` to `now`: executions whose tickets wait at the job's closed gate."""
+    """What the schedule missed from `stopped_at` to `now`: executions whose tickets wait while the job is paused."""
     spec = spec_from_json(version.spec)
     first = policy.first_due(spec, key=str(version.schedule_id), after=stopped_at)
     while first is not None and first[1] <= now:  # what exceeds one decision comes in the next
-        entry = entry_at(tenant, job, version, nominal_at=first[0], due_at=first[1])._replace(max_concurrency=CLOSED)
+        entry = entry_at(tenant, job, version, labels=labels, nominal_at=first[0], due_at=first[1])
+        entry = entry._replace(max_concurrency=CLOSED)
         first = _decide(tenant, entry, spec, now, actor.stored[:FIRED_BY_CHARS])
 
 
@@ -46,14 +56,14 @@ def _decide(
         pass_over(conn, tenant.schema_name, [entry], now=now, reason="job_paused", by=by)
         return None
     runs = list(occurring.runs_of(entry, decision, guarded=guarded, first_id=uuid7(), now=now, fired_by=by))
-    room, counted = _room(tenant, len(runs), now)
+    room, counted, reason = _room(tenant, len(runs), now)
     made, cut = dict(runs[:room]), [fired for fired, _ in runs[room:]]
     if decision.replaces and made:
         make_way(tenant, entry.key, cancels=decision.cancels, now=now)
     new = {row[0] for row in executions.fire(conn, tenant.schema_name, list(made), now=now)}
     tickets.copy_in(conn, [ticket for fired, ticket in made.items() if fired.id in new])
     skips = [occurring.skipped(entry, skip, by) for skip in decision.skips]
-    skips += [occurring.cut_off(cut, occurring.DAILY_QUOTA)] if cut else []
+    skips += [occurring.cut_off(cut, reason)] if cut else []
     executions.skip(conn, tenant.schema_name, skips, now=now)
     if counted and len(new) < room:
         counting.take(conn, {tenant.pk: len(new) - room}, {}, now=now)
@@ -67,8 +77,12 @@ def _decide(
     return decision.next_nominal, decision.next_due
 
 
-def _room(tenant: Tenant, wanted: int, now: datetime) -> tuple[int, bool]:
-    """How many of these runs the tenant's day has room for, and whether they are counted already."""
-    if tenant.plan.max_runs_per_day is None or not wanted:
-        return wanted, False
-    return counting.reserve(door.raw(), {tenant.pk: wanted}, now=now).get(tenant.pk, 0), True
+def _room(tenant: Tenant, wanted: int, now: datetime) -> tuple[int, bool, str]:
+    """How many of these runs the tenant's plan has room for, whether they are counted already, and why not the rest."""
+    conn, plan, reason = door.raw(), tenant.plan, occurring.BACKLOG_FULL
+    if plan.max_live is not None and wanted:
+        wanted = min(wanted, max(0, plan.max_live - live_of(conn, tenant.pk, most=plan.max_live)))
+    if plan.max_runs_per_day is None or not wanted:
+        return wanted, False, reason
+    room = counting.reserve(conn, {tenant.pk: wanted}, now=now).get(tenant.pk, 0)
+    return room, True, reason if room == wanted else occurring.DAILY_QUOTA

@@ -16,7 +16,7 @@ from apps.schedules.job_input import JobForm, JobRules, read_job
 from apps.schedules.models import Job, JobVersion
 from apps.schedules.services_secrets import PLAIN_KINDS, secrets_missing, target_restored
 from apps.secrets import literals
-from apps.tickets import pull_queues
+from apps.tickets import filling, pull_queues
 from apps.usage import notices
 from kernel.containerrules import rules_of
 from kernel.errors import InvalidInput, QuotaExceeded, ShardbeatError
@@ -105,6 +105,8 @@ def _insert(tenant: Tenant, forms: Mapping[int, JobForm], now: datetime) -> tupl
         pull_queues.put(conn, tenant_id=tenant.pk, name=queue, now=now)
     if made:
         store.job_versions_insert(conn, schema, [_version_row(one) for one in made.values()], now=now)
+        given = [(one.job.pk, one.definition.rate_limit) for one in made.values()]
+        filling.put(conn, tenant.pk, [filling.rate_of(job_id, rate) for job_id, rate in given if rate is not None])
     by_external_id = store.taken(conn, schema, "schedules_job", list(lost.values())) if lost else {}
     return made, {
         number: naming.taken("job", external_id=by_external_id[row.id]) for number, row in lost.items()

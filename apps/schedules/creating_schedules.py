@@ -125,7 +125,9 @@ def _planned(tenant: Tenant, schedule_id: UUID, form: ScheduleForm, job: JobNow,
     status = Schedule.Status.ACTIVE if first is not None or job.paused else Schedule.Status.COMPLETED
     return Made(
         store.NewSchedule(schedule_id, form.name, job.id, status.value, form.labels, form.external_id), version,
-        None if first is None else entry_at(tenant, job, version, nominal_at=first[0], due_at=first[1]),
+        None if first is None else entry_at(
+            tenant, job, version, labels=form.labels, nominal_at=first[0], due_at=first[1]
+        ),
     )  # fmt: skip
 
 

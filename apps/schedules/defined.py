@@ -44,6 +44,8 @@ def job_as_given(defined: DefinedJob) -> dict[str, Any]:
         "retry": definition.retry,
         "priority": definition.priority,
         "max_concurrency": definition.max_concurrency,
+        "concurrency_key": definition.concurrency_key,
+        "rate_limit": definition.rate_limit,
         "queue": definition.queue or None,
         "labels": job.labels,
         "external_id": job.external_id,

@@ -13,14 +13,15 @@ from kernel.deliveryrules import validate_delivery
 from kernel.errors import Faults
 from kernel.httprules import validate_target
 from kernel.jsonrules import pointer_to
+from kernel.limitrules import KEY_MAX, concurrency_key, rate_limit
 
 KINDS = ("http", "python", "container", "pull")
 FIELDS = (
     "name", "kind", "target", "payload", "timeout_s", "max_queue_age_s", "total_timeout_s", "retry", "priority",
-    "max_concurrency", "queue", "labels", "external_id",
+    "max_concurrency", "concurrency_key", "rate_limit", "queue", "labels", "external_id",
 )  # fmt: skip
 READ_ONLY = ("id", "version", "status", "paused_at", "paused_reason", "created_at", "updated_at")
-MAX_CONCURRENCY = 100_000
+MAX_CONCURRENCY = KEY_MAX
 MAX_QUEUE_AGE_S = 366 * 86_400
 MAX_TOTAL_TIMEOUT_S = 366 * 86_400
 MAX_EXTERNAL_ID_CHARS = 200
@@ -55,6 +56,8 @@ class Definition:
     retry: dict[str, Any]
     priority: int
     max_concurrency: int | None
+    concurrency_key: dict[str, Any] | None
+    rate_limit: dict[str, int] | None
     queue: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,6 +98,8 @@ def read_job(data: object, *, rules: JobRules) -> JobForm:
             retry=_retry(fields, kind),
             priority=fields.whole("priority", 0, 9, 5),
             max_concurrency=fields.whole("max_concurrency", 1, MAX_CONCURRENCY, None),
+            concurrency_key=concurrency_key(fields.data.get("concurrency_key"), faults),
+            rate_limit=rate_limit(fields.data.get("rate_limit"), faults),
             queue=_queue(fields, needed=kind == "pull" and not delivered),
         ),
     )

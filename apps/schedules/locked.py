@@ -45,12 +45,14 @@ def wake(schedule: Schedule, now: datetime) -> None:
         schedule.save(update_fields=["status", "paused_reason", "paused_at", "resume_at"])
 
 
-def entry_make(tenant: Tenant, job: JobNow, definition: ScheduleVersion, now: datetime) -> str:
+def entry_make(
+    tenant: Tenant, job: JobNow, schedule: Schedule, definition: ScheduleVersion, now: datetime
+) -> str:  # fmt: skip
     """Puts the entry from now on in the place of any other; the status that follows.
 
     A paused job's schedules have none. An entry that there is stays the same row: who waits for it finds it again.
     """
-    entry = None if job.paused else entry_for(tenant, job, definition, now=now)
+    entry = None if job.paused else entry_for(tenant, job, definition, labels=schedule.labels, now=now)
     if entry is None:
         entries.remove(door.raw(), [definition.schedule_id])
         return Status.ACTIVE if job.paused else Status.COMPLETED

@@ -52,6 +52,10 @@ class JobVersion(models.Model):
     retry = models.JSONField()
     priority = models.SmallIntegerField()
     max_concurrency = models.IntegerField(null=True)
+    concurrency_key = models.JSONField(
+        null=True, help_text='{"label" or "payload", "max"}: most at once of each value.'
+    )
+    rate_limit = models.JSONField(null=True, help_text='{"runs", "per_s", "burst"}: starts; what is more waits.')
     queue = models.CharField(max_length=80, blank=True, help_text="Named queue of a pull job.")
     created_at = models.DateTimeField()
 

@@ -8,10 +8,11 @@ from apps.due.entries import Entry
 from apps.executions import store as executions
 from apps.schedules.policy import Decision, Skip
 from apps.tickets import store as tickets
-from apps.tickets.values import start_by
+from apps.tickets.values import lane_of, start_by
 from kernel.ids import occurrence_run_key, uuid7
 
 DAILY_QUOTA = "daily_quota"  # why an occurrence is skipped for which its tenant's day has no room
+BACKLOG_FULL = "backlog_full"  # or whose tenant has as many unfinished executions as its plan allows
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -57,9 +58,8 @@ def ticket_of(
     """The ticket of an execution that a due entry becomes. `place` is its place in a debt."""
     of_schedule = entry.kind == "schedule"
     own = "schedule" if of_schedule else "execution"
-    catch_up = trigger == "catch_up"
-    rank = tickets.new_rank(actual_at, entry.priority, catch_up=catch_up)
-    if catch_up:  # all of one debt have one instant: this keeps their order
+    rank = tickets.new_rank(actual_at, entry.priority)
+    if trigger == "catch_up":  # all of one debt have one instant: this keeps their order
         rank += place * _MICROSECOND
     return tickets.Ticket(
         execution_id=execution_id,
@@ -76,8 +76,11 @@ def ticket_of(
         queue=entry.queue,
         priority=entry.priority,
         timeout_s=entry.timeout_s,
-        gate=tickets.gate_of(entry.job_id, entry.max_concurrency),
-        gate_limit=entry.max_concurrency,
+        flow=entry.flow or entry.job_id,
+        flow_limit=entry.flow_limit,
+        key=entry.flow_key,
+        job_limit=entry.max_concurrency,
+        lane=lane_of(trigger),
         guarded=guarded,
         payload_from=own if entry.own_payload else "job",
         state="ready",

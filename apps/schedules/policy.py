@@ -48,7 +48,8 @@ class Skip:
 
     Reasons: "misfire_skipped" (the policy), "misfire_capped" (older than the newest `misfire_max`), "misfire_too_old"
     (above `misfire_max_age_s`), "overlap_skipped", "replaced" (a newer one took its place before it could start),
-    "tenant_suspended". What a plan's runs of a day leave no room for is skipped after this decision ("daily_quota").
+    "tenant_suspended". What a plan's limits leave no room for is skipped after this decision: "backlog_full"
+    (unfinished executions), "daily_quota" (runs of a day).
     """
 
     nominal_at: datetime

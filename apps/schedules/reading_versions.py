@@ -32,6 +32,8 @@ def job_version_shape(job: Job, version: JobVersion) -> dict[str, Any]:
         "retry": version.retry,
         "priority": version.priority,
         "max_concurrency": version.max_concurrency,
+        "concurrency_key": version.concurrency_key,
+        "rate_limit": version.rate_limit,
         "queue": version.queue or None,
         "created_at": version.created_at,
     }

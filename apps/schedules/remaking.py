@@ -19,14 +19,18 @@ from tenants.models import Tenant
 
 
 def entry_for(
-    tenant: Tenant, job: JobNow, version: ScheduleVersion, *, now: datetime, created: bool = False
-) -> Entry | None:
-    """The due entry of a schedule version that starts at `now`; None when it has no further instant."""
+    tenant: Tenant, job: JobNow, version: ScheduleVersion, *, labels: Mapping[str, str], now: datetime,
+    created: bool = False,
+) -> Entry | None:  # fmt: skip
+    """The due entry of a schedule version that starts at `now`; None when it has no further instant.
+
+    `labels` are the schedule's.
+    """
     key = version.schedule_id
     first = first_due(spec_from_json(version.spec), key=str(key), after=now, created=created)
     if first is None:
         return None
-    return entry_at(tenant, job, version, nominal_at=first[0], due_at=first[1])
+    return entry_at(tenant, job, version, labels=labels, nominal_at=first[0], due_at=first[1])
 
 
 class Version(Protocol):
@@ -41,11 +45,15 @@ class Version(Protocol):
     @property
     def spec(self) -> str: ...
     @property
+    def payload(self) -> Any: ...
+    @property
     def own_payload(self) -> bool: ...
 
 
-def entry_at(tenant: Tenant, job: JobNow, version: Version, *, nominal_at: datetime, due_at: datetime) -> Entry:
-    """The due entry of a schedule version at an instant."""
+def entry_at(
+    tenant: Tenant, job: JobNow, version: Version, *, labels: Mapping[str, str], nominal_at: datetime, due_at: datetime
+) -> Entry:  # fmt: skip
+    """The due entry of a schedule version at an instant. `labels` are the schedule's."""
     key = version.schedule_id
     return Entry(
         key=key, shard=entries.shard_for(key), kind="schedule", tenant_id=tenant.pk, due_at=due_at,
@@ -53,6 +61,7 @@ def entry_at(tenant: Tenant, job: JobNow, version: Version, *, nominal_at: datet
         pool=job.pool, queue=job.queue, priority=job.priority, timeout_s=job.timeout_s,
         max_concurrency=job.max_concurrency, own_payload=version.own_payload, max_queue_age_s=job.max_queue_age_s,
         own_max_queue_age_s=version.definition.get("max_queue_age_s"), total_timeout_s=job.total_timeout_s,
+        **entries.keyed(job.flow(labels, version.payload, own_payload=version.own_payload)),
     )  # fmt: skip
 
 
@@ -84,6 +93,7 @@ def remake_all(tenant: Tenant, job: JobNow, *, now: datetime, stopped_at: dateti
     schedules = list(Schedule.objects.filter(goes_on, job_id=job.id, deleted_at=None))
     begins = {one.pk: max(now, one.resume_at) if one.resume_at is not None else now for one in schedules}
     numbers = {schedule.pk: schedule.version for schedule in schedules}
+    labels = {schedule.pk: schedule.labels for schedule in schedules}
     found = ScheduleVersion.objects.filter(schedule_id__in=numbers)
     copies = [
         version_copy(version, now=begin, spec=rebased_text(version, stopped_at=stopped_at, now=begin))
@@ -94,7 +104,8 @@ def remake_all(tenant: Tenant, job: JobNow, *, now: datetime, stopped_at: dateti
     made = {}
     for copy in copies:
         try:
-            made[copy.schedule_id] = entry_for(tenant, job, copy, now=begins[copy.schedule_id])
+            key = copy.schedule_id
+            made[key] = entry_for(tenant, job, copy, labels=labels[key], now=begins[key])
         except TimingInvalid:  # reconcile reports what can't be read; the others go on
             made[copy.schedule_id] = None
     for schedule in schedules:

@@ -3,9 +3,10 @@
 Whoever starts a run first shares a lock on its job, so that pausing the job and starting a run take turns.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -14,14 +15,16 @@ from apps.due import entries
 from apps.executions import store as executions
 from apps.executions.models import Execution
 from apps.schedules import store
+from apps.schedules.keyed import flows_of_executions
 from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
-from apps.tickets.values import start_by
+from apps.tickets.values import lane_of, start_by
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, SKIPPED, Tally
 from kernel.errors import NotFound
 from kernel.ids import uuid7s
+from kernel.limitrules import Flow, flow_of, value_at, value_of
 from kernel.pools import pool_of
 from tenants import door
 from tenants.models import Tenant
@@ -44,11 +47,22 @@ class JobNow:
     max_queue_age_s: int | None
     total_timeout_s: int | None
     paused: bool
+    key: Mapping[str, Any] | None = None  # its concurrency key
+    key_value: Any = None  # what it has of that itself, in its labels or its payload
 
     @property
     def limit(self) -> int | None:
-        """Of a ticket's gate."""
+        """How many may be queued or running at once."""
         return CLOSED if self.paused else self.max_concurrency
+
+    def flow(self, labels: Mapping[str, str], payload: Any, *, own_payload: bool) -> Flow:
+        """What the runs of a schedule with these labels and, when that has its `own_payload`, this one queue behind."""
+        value = self.key_value
+        if self.key is not None and "label" in self.key:
+            value = labels.get(self.key["label"], value)
+        elif self.key is not None and own_payload:
+            value = value_at(payload, self.key["payload"])
+        return flow_of(self.id, self.key, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +97,14 @@ class Start:
 
 def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
     """The job's part of tickets and entries."""
+    key = definition.concurrency_key
     pool = pool_of(job.kind, definition.queue)
     return JobNow(
         id=job.pk, version=job.version, pool=pool, queue=definition.queue or queue_for(tenant, pool),
         priority=definition.priority, timeout_s=definition.timeout_s, max_concurrency=definition.max_concurrency,
         max_queue_age_s=definition.max_queue_age_s, total_timeout_s=definition.total_timeout_s,
-        paused=job.paused_at is not None,
+        paused=job.paused_at is not None, key=key,
+        key_value=None if key is None else value_of(key, labels=job.labels, payload=definition.payload),
     )  # fmt: skip
 
 
@@ -109,6 +125,7 @@ def share_jobs(tenant: Tenant, job_ids: Collection[UUID]) -> dict[UUID, JobNow]:
         found[job.id] = JobNow(
             job.id, job.version, pool, job.queue or queue_for(tenant, pool), job.priority, job.timeout_s,
             job.max_concurrency, job.max_queue_age_s, job.total_timeout_s, job.paused,
+            _read(job.key), _read(job.key_value),
         )  # fmt: skip
     return found
 
@@ -129,15 +146,18 @@ def runs_start(tenant: Tenant, starts: Sequence[Start], *, now: datetime) -> lis
     ids = uuid7s(len(starts))
     made = list(zip(starts, ids, strict=True))
     executions.submit(conn, tenant.schema_name, [_submitted(one, key, now) for one, key in made], now=now)
+    flows = _flows(tenant, [(one.job, key) for one, key in made])
     tickets.add(
         conn,
         [
-            _ticket(tenant, one.job, one.run, execution_id=key, run_key=key.hex, now=now)
+            _ticket(tenant, one.job, one.run, flows[key], execution_id=key, run_key=key.hex, now=now)
             for one, key in made
             if one.run_at is None
         ],
     )
-    delayed = [_entry(tenant, one.job, one.run, key, one.run_at) for one, key in made if one.run_at is not None]
+    delayed = [
+        _entry(tenant, one.job, one.run, flows[key], key, one.run_at) for one, key in made if one.run_at is not None
+    ]
     entries.add(conn, delayed, now=now)
     return ids
 
@@ -146,7 +166,8 @@ def ticket_add(
     tenant: Tenant, job: JobNow, run: Run, *, execution_id: UUID, run_key: str, now: datetime, attempt: int = 0
 ) -> None:
     """Adds the ticket of an execution that is ready now. `attempt` is the number of the last one it had."""
-    new = _ticket(tenant, job, run, execution_id=execution_id, run_key=run_key, now=now, attempt=attempt)
+    flow = _flows(tenant, [(job, execution_id)])[execution_id]
+    new = _ticket(tenant, job, run, flow, execution_id=execution_id, run_key=run_key, now=now, attempt=attempt)
     tickets.insert(door.raw(), new)
 
 
@@ -179,6 +200,13 @@ def payload_of(execution: Execution) -> tuple[str, str | None]:
     return "job", None
 
 
+def _flows(tenant: Tenant, runs: Sequence[tuple[JobNow, UUID]]) -> dict[UUID, Flow]:
+    """What each of these executions, whose rows are there, queues behind."""
+    flows = {execution_id: Flow(job.id) for job, execution_id in runs}
+    keyed = [execution_id for job, execution_id in runs if job.key is not None]
+    return {**flows, **flows_of_executions(door.raw(), tenant.schema_name, keyed)} if keyed else flows
+
+
 def _submitted(start: Start, execution_id: UUID, now: datetime) -> executions.Submitted:
     job, run = start.job, start.run
     return executions.Submitted(
@@ -191,29 +219,44 @@ def _submitted(start: Start, execution_id: UUID, now: datetime) -> executions.Su
     )  # fmt: skip
 
 
-def _entry(tenant: Tenant, job: JobNow, run: Run, execution_id: UUID, run_at: datetime) -> entries.Entry:
+def _entry(
+    tenant: Tenant, job: JobNow, run: Run, flow: Flow, execution_id: UUID, run_at: datetime
+) -> entries.Entry:  # fmt: skip
     return entries.Entry(
         key=execution_id, shard=entries.shard_for(execution_id), kind="execution", tenant_id=tenant.pk, due_at=run_at,
         nominal_at=run_at, version=0, spec=execution_id.hex, job_id=job.id, job_version=job.version, pool=job.pool,
         queue=job.queue, priority=_priority(job, run), timeout_s=job.timeout_s, max_concurrency=job.limit,
         own_payload=run.payload is not None, max_queue_age_s=job.max_queue_age_s,
-        own_max_queue_age_s=run.max_queue_age_s, total_timeout_s=job.total_timeout_s,
+        own_max_queue_age_s=run.max_queue_age_s, total_timeout_s=job.total_timeout_s, **entries.keyed(flow),
     )  # fmt: skip
 
 
 def _ticket(
-    tenant: Tenant, job: JobNow, run: Run, *, execution_id: UUID, run_key: str, now: datetime, attempt: int = 0
+    tenant: Tenant,
+    job: JobNow,
+    run: Run,
+    flow: Flow,
+    *,
+    execution_id: UUID,
+    run_key: str,
+    now: datetime,
+    attempt: int = 0,
 ) -> tickets.Ticket:
     priority = _priority(job, run)
     return tickets.Ticket(
         execution_id=execution_id, tenant_id=tenant.pk, job_id=job.id, job_version=job.version,
         schedule_id=run.schedule_id, schedule_version=run.schedule_version, run_key=run_key, trigger=run.trigger,
         nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
-        timeout_s=job.timeout_s, gate=tickets.gate_of(job.id, job.limit), gate_limit=job.limit, guarded=run.guarded,
-        payload_from=run.payload_from, state="ready", available_at=now, rank=tickets.new_rank(now, priority),
+        timeout_s=job.timeout_s, flow=flow.flow, flow_limit=flow.limit, key=flow.key, job_limit=job.limit,
+        lane=lane_of(run.trigger), guarded=run.guarded, payload_from=run.payload_from, state="ready", available_at=now,
+        rank=tickets.new_rank(now, priority),
         attempt=attempt, failures=0, start_by=start_by(now, _queue_age_s(job, run), tried=attempt > 0),
         total_timeout_s=job.total_timeout_s,
     )  # fmt: skip
+
+
+def _read(text: str | None) -> Any:
+    return None if text is None else orjson.loads(text)
 
 
 def _priority(job: JobNow, run: Run) -> int:

@@ -180,7 +180,7 @@ def _remake(
         entries.remove(conn, [entry.key])
     if schedule.status == Schedule.Status.ACTIVE or waits is not None:
         job = share_job(tenant, schedule.job_id)
-        made = None if job.paused else entry_for(tenant, job, new, now=begins)
+        made = None if job.paused else entry_for(tenant, job, new, labels=schedule.labels, now=begins)
         if made is not None:
             entries.put(conn, made, now=now)
     schedule.revision += 1

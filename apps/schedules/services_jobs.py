@@ -18,6 +18,7 @@ from apps.executions.models import Execution
 from apps.schedules.changes import changes
 from apps.schedules.creating_jobs import job_rules
 from apps.schedules.defined import DefinedJob, definition_of, job_as_given
+from apps.schedules.following import follow_key, follow_rate
 from apps.schedules.job_input import JobForm, read_job
 from apps.schedules.models import Job, JobVersion, Schedule
 from apps.schedules.naming import names_conflict
@@ -130,11 +131,14 @@ def _change(
             job.version += 1
             new = DefinedJob(job, _version_add(tenant, job, form, now))
             _retarget(tenant, job_now(tenant, job, new.definition), found, was=old.definition)
+        labels = job.labels
         job.name, job.labels, job.external_id = form.name, form.labels, form.external_id
         before, after = changes(given, job_as_given(new))
         if after:
             _save(job, now, "name", "labels", "external_id", "version")
             _record(actor, "job.update", job, now, tenant, before=before, after=after)
+            follow_key(tenant, new, found, was=old.definition.concurrency_key, labels_were=labels)
+            follow_rate(tenant, new, was=old.definition.rate_limit)
         return new
 
     with names_conflict():

@@ -60,7 +60,7 @@ def schedule_pause(
                 definition = version_copy(definition, now=resume_at, spec=text)
                 definition.save(force_insert=True)
                 schedule.version = definition.version
-                entry_make(tenant, job, definition, resume_at)
+                entry_make(tenant, job, schedule, definition, resume_at)
             else:
                 entries.remove(door.raw(), [schedule_id])
             save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version")
@@ -96,9 +96,11 @@ def schedule_resume(
             definition.save(force_insert=True)
             schedule.version, schedule.paused_reason = definition.version, ""
             schedule.failures_from, schedule.paused_at, schedule.resume_at = definition.version, None, None
-            schedule.status = entry_make(tenant, job, definition, goes_on)
+            schedule.status = entry_make(tenant, job, schedule, definition, goes_on)
             if debt and stopped_at and job.paused:
-                catch_up_behind_gate(tenant, job, definition, stopped_at=stopped_at, now=now, actor=actor)
+                catch_up_behind_gate(
+                    tenant, job, definition, labels=schedule.labels, stopped_at=stopped_at, now=now, actor=actor
+                )
                 # The job stopped earlier, and its resume asks what was used up until then.
                 definition.spec = rebased_text(definition, stopped_at=now, now=now)
                 definition.save(update_fields=["spec"])

@@ -15,6 +15,7 @@ from apps.due.entries import Entry
 from apps.due.models import DueEntry
 from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedSchedule, schedule_as_given, version_of
+from apps.schedules.keyed import flows_of_schedules
 from apps.schedules.locked import entry_drop, entry_make, entry_pass, lock_schedule, note, save
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
@@ -86,20 +87,23 @@ def _change(
     def work() -> DefinedSchedule:
         entry, schedule = lock_schedule(schedule_id, expect, now=now)
         old = version_of(schedule)
-        given = schedule_as_given(DefinedSchedule(schedule, old))
+        given, labels = schedule_as_given(DefinedSchedule(schedule, old)), schedule.labels
         form = read_schedule(
             make(given), key=str(schedule_id), now=now, min_interval_s=tenant.plan.min_interval_s,
             max_payload_bytes=tenant.plan.max_payload_bytes, known=_known(old, schedule), exclusion_of=exclusion_shared,
         )  # fmt: skip
         problem = _problem(entry) if mend else ""
-        new = _redefine(tenant, actor, entry, schedule, old, form, now, anew=bool(problem))
         schedule.name, schedule.labels, schedule.external_id = form.name, form.labels, form.external_id
+        new = _redefine(tenant, actor, entry, schedule, old, form, now, anew=bool(problem))
         before, after = changes(given, schedule_as_given(DefinedSchedule(schedule, new)))
         if problem:
             before, after = {**before, "problem": problem}, {**after, "problem": None}
         if after:
             save(schedule, now, "name", "labels", "external_id", "version", "job", "status", "failures_from")
             note(actor, "schedule.update", schedule, now, tenant, before=before, after=after)
+        if entry is not None and new is old and labels != schedule.labels:  # its job's key may be a label
+            conn = door.raw()
+            entries.set_flows(conn, flows_of_schedules(conn, tenant.schema_name, [schedule_id]))
         return DefinedSchedule(schedule, new)
 
     with names_conflict():
@@ -146,18 +150,19 @@ def _redefine(
     new.save(force_insert=True)
     if schedule.status == Status.PAUSED:
         if waits is not None:
-            entry_make(tenant, job, new, waits)
+            entry_make(tenant, job, schedule, new, waits)
         return new
     if when_differs or entry is None or job.paused:
         entry_pass(tenant, entry, now, "schedule_changed" if when_differs else "job_paused", actor)
         if when_differs or schedule.status == Status.ACTIVE:
-            schedule.status = entry_make(tenant, job, new, now)
+            schedule.status = entry_make(tenant, job, schedule, new, now)
         else:
             entries.remove(door.raw(), [schedule.pk])
     else:
-        entries.put(
-            door.raw(), entry_at(tenant, job, new, nominal_at=entry.nominal_at, due_at=entry.due_at), now=now
+        again = entry_at(
+            tenant, job, new, labels=schedule.labels, nominal_at=entry.nominal_at, due_at=entry.due_at
         )  # fmt: skip
+        entries.put(door.raw(), again, now=now)
     return new
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from apps.schedules.keyed import value_sql
 from kernel.rows import json_rows
 
 Conn = psycopg.Connection[Any]
@@ -39,6 +40,8 @@ class NewJobVersion(NamedTuple):
     retry: dict[str, Any]
     priority: int
     max_concurrency: int | None
+    concurrency_key: dict[str, Any] | None
+    rate_limit: dict[str, int] | None
     queue: str
 
 
@@ -80,6 +83,8 @@ class SharedJob(NamedTuple):
     max_concurrency: int | None
     max_queue_age_s: int | None
     total_timeout_s: int | None
+    key: str | None  # its concurrency key and what it has itself of that, as JSON
+    key_value: str | None
 
 
 # In the order of the ids, which is that of the request: of two that want one name the first one gets it.
@@ -95,12 +100,12 @@ ON CONFLICT DO NOTHING RETURNING id
 _JOB_VERSIONS = """
 INSERT INTO {schema}.schedules_jobversion
     (job_id, version, target, payload, timeout_s, max_queue_age_s, total_timeout_s, retry, priority, max_concurrency,
-     queue, created_at)
+     concurrency_key, rate_limit, queue, created_at)
 SELECT m.job_id, 1, m.target, m.payload, m.timeout_s, m.max_queue_age_s, m.total_timeout_s, m.retry, m.priority,
-       m.max_concurrency, m.queue, $2
+       m.max_concurrency, m.concurrency_key, m.rate_limit, m.queue, $2
 FROM json_to_recordset($1::json)
      AS m(job_id uuid, target jsonb, payload jsonb, timeout_s int, max_queue_age_s int, total_timeout_s int,
-          retry jsonb, priority smallint, max_concurrency int, queue text)
+          retry jsonb, priority smallint, max_concurrency int, concurrency_key jsonb, rate_limit jsonb, queue text)
 """
 
 # With the first version of each.
@@ -129,12 +134,14 @@ FROM unnest($1::uuid[], $2::text[]) AS m(id, external_id)
 """
 
 # After a wait for the lock the number is the new version's, which this statement does not see: then it has no queue.
-_SHARE = """
+_SHARE = f"""
 WITH j AS (
-    SELECT id, version, kind, paused_at IS NOT NULL AS paused FROM {schema}.schedules_job
+    SELECT id, version, kind, paused_at IS NOT NULL AS paused, labels FROM {{schema}}.schedules_job
     WHERE id = ANY($1) AND deleted_at IS NULL ORDER BY id FOR SHARE)
-SELECT j.*, v.queue, v.priority, v.timeout_s, v.max_concurrency, v.max_queue_age_s, v.total_timeout_s
-FROM j LEFT JOIN {schema}.schedules_jobversion v ON v.job_id = j.id AND v.version = j.version
+SELECT j.id, j.version, j.kind, j.paused, v.queue, v.priority, v.timeout_s, v.max_concurrency, v.max_queue_age_s,
+       v.total_timeout_s, v.concurrency_key::text,
+       {value_sql(rule="v.concurrency_key", labels="j.labels", payload="v.payload")}
+FROM j LEFT JOIN {{schema}}.schedules_jobversion v ON v.job_id = j.id AND v.version = j.version
 """
 
 

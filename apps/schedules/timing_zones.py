@@ -57,13 +57,13 @@ def zone_names() -> frozenset[str]:
     return frozenset(text.split()) - _NOT_A_PLACE
 
 
-@cache
+@cache  # lint: allow memory-has-a-bound: zones of tzdata; an error is not kept
 def load_zone(name: str) -> ZoneInfo:
     """The zone of this exact name; TimingInvalid, with the closest names, for any other."""
     return ZoneInfo.from_file(BytesIO(zone_file(name)), key=name)
 
 
-@cache
+@cache  # lint: allow memory-has-a-bound: zones of tzdata; an error is not kept
 def zone_offsets(name: str) -> "Offsets":
     """The zone as constant-offset segments; TimingInvalid like `load_zone`."""
     return Offsets(load_zone(name), zone_file(name))

@@ -27,6 +27,7 @@ START = f"""
 WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(%(ids)s) AND release = %(release)s
     AND state = 'queued' AND (start_by IS NULL OR start_by >= clock_timestamp())
+    AND tenant_id <> ALL(%(not_tenants)s::int[])
     ORDER BY execution_id LIMIT %(limit)s FOR UPDATE),
 moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
 UPDATE tickets_ticket t SET state = 'running', attempt = attempt + 1, fence = nextval('ticket_fence'),
@@ -78,12 +79,15 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 """
 
 
-def start(conn: Conn, ids: Sequence[UUID], *, release: int, worker: UUID, limit: int) -> list[Started]:
+def start(
+    conn: Conn, ids: Sequence[UUID], *, release: int, worker: UUID, limit: int, not_tenants: Sequence[int] = ()
+) -> list[Started]:
     """queued -> running for at most `limit` of these, where the release number is still that one.
 
     What is past its `start_by` is not started, whoever comes first: this or its expiry.
     """
-    rows = conn.execute(START, {"ids": list(ids), "release": release, "worker": worker, "limit": limit})
+    parameters = {"ids": list(ids), "release": release, "worker": worker, "limit": limit}
+    rows = conn.execute(START, parameters | {"not_tenants": list(not_tenants)})
     return [Started._make(row) for row in rows]
 
 

@@ -1,14 +1,12 @@
 """Tables of what is alive. Read and written by `store.py` and `workers.py`, in SQL."""
 
-from uuid import UUID
-
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
+from apps.tickets.values import LANES, WHOLE_TENANT
 from kernel.transitions import TICKET_STATES
 
-NO_GATE = UUID(int=0)
 BREAKER_STATES = ("closed", "open", "half_open")
 
 
@@ -29,9 +27,15 @@ class Ticket(models.Model):
     queue = models.CharField(max_length=80)
     priority = models.SmallIntegerField()
     timeout_s = models.SmallIntegerField()
-    gate = models.UUIDField(help_text="What it queues behind: its job when that has a limit, else NO_GATE (all zeros).")
-    gate_limit = models.IntegerField(
-        null=True, help_text="Most of this gate queued or running at once; 0 while paused."
+    flow = models.UUIDField(help_text="What it queues in: its job, or a value of the job's concurrency key.")
+    flow_limit = models.IntegerField(null=True, help_text="Most of this value queued or running at once.")
+    key = models.CharField(  # noqa: DJ001  without a concurrency key nothing is written
+        max_length=200, null=True, help_text='The value that people are shown, as "customer=42".'
+    )
+    job_limit = models.IntegerField(null=True, help_text="Most of its job queued or running at once; 0 while paused.")
+    lane = models.SmallIntegerField(default=0, db_default=0, help_text="0 live, 1 catch-up, 2 backfill: they yield.")
+    delays = models.TextField(  # noqa: DJ001  most runs are in time
+        null=True, help_text="JSON: what held it back before its first release, as an execution's delays."
     )
     guarded = models.BooleanField(default=False, help_text="Its schedule's overlap policy counts it.")
     payload_from = models.CharField(max_length=9, help_text="job, schedule or execution")
@@ -90,18 +94,20 @@ class Ticket(models.Model):
                 name="ticket_queued_has_release",
             ),
             models.CheckConstraint(
-                condition=Q(gate=NO_GATE, gate_limit=None)
-                | (~Q(gate=NO_GATE) & Q(gate_limit__isnull=False, gate_limit__gte=0)),
-                name="ticket_gate_has_limit",
+                condition=Q(key=None, flow=F("job_id"), flow_limit=None)
+                | Q(key__isnull=False, flow_limit__isnull=False, flow_limit__gte=1) & ~Q(flow=F("job_id")),
+                name="ticket_key_has_flow_and_limit",
             ),
+            models.CheckConstraint(condition=Q(job_limit__gte=0), name="ticket_job_limit_is_not_negative"),
+            models.CheckConstraint(condition=Q(lane__in=LANES), name="ticket_lane_is_known"),
             models.CheckConstraint(
                 condition=Q(payload_from__in=["job", "schedule", "execution"]), name="ticket_payload_source_is_known"
             ),
         ]
         indexes = [
-            # reader: release, the best ready tickets of a tenant and gate in a pool
+            # reader: release, the best ready tickets of a tenant's flow in a lane of a pool
             models.Index(
-                fields=["pool", "tenant_id", "gate", "rank"],
+                fields=["pool", "lane", "tenant_id", "flow", "rank"],
                 condition=Q(state="ready", rank__isnull=False),
                 name="ticket_ready",
             ),
@@ -121,7 +127,7 @@ class Ticket(models.Model):
             models.Index(fields=["worker_id"], condition=Q(cancel_requested=True), name="ticket_cancel"),
             # readers: a pull queue's lease and depth
             models.Index(
-                fields=["tenant_id", "queue", "gate", "rank"],
+                fields=["tenant_id", "queue", "lane", "flow", "rank"],
                 condition=Q(pool="pull", state="ready", rank__isnull=False),
                 name="ticket_pull_ready",
             ),
@@ -129,11 +135,17 @@ class Ticket(models.Model):
             models.Index(fields=["tenant_id", "queue", "state"], condition=Q(pool="pull"), name="ticket_pull_queue"),
             # reader: overlap decisions
             models.Index(fields=["schedule_id"], condition=Q(guarded=True), name="ticket_overlap"),
-            # reader: release, how much of a gate is taken
+            # reader: leases from pull queues, how much of a job's limit is taken
             models.Index(
-                fields=["gate"],
-                condition=Q(gate_limit__isnull=False, state__in=["queued", "running"]),
-                name="ticket_gate_taken",
+                fields=["job_id"],
+                condition=Q(job_limit__isnull=False, state__in=["queued", "running"]),
+                name="ticket_job_taken",
+            ),
+            # readers: release and leases from pull queues, how much of a key's limit is taken
+            models.Index(
+                fields=["flow"],
+                condition=Q(flow_limit__isnull=False, state__in=["queued", "running"]),
+                name="ticket_flow_taken",
             ),
         ]
 
@@ -207,6 +219,57 @@ class Consumer(models.Model):
         return self.name
 
 
+class Bucket(models.Model):
+    """Tokens of a rate: of a job, while its definition has one, or of a whole tenant. Changed by `buckets.py`.
+
+    Under the pool's release lease or the tenant's row, like all that admits work.
+    """
+
+    pk = models.CompositePrimaryKey("tenant_id", "owner")
+    tenant_id = models.IntegerField()
+    owner = models.UUIDField(help_text="The job; all zeros for the tenant's own rate.")
+    per_s = models.FloatField(help_text="Tokens that come back in a second.")
+    burst = models.IntegerField(help_text="Most that there are.")
+    tokens = models.FloatField(help_text="What was left at that instant.")
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(per_s__gt=0, burst__gte=1), name="bucket_fills"),
+            models.CheckConstraint(condition=Q(tokens__lte=F("burst")), name="bucket_holds_its_burst"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} {'tenant' if self.owner == WHOLE_TENANT else self.owner}: {self.tokens:.1f}"
+
+
+class Hold(models.Model):
+    """What release holds back, and why: one row while it lasts, and for a day after. Written by `holds.py`."""
+
+    pool = models.CharField(max_length=20)
+    tenant_id = models.IntegerField()
+    flow = models.UUIDField(null=True, help_text="Empty: the whole tenant in this pool.")
+    code = models.CharField(max_length=40, help_text="Of apps.dispatch.admission.")
+    since = models.DateTimeField()
+    seen_at = models.DateTimeField(help_text="To some seconds; it lasts while this goes on.")
+    limit = models.IntegerField(null=True)
+    use = models.IntegerField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pool", "tenant_id", "flow", "code"], name="hold_is_one", nulls_distinct=False
+            )
+        ]
+        indexes = [
+            # reader: the pruning of what ended a day ago
+            models.Index(fields=["seen_at"], name="hold_by_seen_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool} {self.tenant_id} {self.code}"
+
+
 class Worker(models.Model):
     """Lease of one worker process; its tickets live while it lives."""
 
@@ -220,6 +283,7 @@ class Worker(models.Model):
     started_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     draining = models.BooleanField(default=False)
+    group = models.CharField(max_length=40, blank=True, default="", db_default="", help_text="Empty: the shared ones.")
     skew_ms = models.IntegerField(default=0)
     stats = models.JSONField(default=dict)
 

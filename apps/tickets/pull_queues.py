@@ -154,7 +154,7 @@ def forget_consumers(conn: Conn) -> int:
 
 
 def with_something(conn: Conn, queues: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Of these (tenant, queue) those in which something is ready, whether or not its gate is open."""
+    """Of these (tenant, queue) those in which something is ready, whether or not it may go."""
     asked: Sequence[tuple[int, str]] = list(queues)
     return conn.execute(_WAITED_FOR, [[one[0] for one in asked], [one[1] for one in asked]]).fetchall()
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.tickets.store import AGING, CATCH_UP_YIELDS, notify_pull
+from apps.tickets.store import AGING, notify_pull
 from apps.tickets.values import Candidate, Flow
 from kernel.pools import PULL
 
@@ -24,32 +24,33 @@ WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL AND available_at <= %(now)s
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
-       + CASE WHEN trigger = 'catch_up' THEN %(yields)s ELSE interval '0' END
 FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool, t.tenant_id, t.queue
 """
 
 FLOWS = """
 WITH RECURSIVE flow AS (
-    (SELECT tenant_id, gate, gate_limit FROM tickets_ticket
-     WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL ORDER BY tenant_id, gate LIMIT 1)
+    (SELECT tenant_id, flow, job_id, flow_limit, job_limit, lane FROM tickets_ticket
+     WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL ORDER BY lane, tenant_id, flow LIMIT 1)
     UNION ALL
-    SELECT n.tenant_id, n.gate, n.gate_limit FROM flow f CROSS JOIN LATERAL (
-        SELECT tenant_id, gate, gate_limit FROM tickets_ticket
-        WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL AND (tenant_id, gate) > (f.tenant_id, f.gate)
-        ORDER BY tenant_id, gate LIMIT 1) n
-) SELECT tenant_id, gate, gate_limit FROM flow
+    SELECT n.* FROM flow f CROSS JOIN LATERAL (
+        SELECT tenant_id, flow, job_id, flow_limit, job_limit, lane FROM tickets_ticket
+        WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL
+          AND (lane, tenant_id, flow) > (f.lane, f.tenant_id, f.flow)
+        ORDER BY lane, tenant_id, flow LIMIT 1) n
+) SELECT * FROM flow
 """
 
 # Runs of serial schedules that have one queued or running are left out: at the head of a flow they would hide the rest.
 
 CANDIDATES = """
-SELECT c.* FROM unnest(%(tenants)s::int[], %(gates)s::uuid[], %(limits)s::int[]) AS f(tenant_id, gate, most)
+SELECT c.* FROM unnest(%(tenants)s::int[], %(lanes)s::smallint[], %(flows)s::uuid[], %(limits)s::int[])
+    AS f(tenant_id, lane, flow, most)
 CROSS JOIN LATERAL (
-    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END,
-           first_queued_at IS NULL
+    SELECT execution_id, tenant_id, flow, job_id, flow_limit, job_limit, queue, rank, actual_at,
+           CASE WHEN guarded THEN schedule_id END, first_queued_at IS NULL
     FROM tickets_ticket t
-    WHERE pool = %(pool)s AND tenant_id = f.tenant_id AND gate = f.gate AND state = 'ready' AND rank IS NOT NULL
-      AND (start_by IS NULL OR start_by >= %(now)s)
+    WHERE pool = %(pool)s AND lane = f.lane AND tenant_id = f.tenant_id AND flow = f.flow AND state = 'ready'
+      AND rank IS NOT NULL AND (start_by IS NULL OR start_by >= %(now)s)
       AND NOT (guarded AND EXISTS (
           SELECT 1 FROM tickets_ticket b
           WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
@@ -57,14 +58,14 @@ CROSS JOIN LATERAL (
 """
 
 TAKEN = """
-SELECT tenant_id, queue, gate, count(*), 0
-FROM tickets_ticket WHERE pool = %(pool)s AND state = 'queued' GROUP BY 1, 2, 3
+SELECT tenant_id, queue, flow, job_id, count(*), 0
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'queued' GROUP BY 1, 2, 3, 4
 UNION ALL
-SELECT tenant_id, queue, gate, count(*), count(*)
-FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' AND NOT remote GROUP BY 1, 2, 3
+SELECT tenant_id, queue, flow, job_id, count(*), count(*)
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' AND NOT remote GROUP BY 1, 2, 3, 4
 UNION ALL
-SELECT tenant_id, '', gate, count(*), 0
-FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' AND remote GROUP BY 1, 3
+SELECT tenant_id, '', flow, job_id, count(*), 0
+FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' AND remote GROUP BY 1, 3, 4
 """
 
 RELEASE = """
@@ -87,7 +88,7 @@ FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued' RETU
 
 def promote(conn: Conn, *, now: datetime, limit: int) -> int:
     """Ranks tickets whose time has come; returns how many."""
-    parameters = {"now": now, "aging": AGING, "yields": CATCH_UP_YIELDS, "limit": limit}
+    parameters = {"now": now, "aging": AGING, "limit": limit}
     rows = conn.execute(PROMOTE, parameters).fetchall()
     notify_pull(conn, ((tenant_id, queue) for pool, tenant_id, queue in rows if pool == PULL))
     return len(rows)
@@ -106,8 +107,8 @@ def flows(conn: Conn, pool: str) -> list[Flow]:
     return [Flow._make(row) for row in conn.execute(FLOWS, {"pool": pool})]
 
 
-def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, int, int]]:
-    """(tenant, queue, gate, count, running of these) of what is queued or running; outside is no queue, ""."""
+def taken(conn: Conn, pool: str) -> list[tuple[int, str, UUID, UUID, int, int]]:
+    """(tenant, queue, flow, job, count, running of these) of what is queued or running; outside is no queue, ""."""
     return conn.execute(TAKEN, {"pool": pool}).fetchall()
 
 
@@ -116,8 +117,8 @@ def candidates(conn: Conn, pool: str, wanted: Sequence[tuple[Flow, int]], *, now
     rows = conn.execute(
         CANDIDATES,
         {
-            "pool": pool, "tenants": [flow.tenant_id for flow, _ in wanted], "gates": [flow.gate for flow, _ in wanted],
-            "limits": [most for _, most in wanted], "now": now,
+            "pool": pool, "tenants": [flow.tenant_id for flow, _ in wanted], "flows": [flow.flow for flow, _ in wanted],
+            "lanes": [flow.lane for flow, _ in wanted], "limits": [most for _, most in wanted], "now": now,
         },
     )  # fmt: skip
     return [Candidate._make(row) for row in rows]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.tickets.store import AGING, CATCH_UP_YIELDS
+from apps.tickets.store import AGING
 from apps.tickets.values import Candidate, Flow, Started
 
 Conn = psycopg.Connection[Any]
@@ -31,37 +31,37 @@ WITH found AS MATERIALIZED (
       AND pool = 'pull' AND tenant_id = %(tenant)s AND queue = %(queue)s
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
-       + CASE WHEN trigger = 'catch_up' THEN %(yields)s ELSE interval '0' END
 FROM found WHERE t.execution_id = found.execution_id
 """
 
 _FLOWS = """
 WITH RECURSIVE flow AS (
-    (SELECT gate, gate_limit FROM tickets_ticket
+    (SELECT lane, flow, job_id, flow_limit, job_limit FROM tickets_ticket
      WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
-     ORDER BY gate LIMIT 1)
+     ORDER BY lane, flow LIMIT 1)
     UNION ALL
-    SELECT n.gate, n.gate_limit FROM flow f CROSS JOIN LATERAL (
-        SELECT gate, gate_limit FROM tickets_ticket
+    SELECT n.* FROM flow f CROSS JOIN LATERAL (
+        SELECT lane, flow, job_id, flow_limit, job_limit FROM tickets_ticket
         WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
-          AND gate > f.gate
-        ORDER BY gate LIMIT 1) n
-) SELECT %(tenant)s::int, gate, gate_limit FROM flow
+          AND (lane, flow) > (f.lane, f.flow)
+        ORDER BY lane, flow LIMIT 1) n
+) SELECT %(tenant)s::int, flow, job_id, flow_limit, job_limit, lane FROM flow
 """
 
 _TAKEN = """
-SELECT tenant_id, '', gate, count(*) FROM tickets_ticket
-WHERE gate = ANY(%s) AND gate_limit IS NOT NULL AND state IN ('queued', 'running') GROUP BY 1, 3
+SELECT tenant_id, '', flow, job_id, count(*), 0 FROM tickets_ticket
+WHERE state IN ('queued', 'running') AND (job_id = ANY(%(jobs)s) AND job_limit IS NOT NULL
+                                          OR flow = ANY(%(flows)s) AND flow_limit IS NOT NULL) GROUP BY 1, 3, 4
 """
 
 _CANDIDATES = """
-SELECT c.* FROM unnest(%(gates)s::uuid[], %(limits)s::int[]) AS f(gate, most)
+SELECT c.* FROM unnest(%(lanes)s::smallint[], %(flows)s::uuid[], %(limits)s::int[]) AS f(lane, flow, most)
 CROSS JOIN LATERAL (
-    SELECT execution_id, tenant_id, gate, gate_limit, queue, rank, actual_at, CASE WHEN guarded THEN schedule_id END,
-           first_queued_at IS NULL
+    SELECT execution_id, tenant_id, flow, job_id, flow_limit, job_limit, queue, rank, actual_at,
+           CASE WHEN guarded THEN schedule_id END, first_queued_at IS NULL
     FROM tickets_ticket t
     WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
-      AND gate = f.gate AND (start_by IS NULL OR start_by >= clock_timestamp())
+      AND lane = f.lane AND flow = f.flow AND (start_by IS NULL OR start_by >= clock_timestamp())
       AND NOT (guarded AND EXISTS (
           SELECT 1 FROM tickets_ticket b
           WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
@@ -105,7 +105,7 @@ RETURNING cancel_requested, least(deadline, {_OVER_AT}), {_OVER_AT}
 
 _HELD = f"""
 SELECT {", ".join("t." + name for name in Started._fields)}, t.queue,
-       t.gate_limit IS NOT NULL OR t.guarded, t.worker_id,
+       t.job_limit IS NOT NULL OR t.flow_limit IS NOT NULL OR t.guarded, t.worker_id,
        t.remote AND {_OVER_AT} <= clock_timestamp()
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
 JOIN tickets_ticket t ON t.execution_id = m.execution_id AND t.fence = m.fence
@@ -142,25 +142,31 @@ def promote(conn: Conn, *, tenant_id: int, queue: str, limit: int) -> None:
     """Ranks the queue's tickets whose time has come; release does it for all, a little later."""
     conn.execute(
         _PROMOTE,
-        {"tenant": tenant_id, "queue": queue, "limit": limit, "aging": AGING, "yields": CATCH_UP_YIELDS},
+        {"tenant": tenant_id, "queue": queue, "limit": limit, "aging": AGING},
     )
 
 
 def flows(conn: Conn, *, tenant_id: int, queue: str) -> list[Flow]:
-    """The gates behind which something of the queue is ready."""
+    """The flows of the queue in which something is ready."""
     return [Flow._make(row) for row in conn.execute(_FLOWS, {"tenant": tenant_id, "queue": queue})]
 
 
-def taken(conn: Conn, gates: Sequence[UUID]) -> list[tuple[int, str, UUID, int]]:
-    """(tenant, "", gate, count) of what is queued or running behind these gates, in whatever pool."""
-    return conn.execute(_TAKEN, [list(gates)]).fetchall()
+def taken(conn: Conn, *, jobs: Sequence[UUID], flows: Sequence[UUID]) -> list[tuple[int, str, UUID, UUID, int, int]]:
+    """(tenant, "", flow, job, count, 0) of what is queued or running of jobs and flows with a limit, in any pool."""
+    return conn.execute(_TAKEN, {"jobs": list(jobs), "flows": list(flows)}).fetchall()
 
 
 def candidates(conn: Conn, wanted: Sequence[Flow], *, tenant_id: int, queue: str, most: int) -> list[Candidate]:
     """Locks up to `most` of the best ready tickets of each of these flows."""
     rows = conn.execute(
         _CANDIDATES,
-        {"tenant": tenant_id, "queue": queue, "gates": [one.gate for one in wanted], "limits": [most] * len(wanted)},
+        {
+            "tenant": tenant_id,
+            "queue": queue,
+            "flows": [one.flow for one in wanted],
+            "lanes": [one.lane for one in wanted],
+            "limits": [most] * len(wanted),
+        },
     )
     return [Candidate._make(row) for row in rows]
 

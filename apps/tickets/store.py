@@ -3,14 +3,14 @@
 All functions take a psycopg connection and work in its current transaction; none of them commits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
-from apps.tickets.values import NO_GATE, Replaced, Ticket
+from apps.tickets.values import LANES, Replaced, Ticket
 from kernel.pools import POOLS, PULL
 
 Conn = psycopg.Connection[Any]
@@ -20,9 +20,6 @@ PULL_CHANNEL = "shardbeat_pull"  # "tenant queue", or nothing for all
 NOTHING = UUID(int=0)
 NOTIFIED_ONE_BY_ONE = 50
 AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiting: nothing starves
-
-# What is made up for comes after live work of its tenant that became due up to an hour later, whatever the priorities.
-CATCH_UP_YIELDS = timedelta(hours=1)
 REMOTE_CANCEL_GRACE_S = 10  # to hear of a cancel and stop
 COPY_IN = f"COPY tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) FROM STDIN"
 
@@ -90,21 +87,30 @@ WHERE t.execution_id = r.execution_id AND t.state = 'running' AND NOT t.cancel_r
 ALIVE_OF_TENANT = """
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM tickets_ticket WHERE tenant_id = %(tenant)s AND pool = ANY(%(pools)s)
-             AND state = 'ready' AND rank IS NOT NULL LIMIT %(most)s) ready)
+             AND lane = ANY(%(lanes)s) AND state = 'ready' AND rank IS NOT NULL LIMIT %(most)s) ready)
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'ready' AND rank IS NULL)
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'queued')
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'running')
 """
 
+# Of many at a time: what is not ready is read once for all of them.
+ALIVE_OF_TENANTS = """
+WITH others AS MATERIALIZED (
+    SELECT tenant_id, count(*) AS n FROM (
+        SELECT tenant_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL
+        UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'queued'
+        UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'running') one
+    WHERE tenant_id = ANY(%(tenants)s) GROUP BY 1)
+SELECT m.tenant_id, coalesce(o.n, 0) + (SELECT count(*) FROM (
+           SELECT 1 FROM tickets_ticket t WHERE t.tenant_id = m.tenant_id AND pool = ANY(%(pools)s)
+            AND lane = ANY(%(lanes)s) AND state = 'ready' AND rank IS NOT NULL LIMIT m.most) ready)
+FROM unnest(%(tenants)s::int[], %(most)s::int[]) AS m(tenant_id, most) LEFT JOIN others o ON o.tenant_id = m.tenant_id
+"""
 
-def new_rank(available_at: datetime, priority: int, *, catch_up: bool = False) -> datetime:
-    """The order of release: earlier comes first, and a step of priority is worth AGING. Catch-up runs yield."""
-    return available_at - priority * AGING + (CATCH_UP_YIELDS if catch_up else timedelta())
 
-
-def gate_of(job_id: UUID, limit: int | None) -> UUID:
-    """What a ticket queues behind: its job when that has a limit."""
-    return NO_GATE if limit is None else job_id
+def new_rank(available_at: datetime, priority: int) -> datetime:
+    """The order of release inside a lane: earlier comes first, and a step of priority is worth AGING."""
+    return available_at - priority * AGING
 
 
 def copy_in(conn: Conn, tickets: Iterable[Ticket]) -> None:
@@ -201,9 +207,17 @@ def alive_of_schedule(conn: Conn, schedule_id: UUID) -> int:
 
 def alive_of_tenant(conn: Conn, tenant_id: int, *, most: int | None = None) -> int:
     """How many executions of a tenant have a ticket; those that are ready count up to `most`."""
-    row = conn.execute(ALIVE_OF_TENANT, {"tenant": tenant_id, "pools": list(POOLS), "most": most}).fetchone()
+    row = conn.execute(
+        ALIVE_OF_TENANT, {"tenant": tenant_id, "pools": list(POOLS), "lanes": list(LANES), "most": most}
+    ).fetchone()
     assert row is not None
     return int(row[0])
+
+
+def alive_of_tenants(conn: Conn, most: Mapping[int, int]) -> dict[int, int]:
+    """How many executions of each of these tenants have a ticket; those that are ready count up to its `most`."""
+    parameters = {"tenants": list(most), "most": list(most.values()), "pools": list(POOLS), "lanes": list(LANES)}
+    return dict(conn.execute(ALIVE_OF_TENANTS, parameters).fetchall())
 
 
 def replace_waiting(conn: Conn, schedule_ids: Sequence[UUID], *, unguarded: bool = False) -> list[Replaced]:

@@ -2,9 +2,11 @@
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid5
 
-NO_GATE = UUID(int=0)
+WHOLE_TENANT = UUID(int=0)  # owner of the bucket of a tenant's own rate
+LANES = LIVE, CATCH_UP, BACKFILL = 0, 1, 2  # what is in one yields to what is in those before it
+LANE_OF = {"catch_up": CATCH_UP, "backfill": BACKFILL}
 
 
 class Ticket(NamedTuple):
@@ -24,8 +26,11 @@ class Ticket(NamedTuple):
     queue: str
     priority: int
     timeout_s: int
-    gate: UUID
-    gate_limit: int | None
+    flow: UUID
+    flow_limit: int | None
+    key: str | None
+    job_limit: int | None
+    lane: int
     guarded: bool
     payload_from: str
     state: str
@@ -80,12 +85,23 @@ class Lost(NamedTuple):
     timed_out: bool  # held outside, and its time-out is what has passed
 
 
+class Rate(NamedTuple):
+    """A token bucket as it is now: what comes back in a second, the most that there is, and what there is."""
+
+    per_s: float
+    burst: int
+    tokens: float
+
+
 class Flow(NamedTuple):
-    """Ready tickets of one tenant behind one gate, and the gate's limit."""
+    """Ready tickets of one tenant in one lane that queue behind each other, and the limits of its head."""
 
     tenant_id: int
-    gate: UUID
-    gate_limit: int | None
+    flow: UUID
+    job_id: UUID
+    flow_limit: int | None
+    job_limit: int | None
+    lane: int = LIVE
 
 
 class Candidate(NamedTuple):
@@ -93,8 +109,10 @@ class Candidate(NamedTuple):
 
     execution_id: UUID
     tenant_id: int
-    gate: UUID
-    gate_limit: int | None
+    flow: UUID
+    job_id: UUID
+    flow_limit: int | None
+    job_limit: int | None
     queue: str
     rank: datetime
     actual_at: datetime
@@ -137,6 +155,17 @@ class LiveWorker(NamedTuple):
     id: UUID
     slots: int
     queues: list[str]
+    group: str = ""
+
+
+def flow_of(job_id: UUID, key: str) -> UUID:
+    """What runs of a job queue in that have this value of its concurrency key."""
+    return uuid5(job_id, key)
+
+
+def lane_of(trigger: str) -> int:
+    """Runs that make up for what was missed yield to live ones."""
+    return LANE_OF.get(trigger, LIVE)
 
 
 def start_by(actual_at: datetime, max_queue_age_s: int | None, *, tried: bool = False) -> datetime | None:

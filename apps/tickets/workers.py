@@ -15,23 +15,23 @@ Conn = psycopg.Connection[Any]
 
 RENEW = """
 INSERT INTO tickets_worker
-    (id, host, pid, version, pools, slots, queues, started_at, expires_at, draining, skew_ms, stats)
+    (id, host, pid, version, pools, slots, queues, started_at, expires_at, draining, skew_ms, stats, "group")
 VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, %(pools)s, %(slots)s::jsonb, %(queues)s, clock_timestamp(),
-        clock_timestamp() + %(ttl)s * interval '1 second', %(draining)s, %(skew_ms)s, %(stats)s::jsonb)
+        clock_timestamp() + %(ttl)s * interval '1 second', %(draining)s, %(skew_ms)s, %(stats)s::jsonb, %(group)s)
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, slots = excluded.slots, queues = excluded.queues,
-       draining = excluded.draining, skew_ms = excluded.skew_ms, stats = excluded.stats
+       draining = excluded.draining, "group" = excluded."group", skew_ms = excluded.skew_ms, stats = excluded.stats
 RETURNING clock_timestamp()
 """
 
 LIVE = """
-SELECT id, (slots->>%(pool)s)::int, queues FROM tickets_worker
+SELECT id, (slots->>%(pool)s)::int, queues, "group" FROM tickets_worker
 WHERE expires_at > clock_timestamp() AND NOT draining AND %(pool)s = ANY(pools)
 """
 
 
 def renew(
     conn: Conn, *, worker: UUID, host: str, pid: int, version: str, slots: Mapping[str, int], queues: Sequence[str],
-    ttl_s: float, draining: bool, skew_ms: int, stats: Mapping[str, Any],
+    ttl_s: float, draining: bool, skew_ms: int, stats: Mapping[str, Any], group: str = "",
 ) -> datetime:  # fmt: skip
     """Extends the process's lease; returns the database's time."""
     row = conn.execute(
@@ -39,7 +39,7 @@ def renew(
         {
             "id": worker, "host": host, "pid": pid, "version": version, "pools": sorted(slots),
             "slots": orjson.dumps(slots).decode(), "queues": list(queues), "ttl": ttl_s, "draining": draining,
-            "skew_ms": skew_ms, "stats": orjson.dumps(stats).decode(),
+            "skew_ms": skew_ms, "stats": orjson.dumps(stats).decode(), "group": group,
         },
     ).fetchone()  # fmt: skip
     assert row is not None

@@ -4,6 +4,7 @@ Call it inside the transaction that makes the runs, after the locks on schedules
 written: until that transaction ends nobody else gets past the same limits.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import psycopg
 
 from apps.due import delayed
 from apps.tickets import store as tickets
-from apps.usage import counting, deltas, notices
+from apps.usage import counting, deltas, draining, notices, pressure
 from apps.usage.counting import day_ends_at
 from apps.usage.figures import COUNTED, SUBMITTED, Tally
 from kernel.errors import QuotaExceeded
@@ -30,18 +31,27 @@ class Admitted(NamedTuple):
 
 
 def admit_runs(conn: Conn, tenant: Tenant, n: int, now: datetime) -> None:
-    """Counts `n` runs that the caller makes in this transaction, or none: QuotaExceeded with quota, limit and use."""
+    """Counts `n` runs that the caller makes in this transaction, or none: QuotaExceeded with quota, limit and use.
+
+    Overloaded where the whole platform has no room.
+    """
+    pressure.admit(conn)
     counts, live = _locked(conn, tenant, now)
-    refusal = _room(counts, live, n, now)[1]
+    refusal = _room(conn, tenant, counts, live, n, now)[1]
     if refusal is not None:
         raise refusal
     _count(conn, tenant, n, counts, live, now)
 
 
 def admit_up_to(conn: Conn, tenant: Tenant, n: int, now: datetime) -> Admitted:
-    """Counts as many of `n` runs as there is room for; the caller makes exactly so many in this transaction."""
+    """Counts as many of `n` runs as there is room for; the caller makes exactly so many in this transaction.
+
+    Overloaded where the whole platform has no room.
+    """
+    if n:
+        pressure.admit(conn)
     counts, live = _locked(conn, tenant, now)
-    room, refusal = _room(counts, live, n, now)
+    room, refusal = _room(conn, tenant, counts, live, n, now)
     _count(conn, tenant, room, counts, live, now)
     return Admitted(room, refusal)
 
@@ -56,6 +66,12 @@ def live_of(conn: Conn, tenant_id: int, *, most: int | None = None) -> int:
     return tickets.alive_of_tenant(conn, tenant_id, most=most) + delayed.count_of_tenant(conn, tenant_id)
 
 
+def live_of_tenants(conn: Conn, most: Mapping[int, int]) -> dict[int, int]:
+    """The same of many tenants in two statements."""
+    waiting = delayed.count_of_tenants(conn, list(most))
+    return {tenant: n + waiting.get(tenant, 0) for tenant, n in tickets.alive_of_tenants(conn, most).items()}
+
+
 def _locked(conn: Conn, tenant: Tenant, now: datetime) -> tuple[counting.Count | None, _Live | None]:
     """Where the tenant stands; nobody else is admitted until this transaction ends. None where there is no limit."""
     live = None
@@ -68,12 +84,17 @@ def _locked(conn: Conn, tenant: Tenant, now: datetime) -> tuple[counting.Count |
     return count, live
 
 
-def _room(count: counting.Count | None, live: _Live | None, n: int, now: datetime) -> tuple[int, QuotaExceeded | None]:
+def _room(
+    conn: Conn, tenant: Tenant, count: counting.Count | None, live: _Live | None, n: int, now: datetime
+) -> tuple[int, QuotaExceeded | None]:
     room, refusal = n, None
     if live is not None and live.use + room > live.most:
         room = max(0, live.most - live.use)
         detail = f"The plan allows {live.most:,} executions that are not finished; wait for some, or cancel some."
-        refusal = QuotaExceeded(detail, quota=LIVE_QUOTA, limit=live.most, use=live.use)
+        refusal = QuotaExceeded(
+            detail, quota=LIVE_QUOTA, limit=live.most, use=live.use,
+            retry_after_s=draining.retry_after_s(conn, tenant.pk, over=live.use + n - live.most, now=now),
+        )  # fmt: skip
     if count is not None and count.room(room) < room:
         room = count.room(room)
         ends_at = day_ends_at(now)

@@ -116,3 +116,20 @@ class Notice(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant_id} {self.quota} {self.level} %"
+
+
+class Pressure(models.Model):
+    """How busy the platform is, measured by the dispatcher that holds the reconcile lease. One row at most."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    measured_at = models.DateTimeField()
+    every_s = models.FloatField(help_text="When the next measurement is to be expected.")
+    live = models.BigIntegerField(help_text="Executions that are not finished, of all tenants, delayed ones too.")
+    ended_per_s = models.FloatField(help_text="How many of them end in a second.")
+    figures = models.JSONField(default=dict, help_text="By pool and group: see apps.dispatch.gauging.")
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="pressure_is_one_row")]
+
+    def __str__(self) -> str:
+        return f"{self.live} live at {self.measured_at:%Y-%m-%dT%H:%M:%SZ}"

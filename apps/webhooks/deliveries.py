@@ -11,7 +11,7 @@ from psycopg import sql
 
 from apps.executions import store as executions
 from apps.tickets import store as tickets
-from apps.tickets.values import Ticket
+from apps.tickets.values import LIVE, Ticket
 from apps.webhooks.jobs import GIVE_UP_S, IN_FLIGHT_MAX, KIND, PRIORITY, TIMEOUT_S, VERSION
 from kernel.eventtypes import DELIVERY
 from kernel.ids import uuid7s
@@ -146,7 +146,7 @@ def _ticket(row: _Row, tenant_id: int, queue: str, now: datetime, *, attempt: in
         execution_id=row.id, tenant_id=tenant_id, job_id=row.job_id, job_version=row.job_version, schedule_id=None,
         schedule_version=None, run_key=row.run_key, trigger=DELIVERY, nominal_at=row.nominal_at, actual_at=now,
         pool=KIND, queue=queue, priority=PRIORITY, timeout_s=TIMEOUT_S,
-        gate=tickets.gate_of(row.job_id, IN_FLIGHT_MAX), gate_limit=IN_FLIGHT_MAX, guarded=False,
+        flow=row.job_id, flow_limit=None, key=None, job_limit=IN_FLIGHT_MAX, lane=LIVE, guarded=False,
         payload_from="execution", state="ready", available_at=now, rank=tickets.new_rank(now, PRIORITY),
         attempt=attempt, failures=0, start_by=None, total_timeout_s=GIVE_UP_S,
     )  # fmt: skip

@@ -100,6 +100,13 @@ LOOK_AHEAD_S = 5.0
 RELEASE_BATCH = env.whole("RELEASE_BATCH", 1000, least=1)
 PREFETCH_FACTOR = env.whole("PREFETCH_FACTOR", 2, least=1)  # queued and running at once, as a multiple of slots
 QUEUED_BOUND_S = env.whole("QUEUED_BOUND_S", 10, least=1)  # queued but not started for so long: released again
+# Unfinished executions of all tenants together, beyond which the API answers 503 (apps.usage.pressure); 0: any number.
+MAX_LIVE_TOTAL = env.whole("MAX_LIVE_TOTAL", 5_000_000)
+# What was missed yields once live work of its pool has been ready for so long without a worker; 0: never.
+DEFER_CATCH_UP_S = env.whole("DEFER_CATCH_UP_S", 5)
+METRICS_TOKEN = env.text("METRICS_TOKEN", "")  # who may read /metrics: Authorization: Bearer ...; empty: nobody
+SCALE_DRAIN_S = env.whole("SCALE_DRAIN_S", 60, least=1)  # a backlog is to be gone in so many seconds
+SCALE_UTILISATION = env.whole("SCALE_UTILISATION", 80, least=1)  # percent of the slots that are to be busy
 WORKER_TTL_S = 8.0
 WORKER_RENEW_S = 2.0
 WORKER_GRACE_S = env.whole("WORKER_GRACE_S", 20)  # a stopping worker lets its work end for so long

@@ -72,6 +72,13 @@ class QuotaExceeded(ShardbeatError):
     status = 429
 
 
+class Overloaded(ShardbeatError):
+    """All tenants together have as much unfinished work as the platform takes. `extra` holds retry_after_s."""
+
+    code = "overloaded"
+    status = 503
+
+
 class BatchRefused(ShardbeatError):
     """Some items of an all-or-nothing batch can't be done, so none was. `refused` says which, by their number."""
 

@@ -45,7 +45,8 @@ class Told(NamedTuple):
 
 def read_rules(parts: Iterable[str]) -> Rules:
     """Rules from a list such as `http.*`, `!http.own.acme`. ValueError for what is no pattern."""
-    wanted, unwanted = [], []
+    wanted: list[str] = []
+    unwanted: list[str] = []
     for part in parts:
         (unwanted if part.startswith("!") else wanted).append(pattern_of(part.removeprefix("!")))
     return Rules(tuple(wanted), tuple(unwanted))

@@ -48,3 +48,8 @@ def tenant_of(queue: str) -> str:
 def pool_of(kind: str, queue: str) -> str:
     """The pool of a job's runs. A pull job names a queue of its tenant, or has its runs delivered to a broker."""
     return DELIVERY if kind == PULL and not queue else kind
+
+
+def pool_of_queue(queue: str) -> str:
+    """The pool that a Celery queue belongs to, by its name."""
+    return queue.partition(".")[0]

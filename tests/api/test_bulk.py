@@ -160,7 +160,7 @@ def test_runs_each_have_their_own_result(api: Api, make: Makers, conn: Conn) -> 
     assert due(conn, read[1]["id"])
     live = [ticket(conn, one["id"]) for one in read]
     assert [one and one["pool"] for one in live] == ["http", None, "pull", "http"]
-    assert [one and one["gate_limit"] for one in live] == [None, None, None, 0]
+    assert [one and one["job_limit"] for one in live] == [None, None, None, 0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -316,7 +316,7 @@ def test_a_job_is_not_paused_between_a_batch_and_its_runs(acme_people: People, m
 
     assert {answer.status for answer in in_parallel(16, work)} == {200}
     paused = Api(acme_people.admin).get(f"jobs/{job}").body["status"] == "paused"
-    assert conn.execute("SELECT DISTINCT gate_limit FROM tickets_ticket").fetchall() == [(0 if paused else None,)]
+    assert conn.execute("SELECT DISTINCT job_limit FROM tickets_ticket").fetchall() == [(0 if paused else None,)]
     assert rows(conn, "due_dueentry") == (0 if paused else 20)
 
 

@@ -125,7 +125,7 @@ def test_the_job_is_paused(api: Api, dead: dict[str, Any], conn: Conn) -> None:
     api.post(f"jobs/{dead['job']}/pause")
     api.post(f"dead-letters/{letter_of(api, dead)['id']}/replay")
     made = ticket(conn, dead["id"])
-    assert made and made["gate_limit"] == 0
+    assert made and made["job_limit"] == 0
 
 
 @pytest.mark.parametrize(

@@ -214,12 +214,12 @@ def test_a_new_limit_holds_for_runs_that_wait(api: Api, make: Makers, conn: Conn
     api.patch(f"jobs/{job['id']}", {"max_concurrency": 1}, If_Match="*")
     waiting, delayed = ticket(conn, run["id"]), due(conn, later["id"])
     assert waiting and delayed
-    assert (str(waiting["gate"]), waiting["gate_limit"], waiting["job_version"]) == (job["id"], 1, 1)
+    assert (str(waiting["flow"]), waiting["job_limit"], waiting["job_version"]) == (job["id"], 1, 1)
     assert delayed["max_concurrency"] == 1
     api.patch(f"jobs/{job['id']}", {"max_concurrency": None}, If_Match="*")
     waiting = ticket(conn, run["id"])
-    assert waiting and waiting["gate_limit"] is None
-    assert waiting["gate"].int == 0
+    assert waiting and waiting["job_limit"] is None
+    assert str(waiting["flow"]) == job["id"]
 
 
 def test_a_job_in_use_is_not_deleted(api: Api, make: Makers, conn: Conn) -> None:
@@ -248,10 +248,10 @@ def test_pausing_a_job_stops_its_schedules_and_gates_its_runs(api: Api, make: Ma
     assert due(conn, schedule["id"]) is None
     states = {id: ticket(conn, id) for id in (ready, queued, running)}
     assert [one and one["state"] for one in states.values()] == ["ready", "ready", "running"]
-    assert {one and one["gate_limit"] for one in states.values()} == {0}
+    assert {one and one["job_limit"] for one in states.values()} == {0}
     new = make.execution(job=job["id"])["id"]
     added, delayed = ticket(conn, new), due(conn, later)
-    assert added and added["gate_limit"] == 0, "what is submitted meanwhile waits too"
+    assert added and added["job_limit"] == 0, "what is submitted meanwhile waits too"
     assert delayed and delayed["max_concurrency"] == 0
     assert make.schedule(job=job["id"])["next_at"] is None
     again = api.post(f"jobs/{job['id']}/pause")
@@ -261,7 +261,7 @@ def test_pausing_a_job_stops_its_schedules_and_gates_its_runs(api: Api, make: Ma
     assert (resumed.body["status"], resumed.body["paused_at"], resumed.body["paused_reason"]) == ("active", None, None)
     entry, delayed, waiting = due(conn, schedule["id"]), due(conn, later), ticket(conn, new)
     assert entry and entry["version"] == 2, "completeness starts anew with a version"
-    assert waiting and waiting["gate_limit"] == 5
+    assert waiting and waiting["job_limit"] == 5
     assert delayed and delayed["max_concurrency"] == 5
     assert audit(conn, job["id"]) == ["job.create", "job.pause", "job.resume"]
 

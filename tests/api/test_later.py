@@ -82,16 +82,16 @@ def test_the_run_stays_alive_without_a_worker_and_is_ended_with_its_token(
 
 
 def test_concurrency_still_counts_it(later: Any, make: Makers, conn: Conn) -> None:
-    from apps.dispatch.admission import room_of
+    from apps.dispatch.capacity import capacity_of
     from apps.tickets import releasing
     from apps.tickets.values import LiveWorker
 
     one = later(max_concurrency=1)
     one.accept()
-    assert [(row[1], row[3]) for row in releasing.taken(conn, "http")] == [("", 1)]
-    room = room_of([LiveWorker(UUID(int=1), 10, ["http.own.acme"])], releasing.taken(conn, "http"), prefetch=2)
+    assert [(row[1], row[4]) for row in releasing.taken(conn, "http")] == [("", 1)]
+    room = capacity_of([LiveWorker(UUID(int=1), 10, ["http.own.acme"])], releasing.taken(conn, "http"), prefetch=2)
     assert (room.total, room.by_queue) == (20, {"http.own.acme": 20}), "no slot is taken"
-    assert list(room.by_gate.values()) == [1]
+    assert list(room.by_job.values()) == [1]
 
 
 def test_an_error_follows_the_retry_policy(later: Any, conn: Conn, acme: Any) -> None:

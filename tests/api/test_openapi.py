@@ -66,8 +66,9 @@ def test_headers_are_documented(method: str, header: str) -> None:
     from apps.api.openapi import openapi_document
 
     for path, methods in openapi_document()["paths"].items():
-        # A preview changes nothing; a lease is bounded in time; the token of an attempt makes what is said again safe.
-        if method in methods and not path.endswith(("preview", "/lease", "/complete", "/heartbeat")):
+        # Previews and explanations change nothing; a lease is bounded in time; the token of an attempt makes what is
+        # said again safe.
+        if method in methods and not path.endswith(("preview", "/explain", "/lease", "/complete", "/heartbeat")):
             if path.startswith("/api/v1/queues/leases/"):
                 continue
             assert header in {one["name"] for one in methods[method]["parameters"]}, path

@@ -142,7 +142,7 @@ def test_pausing_and_resuming_a_job_from_many_sides(acme_people: People, make: M
     assert {answer.status for answer in in_parallel(18, work)} <= {200, 202}
     api = Api(acme_people.admin)
     paused = api.get(f"jobs/{job}").body["status"] == "paused"
-    limits = conn.execute("SELECT DISTINCT gate_limit FROM tickets_ticket").fetchall()
+    limits = conn.execute("SELECT DISTINCT job_limit FROM tickets_ticket").fetchall()
     assert limits == [(0 if paused else None,)]
     for id in schedules:
         active = conn.execute("SELECT status FROM t_acme.schedules_schedule WHERE id = %s", [id]).fetchone()

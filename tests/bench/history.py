@@ -137,10 +137,10 @@ FROM (SELECT *, random() < 0.9 AS solved FROM executions_execution WHERE state =
 _TICKETS = """
 INSERT INTO public.tickets_ticket
     (execution_id, tenant_id, job_id, job_version, schedule_id, schedule_version, run_key, trigger, nominal_at,
-     actual_at, pool, queue, priority, timeout_s, gate, payload_from, state, available_at, rank, releases, attempt,
+     actual_at, pool, queue, priority, timeout_s, flow, payload_from, state, available_at, rank, releases, attempt,
      failures, cancel_requested, guarded)
 SELECT id, %s, job_id, job_version, schedule_id, schedule_version, run_key, trigger, nominal_at, actual_at, 'python',
-       'bench', 5, 60, '00000000-0000-0000-0000-000000000000', 'job', 'ready', actual_at, actual_at, 0, 0, 0, false,
+       'bench', 5, 60, job_id, 'job', 'ready', actual_at, actual_at, 0, 0, 0, false,
        false
 FROM executions_execution WHERE state = 'ready' AND finished_at IS NULL
 """

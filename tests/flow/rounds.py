@@ -52,6 +52,10 @@ class Rounds:
                 look(self)
         return self
 
+    def held(self) -> int:
+        """Slots in use, of all groups."""
+        return sum(one.held for one in self.tenants.values())
+
     def round(self) -> None:
         """Runs end, others arrive, free slots are shared."""
         for number, count in self._ends.pop(self.number, {}).items():
@@ -68,6 +72,7 @@ class Rounds:
                     tenant.weight, tenant.waiting, tenant.held, tenant.reserved, tenant.maximum, tenant.queue,
                     tenant.group,
                 )  # fmt: skip
+        # What a tenant holds while it moves counts where it is now; that may be more than there is.
         self.granted = self.fair.grant(claims, total=total, room=room, elapsed_s=self.every_s)
         self.fair.charge(self.granted, self.granted)
         for number, count in self.granted.items():

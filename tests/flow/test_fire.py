@@ -279,4 +279,5 @@ def test_a_job_edit_reaches_the_entries_of_its_schedules(conn: Conn, registry: R
     old, new = (ticket_of(conn, one["id"]) for one in executions_of(conn, acme))
     assert (old["job_version"], old["priority"], old["timeout_s"]) == (1, 5, 60)
     assert (new["job_version"], new["priority"], new["timeout_s"]) == (2, 9, 5)
-    assert new["gate"] == old["gate"] == job, "a new limit holds for what waits already"
+    assert new["flow"] == old["flow"] == job
+    assert new["job_limit"] == old["job_limit"] == 2, "a new limit holds for what waits already"

@@ -21,6 +21,7 @@ from apps.schedules.services import (
     schedule_resume,
     schedule_update,
 )
+from apps.tickets.values import CATCH_UP, LIVE
 from kernel.errors import InvalidInput
 from tenants.models import Tenant
 from tenants.registry import Registry
@@ -127,7 +128,8 @@ def test_order_and_rate_of_catch_up(conn: Conn, registry: Registry, acme: Tenant
     assert [tickets[one]["rank"] is None for one in sorted(tickets, reverse=True)] == [False, True, True, True]
     on_time = ticket_of(conn, rows[-1]["id"])
     assert on_time["trigger"] == "schedule"
-    assert on_time["rank"] < tickets[max(tickets)]["rank"]  # live work goes first
+    assert {on_time["lane"], *(one["lane"] for one in tickets.values())} == {LIVE, CATCH_UP}
+    assert on_time["lane"] < tickets[max(tickets)]["lane"]  # live work goes first
 
 
 def test_catch_up_comes_after_live_work_of_the_lowest_priority(conn: Conn, registry: Registry, acme: Tenant) -> None:
@@ -140,14 +142,14 @@ def test_catch_up_comes_after_live_work_of_the_lowest_priority(conn: Conn, regis
     fire_all(conn, registry, now=NOW + 31 * MINUTE)
     [fresh] = [ticket_of(conn, one["id"]) for one in executions_of(conn, acme, live)]
     late = [ticket_of(conn, one["id"]) for one in executions_of(conn, acme, made_up) if one["trigger"] == "catch_up"]
-    assert len(late) == 28 and all(fresh["rank"] < one["rank"] for one in late)
+    assert len(late) == 28 and all(fresh["lane"] < one["lane"] for one in late)
     assert [one["nominal_at"] for one in sorted(late, key=lambda one: one["rank"])] == sorted(
         one["nominal_at"] for one in late
     )
     conn.execute("UPDATE tickets_ticket SET rank = NULL WHERE trigger = 'catch_up'")  # as after a failed attempt
     releasing.promote(conn, now=NOW + 32 * MINUTE, limit=100)
     again = [ticket_of(conn, one["execution_id"]) for one in late]
-    assert all(fresh["rank"] < one["rank"] for one in again)
+    assert all(one["rank"] and fresh["lane"] < one["lane"] for one in again)
 
 
 def test_a_trigger_may_have_an_overlap_of_its_own(conn: Conn, registry: Registry, acme: Tenant) -> None:
@@ -317,7 +319,7 @@ def test_max_runs_counts_what_a_pause_passes_over_only_when_it_is_made_up_for(
 def test_catch_up_waits_for_a_paused_job(
     conn: Conn, registry: Registry, acme: Tenant, policy: str, runs: int, skipped: int
 ) -> None:
-    """The schedule's policy decides at its resume; what is to run waits behind the job's gate, the rest has a row."""
+    """The schedule's policy decides at its resume; what is to run waits for the job, the rest has a row."""
     job = make_job(acme)
     schedule = make_schedule(acme, job, trigger={"every_s": 3600}, misfire=policy, misfire_max=2)
     given: dict[str, Any] = {"tenant": acme, "actor": actor(acme)}
@@ -331,9 +333,9 @@ def test_catch_up_waits_for_a_paused_job(
     assert [one["trigger"] for one in made] == ["catch_up"] * runs
     assert sum(one["count"] for one in found if one["state"] == "skipped") == skipped
     assert {one["nominal_at"] for one in made} <= {NOW + n * DAY / 24 for n in range(1, 5)}
-    assert {ticket_of(conn, one["id"])["gate_limit"] for one in made} <= {0}
+    assert {ticket_of(conn, one["id"])["job_limit"] for one in made} <= {0}
     job_resume(job_id=job, now=resumed + DAY, **given)
-    assert {ticket_of(conn, one["id"])["gate_limit"] for one in made} <= {None}
+    assert {ticket_of(conn, one["id"])["job_limit"] for one in made} <= {None}
     assert fire_all(conn, registry, now=resumed + DAY) == 0, "the job's pause builds up no debt"
     assert len(executions_of(conn, acme, schedule)) == len(found)
     settle_as(conn, registry, started_now(conn, [one["id"] for one in made], WORKER))
@@ -364,10 +366,10 @@ def test_one_instant_that_a_pause_passed_runs_when_its_job_goes_on(
     job_pause(job_id=job, now=NOW, **given)
     schedule_resume(schedule_id=schedule, now=NOW + 2 * DAY, catch_up=True, **given)
     [run] = executions_of(conn, acme, schedule)
-    assert (run["state"], run["nominal_at"], ticket_of(conn, run["id"])["gate_limit"]) == ("ready", NOW + DAY, 0)
+    assert (run["state"], run["nominal_at"], ticket_of(conn, run["id"])["job_limit"]) == ("ready", NOW + DAY, 0)
     job_resume(job_id=job, now=NOW + 3 * DAY, **given)
     assert rows_of(conn, acme, "schedules_schedule")[0]["status"] == "completed"
-    assert entry_of(conn, schedule) is None and ticket_of(conn, run["id"])["gate_limit"] is None
+    assert entry_of(conn, schedule) is None and ticket_of(conn, run["id"])["job_limit"] is None
 
 
 def test_a_catch_up_that_a_pause_of_the_job_meets_is_recorded(conn: Conn, registry: Registry, acme: Tenant) -> None:

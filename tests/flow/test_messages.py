@@ -12,7 +12,7 @@ from uuid import UUID
 import kombu
 import pytest
 
-from apps.dispatch.admission import Message
+from apps.dispatch.capacity import Message
 from apps.dispatch.publish import KombuPublisher, Publisher, RedisPublisher, publisher
 from kernel.pools import BATCH_TASK, SYSTEM_QUEUE
 from tenants.models import Tenant

@@ -13,14 +13,14 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from apps.dispatch.admission import MESSAGE_MAX, Message, admit, leave_to_others, messages_of, room_of
+from apps.dispatch.capacity import MESSAGE_MAX, Message, admit, capacity_of, leave_to_others, messages_of
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.release import ReleaseService
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.services import job_pause, job_resume, job_update
 from apps.tickets import releasing, workers
 from apps.tickets.store import AGING
-from apps.tickets.values import NO_GATE, Candidate, LiveWorker
+from apps.tickets.values import Candidate, LiveWorker
 from kernel.pools import POOL_NUMBER
 from tenants import door
 from tenants.models import Plan, Tenant
@@ -51,6 +51,7 @@ from tests.schedules.cases import case
 
 Conn = psycopg.Connection[Any]
 Make = Callable[..., ReleaseService]
+JOB = UUID(int=5)
 
 
 def ids_of(messages: list[Message]) -> list[UUID]:
@@ -71,12 +72,14 @@ def states(conn: Conn) -> Counter[str]:
 
 def test_capacity_is_slots_times_prefetch_less_what_is_taken() -> None:
     live = [LiveWorker(UUID(int=1), 10, ["a", "b"]), LiveWorker(UUID(int=2), 4, ["b"])]
-    gate = UUID(int=9)
-    room = room_of(live, [(1, "a", NO_GATE, 3), (2, "b", gate, 5), (2, "gone", NO_GATE, 2)], prefetch=2.0)
+    job, flow, other = UUID(int=9), UUID(int=8), UUID(int=7)
+    rows = [(1, "a", other, other, 3, 0), (2, "b", flow, job, 5, 1), (2, "gone", job, job, 2, 0)]
+    room = capacity_of(live, rows, prefetch=2.0)
     assert (room.capacity, room.total) == (28, 18)
     assert room.by_queue == {"a": 17, "b": 23}
     assert room.by_tenant == {1: 3, 2: 7}
-    assert room.by_gate == {gate: 5}
+    assert room.by_job == {other: 3, job: 7}
+    assert room.by_flow == {other: 3, flow: 5, job: 2}
     assert room.message_max == {"a": 5, "b": 2}, "half of the smallest worker that may get it"
 
 
@@ -92,14 +95,14 @@ def test_capacity_is_slots_times_prefetch_less_what_is_taken() -> None:
     ],
 )
 def test_a_queue_leaves_room_to_the_others(pool: str, queued: int, running: int, left: int) -> None:
-    rows = [(1, "a", NO_GATE, queued, 0), (1, "a", NO_GATE, running, running)]
-    room = room_of([LiveWorker(UUID(int=1), 100, ["a", "b"])], rows, prefetch=2.0)
+    rows = [(1, "a", JOB, JOB, queued, 0), (1, "a", JOB, JOB, running, running)]
+    room = capacity_of([LiveWorker(UUID(int=1), 100, ["a", "b"])], rows, prefetch=2.0)
     leave_to_others(room, pool)
     assert room.by_queue == {"a": left, "b": 190 if pool == "http" else 200}
 
 
 def test_more_than_there_is_room_for_is_never_a_negative_room() -> None:
-    room = room_of([LiveWorker(UUID(int=1), 1, ["a"])], [(1, "a", NO_GATE, 50)], prefetch=2.0)
+    room = capacity_of([LiveWorker(UUID(int=1), 1, ["a"])], [(1, "a", JOB, JOB, 50, 0)], prefetch=2.0)
     assert room.total < 0
     assert admit([candidate("a")], {1: 5}, room) == []
 
@@ -288,7 +291,7 @@ def test_two_releases_at_once_do_not_exceed_a_limit(
 def test_a_full_job_does_not_hold_up_the_tenants_other_jobs(
     releaser: Make, conn: Conn, registry: Registry, acme: Tenant
 ) -> None:
-    """Neither the other jobs nor the slots: what waits behind a gate takes no part of the share."""
+    """Neither the other jobs nor the slots: what waits for its own job takes no part of the share."""
     full = make_job(acme, max_concurrency=1)
     waiting = tickets(acme, 30, full, priority=9)
     others = tickets(acme, 8, now=NOW + timedelta(hours=1))
@@ -650,7 +653,7 @@ class Counting:
 
 
 def candidate(queue: str) -> Candidate:
-    return Candidate(uuid.uuid4(), 1, NO_GATE, None, queue, NOW, NOW, None)
+    return Candidate(uuid.uuid4(), 1, JOB, JOB, None, None, queue, NOW, NOW, None)
 
 
 def aged(conn: Conn, *ids: UUID) -> None:

@@ -361,7 +361,7 @@ def test_a_ticket_of_a_paused_job_that_was_made_again_waits(conn: Conn, registry
     job_pause(tenant=acme, actor=actor(acme), job_id=job, now=NOW)
     conn.execute("DELETE FROM tickets_ticket")
     repair(conn, registry)
-    assert ticket_of(conn, execution)["gate_limit"] == 0
+    assert ticket_of(conn, execution)["job_limit"] == 0
 
 
 @pytest.mark.parametrize("how", ["locked", "dropped"])

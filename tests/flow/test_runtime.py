@@ -272,6 +272,27 @@ def test_what_can_not_be_taken_goes_back(runtime: Runtime, hands: Hands, conn: C
     assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready' AND attempt = 0") == 2
 
 
+def test_what_can_not_be_settled_is_bounded_by_starting_no_more_of_it(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant, globex: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant's schema that does not answer fills no worker's memory, and stops nobody else; then a worker stops."""
+    monkeypatch.setattr("workers.settling.UNSETTLED_MAX_OF_TENANT", 2)
+    ids, number = queued(conn, acme, 4)
+    assert take(runtime, ids[:2], number)["started"] == 2
+    with table_lock(acme):
+        for key in hands.held():
+            hands.end(key)
+        wait_until(lambda: runtime.settling.clogged() == [acme.pk], "the settlements to wait apart")
+        assert take(runtime, ids[2:], number) == {"started": 0, "put_back": 0}, "released again later, with back-off"
+        other, theirs = queued(conn, globex)
+        assert take(runtime, other, theirs)["started"] == 1
+        monkeypatch.setattr("workers.settling.UNSETTLED_MAX", 2)
+        more, number_of_more = queued(conn, globex)
+        assert take(runtime, more, number_of_more) == {"started": 0, "put_back": 1}
+    wait_until(lambda: all(settled(conn, acme, one) for one in ids[:2]), "the settlements")
+    assert runtime.settling.clogged() == [] and take(runtime, ids[2:], number)["started"] == 2
+
+
 # --- what can't be prepared ends as an attempt ---
 
 

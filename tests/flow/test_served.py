@@ -15,6 +15,7 @@ import redis
 from django.core.management import call_command
 
 from apps.audit.services import Actor
+from apps.dispatch.capacity import Message
 from apps.dispatch.publish import KombuPublisher, Publisher, RedisPublisher
 from apps.dispatch.release import ReleaseService
 from apps.tickets import served, subscriptions
@@ -130,8 +131,6 @@ def test_a_broker_that_can_not_be_cleaned_stops_nothing(
 
 @pytest.mark.parametrize("kind", [RedisPublisher, KombuPublisher])
 def test_queues_are_dropped_with_what_is_in_them(settings: Any, kind: type[Publisher]) -> None:
-    from apps.dispatch.capacity import Message
-
     name = f"python.test.{uuid.uuid4().hex}"
     sender: Any = kind(settings.BROKER_URL)  # type: ignore[call-arg]  # both take an address
     sender.publish([Message(name, 1, [uuid.uuid4()])])

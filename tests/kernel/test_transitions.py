@@ -318,8 +318,11 @@ def test_a_ticket_in_an_impossible_state_can_not_exist(conn: Conn, acme: Tenant)
         "state = 'running', fence = 1, deadline = now(), started_at = now(), worker_id = gen_random_uuid(),"
         " remote = true, lease_s = 1": "ticket_running_has_one_holder",
         "remote = true": "ticket_remote_is_running",
-        "gate = gen_random_uuid()": "ticket_gate_has_limit",
-        "gate_limit = 3": "ticket_gate_has_limit",
+        "flow = gen_random_uuid()": "ticket_key_has_flow_and_limit",
+        "flow_limit = 3": "ticket_key_has_flow_and_limit",
+        "key = 'customer=42', flow_limit = 3": "ticket_key_has_flow_and_limit",
+        "job_limit = -1": "ticket_job_limit_is_not_negative",
+        "lane = 3": "ticket_lane_is_known",
         "payload_from = 'nowhere'": "ticket_payload_source_is_known",
     }
     for change, constraint in illegal.items():

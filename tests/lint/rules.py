@@ -155,6 +155,28 @@ def _ignore_without_reason(tree: ast.Module, text: str) -> Iterator[int]:
                 yield token.start[0]
 
 
+def _unbounded_memory(tree: ast.Module, text: str) -> Iterator[int]:
+    for call in _calls(tree):
+        name, named = _last_name(call.func), {keyword.arg for keyword in call.keywords}
+        if name == "deque" and "maxlen" not in named and len(call.args) < 2:
+            yield call.lineno
+        if name == "SimpleQueue" or (name in QUEUES and not call.args and not {"maxsize", "name"} & named):
+            yield call.lineno
+        if name == "lru_cache" and any(_is_none(one) for one in [*call.args, *(one.value for one in call.keywords)]):
+            yield call.lineno
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            cached = [one for one in node.decorator_list if _last_name(one) == "cache"]
+            if cached and arguments:
+                yield cached[0].lineno
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+QUEUES = ("Queue", "LifoQueue", "PriorityQueue")
 EVERYWHERE = r"(?!.*/migrations/)"
 
 RULES = (
@@ -212,6 +234,27 @@ RULES = (
         find=_ignore_without_reason,
         bad=("x = 1  # type: ignore", "x = 1  # type: ignore[assignment]", "x = 1  # type: ignore[a]  # noqa: E501"),
         good=("x = 1  # type: ignore[assignment]  # the stub says str, the server answers int", 's = "# type: ignore"'),
+    ),
+    Rule(
+        name="memory-has-a-bound",
+        message="give it a size, or name what bounds it: `# lint: allow memory-has-a-bound: at most one for each slot`",
+        paths=r"(apps|tenants|workers|platform/kernel)/(?!.*/migrations/)",
+        find=_unbounded_memory,
+        bad=(
+            "waiting = deque()",
+            "waiting = collections.deque(items)",
+            "jobs = queue.SimpleQueue()",
+            "jobs = asyncio.Queue()",
+            "@lru_cache(maxsize=None)\ndef found(one: str) -> str: ...",
+            "@cache\ndef found(one: str) -> str: ...",
+        ),
+        good=(
+            "waiting = deque(maxlen=100)",
+            "jobs = queue.Queue(100)",
+            "declared = kombu.Queue(name, durable=True)",
+            "@lru_cache(maxsize=100)\ndef found(one: str) -> str: ...",
+            "@cache\ndef found() -> str: ...",
+        ),
     ),
 )
 

@@ -158,6 +158,28 @@ def test_a_job_is_made_and_changed(kept: Stock, console_of: Any) -> None:
     assert browser.get(path).context["job"].version == 1, "saved as it was: no change"
 
 
+def test_the_limits_of_a_job_come_back_as_they_were(kept: Stock, console_of: Any) -> None:
+    browser = console_of(kept.tenant, "editor")
+    form = {**values(browser.get("/console/jobs/new")), "name": "limited", "url": "http://127.0.0.1:9999/x"}
+    wrong = {**form, "key_name": "/customer/id", "rate_burst": "3"}
+    for more in ({}, {"key_by": "payload", "key_name": "customer", "rate_runs": "0"}, {"key_by": "label"}):
+        page = browser.post("/console/jobs/new", {**wrong, **more, "key_max": "x"}, status=400).content.decode()
+        assert 'id="error-key_name"' in page or 'id="error-key_max"' in page
+    limits = {"key_by": "payload", "key_name": "/customer/id", "key_max": "2", "rate_runs": "60"}
+    path = browser.post("/console/jobs/new", {**form, **limits})["Location"]
+    shape = browser.get(path).context["shape"]
+    assert shape["concurrency_key"] == {"payload": "/customer/id", "max": 2}
+    assert shape["rate_limit"] == {"runs": 60, "per_s": 60, "burst": 6}
+    page = " ".join(browser.text(path).split())
+    assert "/customer/id" in page and "60 in 1 min" in page, page
+    again = values(browser.get(f"{path}/edit"))
+    browser.post(f"{path}/edit", again)
+    assert browser.get(path).context["job"].version == 1, "saved as it was: no change"
+    browser.post(f"{path}/edit", {**again, "key_by": "", "key_name": "", "rate_runs": "", "rate_burst": ""})
+    shape = browser.get(path).context["shape"]
+    assert (shape["concurrency_key"], shape["rate_limit"]) == (None, None)
+
+
 def test_a_jobs_credentials_stay_through_an_edit(kept: Stock, conn: Any, console_of: Any) -> None:
     browser, path = console_of(kept.tenant), f"/console/jobs/{kept.job}"
     given = values(browser.get(f"{path}/edit"))

@@ -211,8 +211,8 @@ def test_late_runs_are_told_once(conn: Conn, acme: Tenant, registry: Registry) -
 
     tenancy = tenancy_of(registry, acme)
     run = make_ticket(acme)
-    paused = make_ticket(acme, job := make_job(acme))
-    conn.execute("UPDATE tickets_ticket SET gate = %s, gate_limit = 0 WHERE execution_id = %s", [job, paused])
+    paused = make_ticket(acme)
+    conn.execute("UPDATE tickets_ticket SET job_limit = 0 WHERE execution_id = %s", [paused])
     window = {"after": NOW - LATE_AFTER, "until": NOW}
     assert tell_late(conn, tenancy, **window) == 1
     assert tell_late(conn, tenancy, **window) == 1  # another process looks at the same time: the same event

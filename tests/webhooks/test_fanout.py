@@ -54,7 +54,7 @@ def test_each_event_makes_one_delivery_of_each_webhook(conn: Conn, acme: Tenant,
         for one in made:
             ticket = ticket_of(conn, one["id"])
             assert (ticket["state"], ticket["pool"], ticket["trigger"]) == ("ready", "http", "webhook")
-            assert ticket["gate"] == webhook.pk
+            assert ticket["flow"] == webhook.pk
     carry(conn, registry, acme)
     assert len(deliveries_of(conn, acme)) == 6
 

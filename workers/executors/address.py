@@ -94,11 +94,15 @@ class GuardedResolver(AbstractResolver):
         """Nothing of its own is open."""
 
 
+Job = tuple[str, asyncio.Future[list[str]]]
+
+
 class SystemLookup:
     """The system's resolver in daemon threads: a name server that never answers delays neither others nor the exit."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[tuple[str, asyncio.Future[list[str]]]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()  # lint: allow memory-has-a-bound: one for each slot
+        # One for each tenant that calls by name.
         self._shares: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(LOOKUPS_PER_TENANT))
         self._lock = threading.Lock()
         self._threads = self._idle = 0

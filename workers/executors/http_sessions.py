@@ -56,7 +56,7 @@ class Sessions:
         clock: Callable[[], float] = monotonic_s,
     ) -> None:  # fmt: skip
         self._lookup, self._tls, self._make_tls, self._clock = lookup, tls, make_tls, clock
-        self._plain: dict[Network, aiohttp.ClientSession] = {}
+        self._plain: dict[Network, aiohttp.ClientSession] = {}  # operators write allow-lists: fewer than tenants
         self._own: OrderedDict[Key, _Entry] = OrderedDict()  # the least recently used first
         self._making: dict[Key, asyncio.Lock] = {}
 

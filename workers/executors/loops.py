@@ -26,7 +26,7 @@ class LoopExecutor:
         self._ledger = Ledger(slots)
         self._clock = clock
         self._stop_s = stop_s
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[Held] = deque()  # lint: allow memory-has-a-bound: at most one for each slot
         self._running: dict[Held, asyncio.Task[Result]] = {}
         self._loop = loop
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)

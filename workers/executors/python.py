@@ -63,11 +63,11 @@ class PythonExecutor:
         self._recycle_after = recycle_after
         self._clock = clock
         self._ledger = Ledger(children * self._pace.depth)
-        self._commands: deque[Callable[[], None]] = deque()
+        self._commands: deque[Callable[[], None]] = deque()  # lint: allow memory-has-a-bound: a few for each slot
         self._wake_read, self._wake_write = -1, -1
         self._thread = threading.Thread(target=self._serve, name="python executor", daemon=True)
         self._children: list[Child] = []
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[Held] = deque()  # lint: allow memory-has-a-bound: at most one for each slot
         self._start_failures, self._next_spawn_ns, self._next_late_ns = 0, 0, 0
         self._stopping = self._ending = False
 

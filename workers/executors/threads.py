@@ -68,7 +68,7 @@ class ThreadExecutor:
         self._ledger = Ledger(threads)
         self._tasks: dict[str, Task | str] = {}
         self._around: Around = no_surroundings
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[Held] = deque()  # lint: allow memory-has-a-bound: at most one for each slot
         self._running: dict[Held, _Run] = {}
         self._given_up: set[_Run] = set()
         self._changed = threading.Condition()
@@ -117,7 +117,7 @@ class ThreadExecutor:
     def stop(self, grace_s: float) -> None:
         self._ledger.close()
         with self._changed:
-            waiting, self._waiting = list(self._waiting), deque()
+            waiting, self._waiting = list(self._waiting), deque()  # lint: allow memory-has-a-bound: empty
         for entry in waiting:
             self._end_as(entry, "returned")
         self._ledger.wait_empty(grace_s)

@@ -11,8 +11,9 @@ from django.utils.safestring import SafeString, mark_safe
 
 from apps.portal.frame import frame_of
 from apps.portal.icons import PATHS
-from apps.portal.shown import ago, json_text, look_of, moment, span
+from apps.portal.shown import ago, json_text, look_of, moment
 from apps.portal.standing import COUNTED_MAX
+from kernel.durations import span
 
 register = template.Library()
 

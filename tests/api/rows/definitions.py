@@ -46,6 +46,8 @@ ROWS = {
     "schedules_resume": Row("editor", things={"schedule_id": "paused schedule"}),
     "schedules_trigger": Row("editor", 202),
     "schedules_preview": Row("viewer"),
+    "schedules_explanation": Row("viewer"),
+    "schedules_explain": Row("viewer"),
     "calendars_list": Row("viewer"),
     "calendars_create": Row("editor", 201),
     "calendars_read": Row("viewer"),

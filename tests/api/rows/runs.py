@@ -11,6 +11,8 @@ ROWS = {
     "executions_submit": Row("editor", 202, other=400),
     "executions_bulk_submit": Row("editor"),
     "executions_read": Row("viewer"),
+    "executions_explanation": Row("viewer"),
+    "executions_explain": Row("viewer"),
     "executions_attempts": Row("viewer"),
     "executions_reruns": Row("viewer"),
     "executions_dead_letters": Row("viewer"),

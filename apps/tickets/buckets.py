@@ -1,0 +1,114 @@
+"""Token buckets in SQL: what a rate lets go now. In any time t at most `burst + per_s * t` runs of an owner go.
+
+A job's row exists while its definition has a rate; the tenant's own (owner all zeros) is made when it is first used and
+follows the plan. Whoever takes tokens holds the rows from the reading on: a job's are locked here, passing over what
+somebody else holds (that job gets nothing then); the tenant's is covered by the lock on the tenant's row.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from apps.tickets.values import WHOLE_TENANT, Rate
+
+Conn = psycopg.Connection[Any]
+AHEAD_MAX = timedelta(minutes=1)  # a row that is further ahead was written by a wrong clock: it holds nobody up
+
+_PUT = """
+INSERT INTO tickets_bucket AS b (tenant_id, owner, per_s, burst, tokens, at)
+VALUES (%(tenant)s, %(owner)s, %(per_s)s, %(burst)s, %(burst)s, %(now)s)
+ON CONFLICT (tenant_id, owner) DO UPDATE SET per_s = excluded.per_s, burst = excluded.burst, at = excluded.at,
+       tokens = least(excluded.burst, b.burst,
+                      b.tokens + b.per_s * greatest(0, extract(epoch FROM excluded.at - b.at)::float8))
+WHERE (b.per_s, b.burst) <> (excluded.per_s, excluded.burst)
+"""
+
+_LOCK = """
+SELECT owner, per_s, burst, tokens, at FROM tickets_bucket
+WHERE owner = ANY(%(jobs)s) AND tenant_id = ANY(%(tenants)s) ORDER BY tenant_id, owner FOR UPDATE SKIP LOCKED
+"""
+
+_LIMITED = "SELECT owner FROM tickets_bucket WHERE owner = ANY(%(jobs)s) AND tenant_id = ANY(%(tenants)s)"
+
+_TAKE = """
+INSERT INTO tickets_bucket (tenant_id, owner, per_s, burst, tokens, at)
+SELECT m.*, %(now)s FROM unnest(%(tenants)s::int[], %(owners)s::uuid[], %(per_s)s::float8[], %(bursts)s::int[],
+                                %(tokens)s::float8[]) AS m ORDER BY 1, 2
+ON CONFLICT (tenant_id, owner) DO UPDATE SET per_s = excluded.per_s, burst = excluded.burst, tokens = excluded.tokens,
+       at = excluded.at
+"""
+
+
+def put(conn: Conn, *, tenant_id: int, owner: UUID, per_s: float, burst: int, now: datetime) -> None:
+    """The owner has this rate from now on: full when it had none, else with what was left, at most the new burst."""
+    conn.execute(_PUT, {"tenant": tenant_id, "owner": owner, "per_s": per_s, "burst": burst, "now": now})
+
+
+def remove(conn: Conn, *, tenant_id: int, owner: UUID) -> None:
+    """The owner has no rate any more."""
+    conn.execute("DELETE FROM tickets_bucket WHERE tenant_id = %s AND owner = %s", [tenant_id, owner])
+
+
+def of_jobs(conn: Conn, jobs: Mapping[UUID, int], *, now: datetime, lock: bool = True) -> dict[UUID, Rate]:
+    """What these jobs (with their tenants) may start now, of those that have a rate; nothing where another takes."""
+    if not jobs:
+        return {}
+    wanted = {"jobs": list(jobs), "tenants": sorted(set(jobs.values()))}
+    limited = [row[0] for row in conn.execute(_LIMITED, wanted)]
+    if not limited:
+        return {}
+    query = _LOCK if lock else _LOCK.replace(" FOR UPDATE SKIP LOCKED", "")
+    found = {row[0]: _rate(*row[1:], now=now) for row in conn.execute(query, wanted | {"jobs": limited})}
+    return {job: found.get(job, Rate(1.0, 1, 0.0)) for job in limited}
+
+
+def of_tenants(conn: Conn, rates: Mapping[int, tuple[float, int]], *, now: datetime) -> dict[int, Rate]:
+    """What tenants with such a (per_s, burst) may start now. The caller holds their rows (`releasing.lock_tenants`)."""
+    if not rates:
+        return {}
+    rows = conn.execute(
+        "SELECT tenant_id, per_s, burst, tokens, at FROM tickets_bucket WHERE tenant_id = ANY(%s) AND owner = %s",
+        [sorted(rates), WHOLE_TENANT],
+    )
+    left = {row[0]: _rate(*row[1:], now=now).tokens for row in rows}
+    return {
+        tenant_id: Rate(per_s, burst, min(float(burst), left.get(tenant_id, float(burst))))
+        for tenant_id, (per_s, burst) in rates.items()
+    }
+
+
+def take(
+    conn: Conn, used: Mapping[tuple[int, UUID], int], rates: Mapping[tuple[int, UUID], Rate], *, now: datetime
+) -> None:
+    """So many went of (tenant, owner), of what was read in this transaction."""
+    rows = [(*key, rates[key], count) for key, count in used.items() if key in rates and count]
+    if not rows:
+        return
+    conn.execute(
+        _TAKE,
+        {
+            "now": now, "tenants": [row[0] for row in rows], "owners": [row[1] for row in rows],
+            "per_s": [row[2].per_s for row in rows], "bursts": [row[2].burst for row in rows],
+            "tokens": [row[2].tokens - row[3] for row in rows],
+        },
+    )  # fmt: skip
+
+
+def tenant_rate(per_min: int, burst: int | None) -> tuple[float, int]:
+    """Refill in a second and burst of a plan's runs in a minute; without a burst of its own a sixth of them."""
+    return per_min / 60, burst or max(1, per_min // 6)
+
+
+def refilled(rate: Rate, at: datetime, now: datetime) -> Rate:
+    """A bucket that was so at an instant, as it is now."""
+    if at > now + AHEAD_MAX:
+        return rate._replace(tokens=float(rate.burst))
+    seconds = max(0.0, (now - at).total_seconds())
+    return rate._replace(tokens=min(float(rate.burst), rate.tokens + rate.per_s * seconds))
+
+
+def _rate(per_s: float, burst: int, tokens: float, at: datetime, *, now: datetime) -> Rate:
+    return refilled(Rate(per_s, burst, tokens), at, now)
