@@ -36,8 +36,9 @@ class SubscriptionForm(SubscriptionModelForm):
         except ValueError as error:
             raise forms.ValidationError(str(error)) from error
 
-    def validate_unique(self) -> None:
-        """The same is said again: it takes the place of what was said."""
+    def _get_validation_exclusions(self) -> set[str]:
+        """The same may be said again, and takes the place of what was said: its constraint is none of the form's."""
+        return {*super()._get_validation_exclusions(), "host"}  # type: ignore[misc]  # a constraint needs all its fields
 
 
 @admin.register(Subscription)

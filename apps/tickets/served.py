@@ -28,7 +28,8 @@ _LISTENED = "SELECT DISTINCT unnest(queues) AS name FROM tickets_worker WHERE ex
 
 REMEMBER = f"""
 INSERT INTO tickets_brokerqueue (name, pool)
-SELECT name, %(pool)s FROM ({_LISTENED}) AS listened WHERE name LIKE %(pool)s || '.%%' AND name <> %(system)s
+SELECT name, %(pool)s::text FROM ({_LISTENED}) AS listened
+WHERE name LIKE %(pool)s::text || '.%%' AND name <> %(system)s
 ON CONFLICT DO NOTHING
 """
 
