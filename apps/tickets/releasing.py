@@ -18,13 +18,21 @@ Conn = psycopg.Connection[Any]
 
 
 # Rows are found and locked in a materialised step: a sub-select may be run again for every outer row, and then the
-# limit does not hold.
+# limit does not hold. They are changed by an array of their ids, which is looked up by key: for a join with so many
+# rows the planner reads all tickets, whenever there are many, and there are none to change most of the time.
 PROMOTE = """
 WITH found AS MATERIALIZED (
     SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL AND available_at <= %(now)s
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
-FROM found WHERE t.execution_id = found.execution_id RETURNING t.pool, t.tenant_id, t.queue
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM found)) RETURNING t.pool, t.tenant_id, t.queue
+"""
+
+# In the index's order, so that no plan reads the table: statistics of a queue are always old, and while they say that
+# many rows fit, a look at an empty pool without an order reads all tickets, each time that it is woken.
+ANY_READY = """
+SELECT 1 FROM tickets_ticket WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL
+ORDER BY lane, tenant_id, flow LIMIT 1
 """
 
 FLOWS = """
@@ -82,7 +90,7 @@ WITH found AS MATERIALIZED (
     ORDER BY queued_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET state = 'ready', rank = NULL,
        available_at = %(now)s + least(300, %(step)s * (2 ^ least(releases - 1, 8) - 1)) * interval '1 second'
-FROM found WHERE t.execution_id = found.execution_id AND t.state = 'queued' RETURNING t.execution_id
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM found)) AND t.state = 'queued' RETURNING t.execution_id
 """
 
 
@@ -96,10 +104,7 @@ def promote(conn: Conn, *, now: datetime, limit: int) -> int:
 
 def any_ready(conn: Conn, pool: str) -> bool:
     """Whether there is anything to release."""
-    row = conn.execute(
-        "SELECT EXISTS (SELECT 1 FROM tickets_ticket WHERE pool = %s AND state = 'ready' AND rank IS NOT NULL)", [pool]
-    ).fetchone()
-    return bool(row and row[0])
+    return conn.execute(ANY_READY, {"pool": pool}).fetchone() is not None
 
 
 def flows(conn: Conn, pool: str) -> list[Flow]:

@@ -31,7 +31,7 @@ WITH found AS MATERIALIZED (
       AND pool = 'pull' AND tenant_id = %(tenant)s AND queue = %(queue)s
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
-FROM found WHERE t.execution_id = found.execution_id
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM found))
 """
 
 _FLOWS = """
