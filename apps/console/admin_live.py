@@ -131,7 +131,7 @@ class ProcessAdmin(ReadOnlyAdmin):
 
     list_filter = (LiveFilter,)
     uuid_search = ("id",)
-    exact_search = ("host",)
+    exact_search: tuple[str, ...] = ("host",)
     search_help_text = "Id or host."
     ordering = ("-started_at", "-pk")
 

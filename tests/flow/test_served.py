@@ -59,8 +59,8 @@ def test_what_is_queued_where_nobody_listens_goes_back_at_once(
     [old] = release(service)
     before = ticket_of(conn, execution)
     assert (before["state"], before["queue"]) == ("queued", queue)
-    left: dict[str, Any] = {"ended": {"ttl_s": -1}, "draining": {"draining": True}, "left": {}}[gone]
-    live_worker(conn, worker=worker, queues=["python.shared.0"] if gone == "left" else [queue], **left)
+    how: dict[str, dict[str, Any]] = {"ended": {"ttl_s": -1}, "draining": {"draining": True}, "left": {}}
+    live_worker(conn, worker=worker, queues=["python.shared.0"] if gone == "left" else [queue], **how[gone])
     assert release(service) == []
     after = ticket_of(conn, execution)
     assert (after["state"], after["rank"], after["available_at"]) == ("ready", before["rank"], before["available_at"])
@@ -158,7 +158,7 @@ def test_a_tenant_moves_between_queues_and_groups_and_each_run_runs_once(
         ({"own_queue": True}, f"python.own.{tenant.slug}@vip"),
         ({"worker_group": ""}, f"python.own.{tenant.slug}"),
     ]
-    worker, keys, old = None, [], []
+    worker, keys, old = None, list[str](), list[Message]()
     for plan, queue in homes:
         if plan:
             Plan.objects.filter(pk=tenant.plan_id).update(**plan)
