@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -21,7 +21,8 @@ from apps.dispatch.gauging import Depth, InFlight, Limits, Readings, Serving, Wa
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.scaling import Policy
 from apps.due import entries
-from apps.tickets import depths
+from apps.tickets import buckets, depths
+from apps.tickets.values import Rate
 from apps.usage import lately, pressure
 from kernel.clock import monotonic_s
 from kernel.pools import POOLS
@@ -157,6 +158,13 @@ def _most(tenancy: Tenancy) -> dict[str, int | None]:
     return found
 
 
+class _Rates(NamedTuple):
+    """Token buckets of jobs and of tenants, of those that have one."""
+
+    jobs: Mapping[UUID, Rate]
+    tenants: Mapping[int, Rate]
+
+
 class _Uses:
     """What is in flight, as admission asks for it."""
 
@@ -172,7 +180,7 @@ class _Uses:
             self.flow[one.flow] += used
             self.serial |= set(one.serial or ())
 
-    def facts(self, head: depths.Head, pool: str, tenancy: Tenancy | None, now: datetime) -> Facts:
+    def facts(self, head: depths.Head, pool: str, tenancy: Tenancy | None, rates: _Rates, now: datetime) -> Facts:
         """Of the head of a flow, without what is true of its pool: slots that are taken are what it waits for."""
         return Facts(
             now=now, tenant_active=tenancy is not None and tenancy.active, job_limit=head.job_limit,
@@ -180,7 +188,8 @@ class _Uses:
             overlap_busy=head.serial in self.serial, tenant_use=self.tenant[head.tenant_id],
             max_running=tenancy.max_running if tenancy else None, pool_use=self.pool[pool, head.tenant_id],
             max_slots=tenancy.max_slots.get(pool) if tenancy else None, key_use=self.flow[head.flow],
-            flow_limit=head.flow_limit,
+            flow_limit=head.flow_limit, job_rate=rates.jobs.get(head.job_id),
+            tenant_rate=rates.tenants.get(head.tenant_id),
         )  # fmt: skip
 
 
@@ -193,14 +202,28 @@ def _heads(
     held: Counter[tuple[str, int, int]] = Counter()
     for pool, lane in sorted({(one.pool, one.lane) for one in ready} | {(pool, 0) for pool in POOLS}):
         limited: dict[tuple[int, UUID], float] = {}
-        for head in depths.heads(conn, pool=pool, lane=lane):
+        heads = depths.heads(conn, pool=pool, lane=lane)
+        rates = _rates(conn, registry, heads, now)
+        for head in heads:
             tenancy = registry.get(head.tenant_id)
-            facts = uses.facts(head, pool, tenancy, now)
+            facts = uses.facts(head, pool, tenancy, rates, now)
             if refusal(facts) is None:
                 place = (pool, tenancy.group if tenancy else "", lane)
                 waits[place] = max(waits[place], (now - head.available_at).total_seconds())
-            if head.job_limit is not None or head.flow_limit is not None or not facts.tenant_active:
+            own = (head.job_limit, head.flow_limit, facts.job_rate, facts.tenant_rate)
+            if not facts.tenant_active or any(one is not None for one in own):
                 limited[head.tenant_id, head.flow] = most(facts)
         for at, tickets in depths.of_flows(conn, list(limited), pool=pool, lane=lane).items() if limited else ():
             held[pool, lane, at[0]] += max(0, tickets - int(min(tickets, limited[at])))
     return [Waits(pool, group, lane, wait) for (pool, group, lane), wait in waits.items()], held
+
+
+def _rates(conn: Conn, registry: Registry, heads: Sequence[depths.Head], now: datetime) -> _Rates:
+    """The token buckets of these flows' jobs and tenants, as they are; nobody is kept from taking."""
+    of_jobs = buckets.of_jobs(conn, {head.job_id: head.tenant_id for head in heads}, now=now, lock=False)
+    limits = {
+        one.id: buckets.tenant_rate(one.max_runs_per_min, one.runs_burst)
+        for one in (registry.get(tenant_id) for tenant_id in {head.tenant_id for head in heads})
+        if one is not None and one.max_runs_per_min is not None
+    }
+    return _Rates(of_jobs, buckets.of_tenants(conn, limits, now=now))

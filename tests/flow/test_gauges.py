@@ -76,6 +76,17 @@ def test_what_waits_for_a_slot_is_told_from_what_its_own_limits_hold(
     assert row["wanted_slots"] >= 3
 
 
+def test_what_a_rate_holds_back_waits_for_no_slot(conn: Conn, registry: Registry, acme: Tenant, now: datetime) -> None:
+    job = make_job(acme, rate_limit={"runs": 1, "per_s": 3_600, "burst": 2})
+    for _ in range(5):
+        make_ticket(acme, job, now=now - timedelta(minutes=1))
+    row = python(look(conn, registry))
+    assert (row["ready"]["live"], row["held"]) == (5, 3) and row["oldest_wait_s"]["live"] >= 60
+    conn.execute("UPDATE tickets_bucket SET tokens = 0, at = clock_timestamp()")
+    row = python(look(conn, registry))
+    assert (row["held"], row["usable"], row["oldest_wait_s"]["live"]) == (5, 0, 0)
+
+
 def test_catch_up_waits_in_its_own_lane_and_presses_nobody(
     conn: Conn, registry: Registry, acme: Tenant, now: datetime
 ) -> None:
