@@ -21,6 +21,7 @@ from apps.dispatch.capacity import Message, capacity_of, leave_to_others, messag
 from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.leaving import Leaving
+from apps.dispatch.pace import BUSY_WAIT_S, waits_for_more
 from apps.dispatch.publish import Publisher
 from apps.due import leases
 from apps.tickets import buckets, holds, releasing, waiting, workers
@@ -39,10 +40,6 @@ KIND = "release"
 AGAIN_EVERY_S = 1.0
 HOLDS_EVERY_S = 5.0
 PRUNE_EVERY_S = 600.0
-# While workers are busy a pass waits until a good part of their room is free: few large messages, not many small ones.
-REFILL_SHARE = 0.25
-REFILL_WAIT_S = 0.1
-BUSY_WAIT_S = 0.02  # between looks at workers, jobs or tenants that have no room
 
 
 class ReleaseService:
@@ -116,9 +113,9 @@ class ReleaseService:
                 return [], 0
             capacity = capacity_of(live, waiting.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
             leave_to_others(capacity, self.pool)
-            early = monotonic_s() - self._released_at < REFILL_WAIT_S
-            most = sum(group.capacity for group in capacity.groups.values())
-            if capacity.free <= 0 or (early and min(capacity.free, settings.RELEASE_BATCH) < most * REFILL_SHARE):
+            since_s = monotonic_s() - self._released_at
+            free = min(capacity.free, settings.RELEASE_BATCH)
+            if waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s):
                 self._busy = True
                 self._memory.causes.go_on(now)
                 return [], 0
