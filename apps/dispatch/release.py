@@ -20,6 +20,7 @@ from apps.dispatch.admission import Facts, refusal
 from apps.dispatch.capacity import Message, capacity_of, leave_to_others, messages_of
 from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.leaving import Leaving
 from apps.dispatch.pace import BUSY_WAIT_S, waits_for_more
 from apps.dispatch.publish import Publisher
 from apps.due import leases
@@ -50,6 +51,7 @@ class ReleaseService:
         self._line = line
         self._keeper = keeper
         self._publisher = publisher
+        self._leaving = Leaving(pool, publisher)
         self._registry = Registry(line)
         self._memory = Memory()
         self._term: int | None = None  # under which the memory is of this pool's last passes
@@ -77,6 +79,7 @@ class ReleaseService:
                 )
             )  # fmt: skip
             self._again_at = monotonic_s() + AGAIN_EVERY_S
+            counts |= self._leaving.step(conn, workers.live(conn, self.pool), limit=settings.RELEASE_BATCH)
         counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
         if not waiting.any_ready(conn, self.pool):
             return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
