@@ -1,8 +1,8 @@
 """Token buckets in SQL: what a rate lets go now. In any time t at most `burst + per_s * t` runs of an owner go.
 
-A job's row exists while its definition has a rate; the tenant's own (owner all zeros) is made when it is first used and
-follows the plan. Whoever takes tokens holds the rows from the reading on: a job's are locked here, passing over what
-somebody else holds (that job gets nothing then); the tenant's is covered by the lock on the tenant's row.
+A job's row exists while its definition has a rate (`filling`); the tenant's own (owner all zeros) is made when it is
+first used and follows the plan. Whoever takes tokens holds the rows from the reading on: a job's are locked here,
+passing over what somebody else holds (that job gets nothing then); the tenant's is covered by the lock on its row.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,6 @@ from apps.tickets.values import WHOLE_TENANT, Rate
 
 Conn = psycopg.Connection[Any]
 AHEAD_MAX = timedelta(minutes=1)  # a row that is further ahead was written by a wrong clock: it holds nobody up
-
-_PUT = """
-INSERT INTO tickets_bucket AS b (tenant_id, owner, per_s, burst, tokens, at)
-VALUES (%(tenant)s, %(owner)s, %(per_s)s, %(burst)s, %(burst)s, %(now)s)
-ON CONFLICT (tenant_id, owner) DO UPDATE SET per_s = excluded.per_s, burst = excluded.burst, at = excluded.at,
-       tokens = least(excluded.burst, b.burst,
-                      b.tokens + b.per_s * greatest(0, extract(epoch FROM excluded.at - b.at)::float8))
-WHERE (b.per_s, b.burst) <> (excluded.per_s, excluded.burst)
-"""
 
 _LOCK = """
 SELECT owner, per_s, burst, tokens, at FROM tickets_bucket
@@ -42,16 +33,6 @@ ON CONFLICT (tenant_id, owner) DO UPDATE SET per_s = excluded.per_s, burst = exc
 """
 
 
-def put(conn: Conn, *, tenant_id: int, owner: UUID, per_s: float, burst: int, now: datetime) -> None:
-    """The owner has this rate from now on: full when it had none, else with what was left, at most the new burst."""
-    conn.execute(_PUT, {"tenant": tenant_id, "owner": owner, "per_s": per_s, "burst": burst, "now": now})
-
-
-def remove(conn: Conn, *, tenant_id: int, owner: UUID) -> None:
-    """The owner has no rate any more."""
-    conn.execute("DELETE FROM tickets_bucket WHERE tenant_id = %s AND owner = %s", [tenant_id, owner])
-
-
 def of_jobs(conn: Conn, jobs: Mapping[UUID, int], *, now: datetime, lock: bool = True) -> dict[UUID, Rate]:
     """What these jobs (with their tenants) may start now, of those that have a rate; nothing where another takes."""
     if not jobs:
@@ -66,7 +47,7 @@ def of_jobs(conn: Conn, jobs: Mapping[UUID, int], *, now: datetime, lock: bool =
 
 
 def of_tenants(conn: Conn, rates: Mapping[int, tuple[float, int]], *, now: datetime) -> dict[int, Rate]:
-    """What tenants with such a (per_s, burst) may start now. The caller holds their rows (`releasing.lock_tenants`)."""
+    """What tenants with such a (per_s, burst) may start now. The caller holds their rows (`waiting.lock_tenants`)."""
     if not rates:
         return {}
     rows = conn.execute(

@@ -49,7 +49,7 @@ def _left(conn: Any, at: datetime) -> bool:
     from django.conf import settings
 
     from apps.due import entries
-    from apps.tickets import releasing
+    from apps.tickets import waiting
 
     _, earliest = entries.peek(conn, range(settings.SHARDS))
-    return any(due_at <= at for due_at in earliest.values()) or releasing.any_ready(conn, "python")
+    return any(due_at <= at for due_at in earliest.values()) or waiting.any_ready(conn, "python")
