@@ -39,7 +39,7 @@ def main() -> None:
             stage.prepare(tenants=0, own_queues=0)
             print(
                 f"a round of release for {release_round.TENANTS:,} tenants with {release_round.READY:,} ready (budget"
-                f" {release_round.BUDGET_MS} ms of the database): {release_release_round.told(release_round.run())}"
+                f" {release_round.BUDGET_MS} ms of the database): {release_round.told(release_round.run())}"
             )
             return
         if args.only == "flood":
