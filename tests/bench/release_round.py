@@ -103,7 +103,7 @@ def run(*, tenants: int = TENANTS, ready: int = READY, rounds: int = ROUNDS) -> 
     waited = _Waited(conn)
     keeper = _Keeper()
     _lease(owner, keeper.id)
-    service = ReleaseService("python", _Line(conn), keeper, _Nowhere())  # type: ignore[arg-type]
+    service = ReleaseService("python", _Line(conn), keeper, _Nowhere())  # type: ignore[arg-type]  # stand-ins
     found: list[Round] = []
     made = ready
     for number in range(rounds + WARM):
