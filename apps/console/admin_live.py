@@ -50,7 +50,7 @@ class DueEntryAdmin(ByTenantAdmin):
 @admin.register(Ticket)
 class TicketAdmin(ByTenantAdmin):
     list_display = (
-        "execution", "tenant", "state", "priority", "queue", "attempt", "available_at", "start_by", "queued_at",
+        "execution", "tenant", "state", "priority", "key", "queue", "attempt", "available_at", "start_by", "queued_at",
         "started_at", "deadline", "held_by", "cancel_requested", "wait_reason",
     )  # fmt: skip
     list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS), StartByFilter)

@@ -49,7 +49,7 @@ class Dispatcher:
             self._add(name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL)))
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
         self._add("fanout", FanOutService(line("fanout"), self.keeper))
-        self._add("gauges", GaugeService(line("gauges"), self.keeper), idle_s=gauges.IDLE_EVERY_S)
+        self._add("gauges", GaugeService(line("gauges"), self.keeper), idle_s=gauges.EVERY_MAX_S)
         self._add("seal", SealService(line("seal"), self.keeper), idle_s=auditing.EVERY_S)
         self._add("deletion", DeletionService(line("deletion")), idle_s=LOOK_S)
         self._add("listen", Ear(line("listen"), self._loops))

@@ -1,8 +1,9 @@
 """Measuring how busy the platform is: one dispatcher does it for all, every few seconds, into one row.
 
-What is in flight, the heads of flows and the workers are read each time, which costs a few milliseconds. What has to be
-counted takes longer the more there is: it is counted so seldom that it takes at most a twentieth of the time. `gauging`
-makes figures of it, the admission list says which flows wait for nothing but a slot.
+What is in flight, the heads of flows and the workers are read each time, which costs a few milliseconds, more with
+thousands of flows. What has to be counted takes longer the more there is. Each of the two is done so seldom that it
+takes at most a twentieth of the time. `gauging` makes figures of it, the admission list says which flows wait for
+nothing but a slot.
 """
 
 import logging
@@ -35,8 +36,9 @@ Conn = psycopg.Connection[Any]
 LEASE_KIND = "reconcile"
 EVERY_S = 2.0
 IDLE_EVERY_S = 5.0  # while nothing is alive
-COUNT_EVERY_S = 5.0  # at least
-COUNT_SHARE = 20  # counting takes at most one part in so many of the time
+COUNT_EVERY_S = 2.0  # at least
+SHARE = 20  # each takes at most one part in so many of the time
+EVERY_MAX_S = 15.0
 COUNT_EVERY_MAX_S = 60.0
 STATEMENT_TIMEOUT_S = 20
 
@@ -67,11 +69,12 @@ class GaugeService:
         self._keeper = keeper
         self._registry = Registry(line)
         self._counts = Counts()
+        self._took_s = 0.0
         self._limited: Conn | None = None
 
     def run_once(self) -> Pass:
         if not self._keeper.held(LEASE_KIND):
-            return Pass()
+            return Pass(wait_s=EVERY_S)
         conn = self._line.get()
         if self._limited is not conn:
             conn.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT_S}s'")
@@ -79,8 +82,10 @@ class GaugeService:
         self._registry.refresh()
         if monotonic_s() >= self._counts.until:
             self._counts = count(conn)
-        every_s = EVERY_S if self._counts.live else IDLE_EVERY_S
+        every_s = min(EVERY_MAX_S, max(EVERY_S if self._counts.live else IDLE_EVERY_S, self._took_s * SHARE))
+        began = monotonic_s()
         live = measure(conn, self._registry, self._counts, every_s=every_s)
+        self._took_s = monotonic_s() - began
         return Pass({"live": live}, wait_s=every_s)
 
     def close(self) -> None:
@@ -92,7 +97,7 @@ def count(conn: Conn) -> Counts:
     began = monotonic_s()
     found = Counts(depths.ready(conn), depths.later(conn), entries.delayed(conn), lately.read(conn))
     took = monotonic_s() - began
-    found.until = monotonic_s() + min(COUNT_EVERY_MAX_S, max(COUNT_EVERY_S, took * COUNT_SHARE))
+    found.until = monotonic_s() + min(COUNT_EVERY_MAX_S, max(COUNT_EVERY_S, took * SHARE))
     return found
 
 
