@@ -46,6 +46,11 @@ class Capacity:
     message_max: dict[str, int]
 
     @property
+    def most(self) -> int:
+        """What may be queued or running of all groups at once."""
+        return sum(group.capacity for group in self.groups.values())
+
+    @property
     def free(self) -> int:
         """Of all groups that have room."""
         return sum(max(0, group.free) for group in self.groups.values())

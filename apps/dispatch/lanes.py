@@ -47,10 +47,8 @@ class Lanes:
             self._lower_left -= count
 
     def close(self) -> None:
-        """Ends a pass. What a lane could not use of its part it is not owed later."""
+        """Ends a pass. A lane is not owed what it could not use of its part, nor more than one run in any case."""
         released = sum(self._took)
         for lane in LOWER:
-            used = self._took[lane] >= self._kept[lane]
-            self._owed[lane] = (
-                max(0.0, self._owed[lane] + released * self._part[lane] - self._took[lane]) if used else 0.0
-            )
+            owed = self._owed[lane] + released * self._part[lane] - self._took[lane]
+            self._owed[lane] = min(1.0, max(0.0, owed)) if self._took[lane] >= self._kept[lane] else 0.0

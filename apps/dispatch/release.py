@@ -20,6 +20,8 @@ from apps.dispatch.admission import Facts, refusal
 from apps.dispatch.capacity import Message, capacity_of, leave_to_others, messages_of
 from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.leaving import Leaving
+from apps.dispatch.pace import BUSY_WAIT_S, waits_for_more
 from apps.dispatch.publish import Publisher
 from apps.due import leases
 from apps.tickets import buckets, holds, releasing, waiting, workers
@@ -38,10 +40,6 @@ KIND = "release"
 AGAIN_EVERY_S = 1.0
 HOLDS_EVERY_S = 5.0
 PRUNE_EVERY_S = 600.0
-# While workers are busy a pass waits until a good part of their room is free: few large messages, not many small ones.
-REFILL_SHARE = 0.25
-REFILL_WAIT_S = 0.1
-BUSY_WAIT_S = 0.02  # between looks at workers, jobs or tenants that have no room
 
 
 class ReleaseService:
@@ -53,6 +51,7 @@ class ReleaseService:
         self._line = line
         self._keeper = keeper
         self._publisher = publisher
+        self._leaving = Leaving(pool, publisher)
         self._registry = Registry(line)
         self._memory = Memory()
         self._term: int | None = None  # under which the memory is of this pool's last passes
@@ -80,6 +79,7 @@ class ReleaseService:
                 )
             )  # fmt: skip
             self._again_at = monotonic_s() + AGAIN_EVERY_S
+            counts |= self._leaving.step(conn, workers.live(conn, self.pool), limit=settings.RELEASE_BATCH)
         counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
         if not waiting.any_ready(conn, self.pool):
             return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
@@ -113,9 +113,9 @@ class ReleaseService:
                 return [], 0
             capacity = capacity_of(live, waiting.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
             leave_to_others(capacity, self.pool)
-            early = monotonic_s() - self._released_at < REFILL_WAIT_S
-            most = sum(group.capacity for group in capacity.groups.values())
-            if capacity.free <= 0 or (early and min(capacity.free, settings.RELEASE_BATCH) < most * REFILL_SHARE):
+            since_s = monotonic_s() - self._released_at
+            free = min(capacity.free, settings.RELEASE_BATCH)
+            if waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s):
                 self._busy = True
                 self._memory.causes.go_on(now)
                 return [], 0

@@ -20,7 +20,12 @@ def main() -> None:
     parser.add_argument("--celery", type=int, default=10_000)
     parser.add_argument("--audit", type=int, default=100_000, help="rows of the trail that wait to be sealed")
     parser.add_argument("--history", type=int, default=3_000_000, help="executions that lists and pages are read from")
-    parser.add_argument("--only", choices=["fire", "noop", "celery", "lists", "writes", "audit"], default=None)
+    parser.add_argument(
+        "--only", choices=["fire", "noop", "celery", "lists", "writes", "audit", "figures"], default=None
+    )
+    parser.add_argument(
+        "--figures", metavar="FILE", help="write the figures of `manage.py simulate --plan` to this file"
+    )
     args = parser.parse_args()
     with stage.services(ROOT / "var" / "bench"):
         import os
@@ -69,6 +74,14 @@ def main() -> None:
                 f"lists and pages at {args.history:,} executions: {within} of {len(read)} have a p95 of at most"
                 f" {lists.BUDGET_MS} ms; the dearest takes {max(one.cpu_ms for one in read):.0f} ms CPU"
             )
+        if args.only == "figures" or args.figures:
+            from tests.bench import figures
+
+            measured = figures.run(made, own_queues=args.own_queues)
+            for name, figure in measured.items():
+                print(f"{name} = {figure['value']:g}")
+            if args.figures:
+                figures.write(Path(args.figures), measured)
         ours = plain = None
         if args.only in (None, "noop"):
             ours = noop.shardbeat(made, count=args.noop, own_queues=args.own_queues, workers=2)
