@@ -12,6 +12,7 @@ from apps.tickets.models import Subscription
 from apps.tickets.served import LiveProcess
 from apps.tickets.subscriptions import Scope, check, subscription_reset, subscription_tell
 from kernel.errors import NotFound
+from kernel.pools import group_of
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.door import Line
@@ -57,7 +58,7 @@ class Command(Base):
 
     def _list(self, line: Line, registry: Registry, workers: list[LiveProcess], options: dict[str, Any]) -> bool:
         conn, group, host = line.get(), options["group"], options["host"]
-        waits = listeners.unserved(conn, registry, workers)
+        waits = [one for one in listeners.unserved(conn, registry, workers) if group in (None, group_of(one.queue))]
         held = served.held(conn)
         shown = [one for one in workers if group in (None, one.group) and host in ("", one.host)]
         queues = sorted({queue for one in shown for queue in one.queues} | (set() if group or host else held.keys()))
