@@ -73,15 +73,26 @@ class Choosing:
     def choose(self, *, elapsed_s: float) -> None:
         """Fills `chosen`. `elapsed_s` is the time since the last pass that shared."""
         self.gathered = gather(self._conn, self._pool, self._tenancies, self._capacity, now=self._now)
-        for tenant_id, facts in self.gathered.facts.items():
-            refusal = admission.refusal(facts)
-            if refusal is None:
-                self.sharing.left[tenant_id] = admission.rooms(facts)["tenant"]
-            else:
-                self.noting.tenant(tenant_id, refusal)
+        self._admit()
         self.sharing.share(elapsed_s)
         self.noting.flows(self._source, self.picking)
         self.noting.hungry(self._hungry())
+
+    def _admit(self) -> None:
+        """How much of each tenant may go as far as its own limits are concerned; most have none, and one answer."""
+        known: dict[object, tuple[admission.Refusal | None, float]] = {}
+        for tenant_id, facts in self.gathered.facts.items():
+            tenancy = self._tenancies[tenant_id]
+            limited = (tenancy.max_running, tenancy.max_runs_per_min, facts.max_slots) != (None, None, None)
+            case = tenant_id if limited else (facts.tenant_active, facts.dispatch_paused, facts.pool_slots)
+            if case not in known:
+                refusal = admission.refusal(facts)
+                known[case] = (refusal, 0.0 if refusal else admission.rooms(facts)["tenant"])
+            refusal, left = known[case]
+            if refusal is None:
+                self.sharing.left[tenant_id] = left
+            else:
+                self.noting.tenant(tenant_id, refusal)
 
     def _hungry(self) -> Iterator[tuple[int, int, int, int]]:
         for one in self.sharing.hungry():

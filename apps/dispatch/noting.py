@@ -44,12 +44,17 @@ class Noting:
 
     def hungry(self, tenants: Iterable[tuple[int, int, int, int]]) -> None:
         """(tenant, slots there are, held by all, held by itself): could use a slot that there is not, or not for it."""
+        known: dict[tuple[bool, int, int], Refusal | None] = {}
         for tenant_id, slots, held_by_all, own in tenants:
             shared = held_by_all > own
-            facts = Facts(now=self.now, fair=0) if shared else Facts(now=self.now, pool_slots=slots, queue_room=0)
-            held = refusal(facts)
+            case = (shared, slots, held_by_all)
+            if case not in known:
+                facts = Facts(now=self.now, fair=0) if shared else Facts(now=self.now, pool_slots=slots, queue_room=0)
+                held = refusal(facts)
+                known[case] = None if held is None else held._replace(limit=slots, use=held_by_all)
+            held = known[case]
             if held is not None:
-                self._hold(tenant_id, None, held._replace(limit=slots, use=held_by_all))
+                self._hold(tenant_id, None, held)
 
     def _hold(self, tenant_id: int, flow: Flow | None, held: Refusal) -> None:
         key = None if flow is None else flow.flow

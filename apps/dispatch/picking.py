@@ -18,7 +18,7 @@ from apps.tickets import buckets, releasing, waiting
 from apps.tickets.values import Candidate, Flow, InFlight, Rate
 
 Conn = psycopg.Connection[Any]
-FLOWS_OF_ALL = 2_000  # are looked at of all tenants of one round
+FLOWS_OF_ALL = 1_200  # are looked at of all tenants of one round
 TRIES = 3  # in which a tenant's flows share what others of its flows could not use
 Place = tuple[int, int]  # lane, tenant
 
@@ -98,7 +98,7 @@ class Picking:
         places = [(lane, tenant_id) for tenant_id in tenants if (lane, tenant_id) not in self._flows]
         if not places:
             return
-        most = max(8, min(self.flows_max, FLOWS_OF_ALL // len(places)))
+        most = max(4, min(self.flows_max, FLOWS_OF_ALL // len(places)))
         after = {tenant_id: self.turns.start((lane, tenant_id)) for _, tenant_id in places}
         by_tenant: dict[int, list[Flow]] = defaultdict(list)
         for one in self.source.flows(lane, after, most=most):

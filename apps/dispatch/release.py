@@ -19,10 +19,12 @@ from django.conf import settings
 from apps.dispatch.admission import Facts, refusal
 from apps.dispatch.capacity import Message, capacity_of, leave_to_others, messages_of
 from apps.dispatch.choosing import Choosing, Memory
+from apps.dispatch.fairness import FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.leaving import Leaving
 from apps.dispatch.pace import BUSY_WAIT_S, waits_for_more
 from apps.dispatch.publish import Publisher
+from apps.dispatch.sharing import Shares
 from apps.due import leases
 from apps.tickets import buckets, holds, releasing, waiting, workers
 from apps.tickets.values import Candidate
@@ -169,6 +171,7 @@ class ReleaseService:
     def _remember(self, conn: Conn, term: int, now: datetime) -> None:
         if term != self._term:  # somebody else may have served meanwhile
             self._memory.causes.remember(holds.read(conn, self.pool, now=now))
+            self._memory.shares = Shares(fair=FairShare(salt=term))
             self._term = term
 
     def _without_workers(self, conn: Conn, now: datetime) -> None:

@@ -17,12 +17,13 @@ from apps.tickets.values import WHOLE_TENANT, Rate
 Conn = psycopg.Connection[Any]
 AHEAD_MAX = timedelta(minutes=1)  # a row that is further ahead was written by a wrong clock: it holds nobody up
 
-_LOCK = """
-SELECT owner, per_s, burst, tokens, at FROM tickets_bucket
-WHERE owner = ANY(%(jobs)s) AND tenant_id = ANY(%(tenants)s) ORDER BY tenant_id, owner FOR UPDATE SKIP LOCKED
+_OF_JOBS = """
+SELECT {columns} FROM unnest(%(tenants)s::int[], %(jobs)s::uuid[]) AS m(tenant_id, owner)
+JOIN tickets_bucket b ON b.tenant_id = m.tenant_id AND b.owner = m.owner
 """
-
-_LIMITED = "SELECT owner FROM tickets_bucket WHERE owner = ANY(%(jobs)s) AND tenant_id = ANY(%(tenants)s)"
+_LIMITED = _OF_JOBS.format(columns="b.owner")
+_READ = _OF_JOBS.format(columns="b.owner, b.per_s, b.burst, b.tokens, b.at")
+_LOCK = _READ + " ORDER BY b.tenant_id, b.owner FOR UPDATE OF b SKIP LOCKED"
 
 _TAKE = """
 INSERT INTO tickets_bucket (tenant_id, owner, per_s, burst, tokens, at)
@@ -37,12 +38,12 @@ def of_jobs(conn: Conn, jobs: Mapping[UUID, int], *, now: datetime, lock: bool =
     """What these jobs (with their tenants) may start now, of those that have a rate; nothing where another takes."""
     if not jobs:
         return {}
-    wanted = {"jobs": list(jobs), "tenants": sorted(set(jobs.values()))}
+    wanted = {"jobs": list(jobs), "tenants": list(jobs.values())}
     limited = [row[0] for row in conn.execute(_LIMITED, wanted)]
     if not limited:
         return {}
-    query = _LOCK if lock else _LOCK.replace(" FOR UPDATE SKIP LOCKED", "")
-    found = {row[0]: _rate(*row[1:], now=now) for row in conn.execute(query, wanted | {"jobs": limited})}
+    some = {"jobs": limited, "tenants": [jobs[job] for job in limited]}
+    found = {row[0]: _rate(*row[1:], now=now) for row in conn.execute(_LOCK if lock else _READ, some)}
     return {job: found.get(job, Rate(1.0, 1, 0.0)) for job in limited}
 
 

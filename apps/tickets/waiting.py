@@ -86,6 +86,15 @@ SELECT tenant_id, CASE WHEN remote THEN '' ELSE queue END, lane, flow, job_id, c
 FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' GROUP BY 1, 2, 3, 4, 5
 """
 
+# A state each, so that their partial indexes are seen: for both at once there is none by tenant, and all tickets of
+# these tenants would be read.
+_HELD_BY_TENANTS = """
+SELECT tenant_id, count(*) FROM (
+    SELECT tenant_id FROM tickets_ticket WHERE state = 'queued'
+    UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'running') held
+WHERE tenant_id = ANY(%(tenants)s) GROUP BY 1
+"""
+
 
 def any_ready(conn: Conn, pool: str) -> bool:
     """Whether there is anything to release."""
@@ -105,11 +114,7 @@ def taken(conn: Conn, pool: str) -> list[InFlight]:
 def held_by_tenants(conn: Conn, tenant_ids: Collection[int]) -> dict[int, int]:
     """How much of these tenants is queued or running, over all pools. The caller holds their rows (`lock_tenants`)."""
     ids = sorted(tenant_ids)
-    rows = conn.execute(
-        "SELECT tenant_id, count(*) FROM tickets_ticket"
-        " WHERE state IN ('queued', 'running') AND tenant_id = ANY(%s) GROUP BY 1",
-        [ids],
-    )
+    rows = conn.execute(_HELD_BY_TENANTS, {"tenants": ids})
     return {**dict.fromkeys(ids, 0), **{row[0]: row[1] for row in rows}}
 
 

@@ -37,6 +37,7 @@ from tests.fixtures_flow import (
     start,
     ticket_of,
 )
+from workers import subscription
 from workers.subscription import wanted_queues
 
 Conn = psycopg.Connection[Any]
@@ -220,6 +221,27 @@ def test_a_worker_of_a_group_listens_to_what_is_of_its_group(
     settings.WORKER_GROUP = ""
     settings.WORKER_TENANTS = read_rules(["acme"])
     assert wanted_queues(registry) == ["python.own.acme"]
+
+
+def test_too_many_queues_are_said_once(
+    database: None, acme: Tenant, globex: Tenant, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(subscription.log, "warning", lambda text, *values: said.append(text % values))
+    settings.WORKER_POOLS, settings.OWN_QUEUES_MAX = ["python"], 1
+    monkeypatch.setattr(subscription, "MANY_QUEUES", 5)
+    following = subscription.Subscription(None)
+    following._registry.refresh(force=True)
+    for queues in (6, 6, 5, 0):
+        following._warn(queues)
+    assert len(said) == 3
+    assert "listens to 6 queues and is slow with more than 5" in said[0] and "1 tenants share queues" in said[0]
+    assert "is slow" not in said[1] and "no queue" in said[2]
+    settings.OWN_QUEUES_MAX = 0
+    following._registry.refresh(force=True)
+    following._warn(5)
+    assert said[3:] == ["the queues of this worker are as they should be again"]
+    following.close()
 
 
 def test_what_was_told_is_kept_in_order_with_a_trail(conn: Conn) -> None:
