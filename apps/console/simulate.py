@@ -14,10 +14,10 @@ from psycopg.errors import QueryCanceled
 
 from apps.audit.trail import database_now
 from apps.console.reading import STATEMENT_MS
-from apps.dispatch.simulating import Question, answer_of, gather
-from apps.dispatch.simulation_changes import KNOWN, read_sets
-from apps.dispatch.simulation_scenarios import SCENARIOS
-from apps.dispatch.simulation_text import percent, seconds
+from apps.dispatch.simulation.asking import Question, answer_of, gather
+from apps.dispatch.simulation.changes import KNOWN, read_sets
+from apps.dispatch.simulation.scenarios import SCENARIOS
+from apps.dispatch.simulation.text import percent, seconds
 from kernel.errors import InvalidInput
 from tenants import door
 from tenants.registry import Registry

@@ -7,13 +7,14 @@ from typing import Any
 import psycopg
 from django.conf import settings
 
-from apps.dispatch import auditing, fire, gauges, reconcile, release, zonedata
+from apps.dispatch import auditing, fire, reconcile, release, zonedata
 from apps.dispatch.auditing import SealService
 from apps.dispatch.deletion import LOOK_S, DeletionService
 from apps.dispatch.fanout import FanOutService
 from apps.dispatch.fire import FireService
-from apps.dispatch.gauges import GaugeService
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.pressure import gauges
+from apps.dispatch.pressure.gauges import GaugeService
 from apps.dispatch.publish import publisher
 from apps.dispatch.reconcile import ReconcileService
 from apps.dispatch.release import ReleaseService

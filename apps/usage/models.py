@@ -126,7 +126,7 @@ class Pressure(models.Model):
     every_s = models.FloatField(help_text="When the next measurement is to be expected.")
     live = models.BigIntegerField(help_text="Executions that are not finished, of all tenants, delayed ones too.")
     ended_per_s = models.FloatField(help_text="How many of them end in a second.")
-    figures = models.JSONField(default=dict, help_text="By pool and group: see apps.dispatch.gauging.")
+    figures = models.JSONField(default=dict, help_text="By pool and group: see apps.dispatch.pressure.gauging.")
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="pressure_is_one_row")]

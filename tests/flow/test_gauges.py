@@ -35,7 +35,7 @@ def now(conn: Conn) -> datetime:
 
 def look(conn: Conn, registry: Registry) -> dict[str, Any]:
     """One measurement; its figures as they were kept."""
-    from apps.dispatch.gauges import count, measure
+    from apps.dispatch.pressure.gauges import count, measure
     from apps.usage import pressure
 
     registry.refresh(force=True)
@@ -118,7 +118,7 @@ def test_a_second_serial_run_waits_for_the_first_and_not_for_a_slot(
 
 
 def test_counting_is_as_rare_as_it_is_slow(conn: Conn, monkeypatch: pytest.MonkeyPatch) -> None:
-    from apps.dispatch import gauges
+    from apps.dispatch.pressure import gauges
 
     clock = iter([100.0, 101.5, 101.5])
     monkeypatch.setattr(gauges, "monotonic_s", lambda: next(clock))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from apps.dispatch.scaling import Demand, Policy, Share, slots_wanted
+from apps.dispatch.pressure.scaling import Demand, Policy, Share, slots_wanted
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "scaling.md").read_text()
@@ -18,8 +18,8 @@ EXAMPLES = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
 
 def exported() -> set[str]:
     from apps.api.metric_families import Families
-    from apps.dispatch.gauging import PoolFigures
-    from apps.dispatch.pool_figures import Seen
+    from apps.dispatch.pressure.gauging import PoolFigures
+    from apps.dispatch.pressure.pool_figures import Seen
     from apps.usage.pressure import Pressure
     from kernel.clock import utc_now
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from apps.dispatch.simulation import Result, simulate
-from apps.dispatch.simulation_answer import Side, answer
-from apps.dispatch.simulation_changes import changed, read_sets, scaled
-from apps.dispatch.simulation_measures import Demand, shares_due, waits_of
-from apps.dispatch.simulation_settings import Settings
-from apps.dispatch.simulation_spec import read_spec
+from apps.dispatch.simulation.answer import Side, answer
+from apps.dispatch.simulation.changes import changed, read_sets, scaled
+from apps.dispatch.simulation.engine import Result, simulate
+from apps.dispatch.simulation.measures import Demand, shares_due, waits_of
+from apps.dispatch.simulation.settings import Settings
+from apps.dispatch.simulation.spec import read_spec
 from kernel.errors import InvalidInput
 
 NO_COST = {"round_s": 0.0005, "release_s": 0, "handover_s": 0, "settle_s": 0, "overhead_s": 0}

@@ -7,13 +7,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from apps.dispatch.simulating import Question, answer_of, gather, synthetic_document
-from apps.dispatch.simulation_changes import KNOWN, flat, read_sets
-from apps.dispatch.simulation_scenarios import SCENARIOS
-from apps.dispatch.simulation_text import text_of
-from apps.dispatch.sizing import plan, read_demand, read_figures
-from apps.dispatch.sizing_figures import FIGURES
-from apps.dispatch.sizing_text import plan_text
+from apps.dispatch.simulation.asking import Question, answer_of, gather, synthetic_document
+from apps.dispatch.simulation.changes import KNOWN, flat, read_sets
+from apps.dispatch.simulation.scenarios import SCENARIOS
+from apps.dispatch.simulation.sizing import plan, read_demand, read_figures
+from apps.dispatch.simulation.sizing_figures import FIGURES
+from apps.dispatch.simulation.sizing_text import plan_text
+from apps.dispatch.simulation.text import text_of
 from apps.schedules.timing_trigger import read_instant
 from kernel.clock import utc_now
 from kernel.errors import Faults, FieldError, InvalidInput

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from apps.dispatch.simulation import Result
-from apps.dispatch.simulation_measures import OfTenant, Waits, waits_of
-from apps.dispatch.simulation_settings import Load, Settings
+from apps.dispatch.simulation.engine import Result
+from apps.dispatch.simulation.measures import OfTenant, Waits, waits_of
+from apps.dispatch.simulation.settings import Load, Settings
 
 FLOOR_S = 0.1  # differences are held against at least so much: below it they are noise
 FEW_RUNS = 100  # a p99 of fewer runs is one run

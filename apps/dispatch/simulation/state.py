@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from apps.dispatch.simulation_settings import Arrival, JobSetting, Settings, TenantSetting
+from apps.dispatch.simulation.settings import Arrival, JobSetting, Settings, TenantSetting
 
 Flow = tuple[int, str | None]  # a job's id and the value of its concurrency key
 MESSAGES_AHEAD = 12  # of a worker process: four threads of Celery, and two messages more for each

@@ -11,7 +11,7 @@ import psycopg
 from django.conf import settings
 from psycopg import sql
 
-from apps.dispatch.simulation_settings import Arrival
+from apps.dispatch.simulation.settings import Arrival
 from apps.due.entries import read_after
 from apps.schedules import timing
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from apps.dispatch.simulation_draws import RETRY, Draw, poisson, run_time, tries_of
-from apps.dispatch.simulation_settings import Arrival, Costs, JobSetting, Load, Settings, TenantSetting
+from apps.dispatch.simulation.draws import RETRY, Draw, poisson, run_time, tries_of
+from apps.dispatch.simulation.settings import Arrival, Costs, JobSetting, Load, Settings, TenantSetting
 from apps.tickets.values import lane_of
 from kernel.errors import Faults
 from kernel.limitrules import default_burst

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from apps.dispatch.simulation_settings import JobSetting, Load, Settings, TenantSetting
-from apps.dispatch.simulation_spec import LIMITS, number, rate_of, read_costs
+from apps.dispatch.simulation.settings import JobSetting, Load, Settings, TenantSetting
+from apps.dispatch.simulation.spec import LIMITS, number, rate_of, read_costs
 from kernel.errors import Faults, FieldError, InvalidInput
 from kernel.pools import CELERY_POOLS
 

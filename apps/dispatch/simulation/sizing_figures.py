@@ -1,6 +1,6 @@
 """The figures that a plan uses when nothing is measured: CPU time of each step, and where the number comes from."""
 
-from apps.dispatch.sizing import Figure
+from apps.dispatch.simulation.sizing import Figure
 
 _BENCH = "make bench ARGS='--only figures' on 2 shared cores: CPU time of 20,000 no-op runs of 8 tenants"
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.dispatch.capacity import MESSAGE_MAX
-from apps.dispatch.simulation_measures import OfTenant
-from apps.dispatch.simulation_rounds import Rounds
-from apps.dispatch.simulation_sampling import Sampler
-from apps.dispatch.simulation_settings import Arrival, Load, Settings
-from apps.dispatch.simulation_state import Run, State
+from apps.dispatch.simulation.measures import OfTenant
+from apps.dispatch.simulation.rounds import Rounds
+from apps.dispatch.simulation.sampling import Sampler
+from apps.dispatch.simulation.settings import Arrival, Load, Settings
+from apps.dispatch.simulation.state import Run, State
 from apps.schedules.policy import overlap
 
 DAY_S = 86_400

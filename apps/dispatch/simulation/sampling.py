@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
-from apps.dispatch.simulation_measures import OfTenant, shares_due
-from apps.dispatch.simulation_rounds import Rounds
-from apps.dispatch.simulation_state import Run, State
+from apps.dispatch.simulation.measures import OfTenant, shares_due
+from apps.dispatch.simulation.rounds import Rounds
+from apps.dispatch.simulation.state import Run, State
 
 SAMPLES_MAX = 3_600
 SAMPLE_S = 1.0

@@ -1,4 +1,4 @@
-"""Named synthetic loads of `manage.py simulate --synthetic NAME`, as documents of `simulation_spec`."""
+"""Named synthetic loads of `manage.py simulate --synthetic NAME`, as documents of `spec`."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from apps.dispatch.simulation_settings import Arrival, Load
+from apps.dispatch.simulation.settings import Arrival, Load
 from apps.schedules.keyed import flows_of_executions
 from apps.tickets.values import lane_of
 from kernel.errors import FieldError, InvalidInput

@@ -8,8 +8,8 @@ import psycopg
 from django.conf import settings as django_settings
 from psycopg import sql
 
-from apps.dispatch.simulation_settings import Costs, JobSetting, Settings, TenantSetting
-from apps.dispatch.simulation_spec import rate_of
+from apps.dispatch.simulation.settings import Costs, JobSetting, Settings, TenantSetting
+from apps.dispatch.simulation.spec import rate_of
 from kernel.pools import CELERY_POOLS, pool_of
 from tenants.registry import Tenancy
 

@@ -11,15 +11,15 @@ from uuid import UUID
 
 import psycopg
 
-from apps.dispatch.simulation import simulate
-from apps.dispatch.simulation_answer import Side, answer
-from apps.dispatch.simulation_changes import changed, scaled
-from apps.dispatch.simulation_history import History, load_of, read_history
-from apps.dispatch.simulation_present import live_dispatchers, live_workers, present_settings
-from apps.dispatch.simulation_scenarios import SCENARIOS
-from apps.dispatch.simulation_schedules import Scheduled, arrivals_of, latest_times, read_scheduled, rescheduled
-from apps.dispatch.simulation_settings import Arrival, Costs, Load, Settings
-from apps.dispatch.simulation_spec import read_spec
+from apps.dispatch.simulation.answer import Side, answer
+from apps.dispatch.simulation.changes import changed, scaled
+from apps.dispatch.simulation.engine import simulate
+from apps.dispatch.simulation.history import History, load_of, read_history
+from apps.dispatch.simulation.present import live_dispatchers, live_workers, present_settings
+from apps.dispatch.simulation.scenarios import SCENARIOS
+from apps.dispatch.simulation.schedules import Scheduled, arrivals_of, latest_times, read_scheduled, rescheduled
+from apps.dispatch.simulation.settings import Arrival, Costs, Load, Settings
+from apps.dispatch.simulation.spec import read_spec
 from kernel.errors import FieldError, InvalidInput
 from tenants.registry import Tenancy
 

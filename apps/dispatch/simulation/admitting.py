@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from apps.dispatch.admission import Facts, Rate, checks
-from apps.dispatch.simulation_settings import JobSetting, TenantSetting
-from apps.dispatch.simulation_state import Flow, PoolState, Run, State
+from apps.dispatch.simulation.settings import JobSetting, TenantSetting
+from apps.dispatch.simulation.state import Flow, PoolState, Run, State
 
 TENANT_BURST_PART = 6  # of a minute's runs may go at once, where a plan does not say how many
 

@@ -18,9 +18,9 @@ import psycopg
 from django.conf import settings
 
 from apps.dispatch.admission import Facts, most, refusal
-from apps.dispatch.gauging import Depth, InFlight, Limits, Readings, Serving, Waits, measured
 from apps.dispatch.keeper import Keeper
-from apps.dispatch.scaling import Policy
+from apps.dispatch.pressure.gauging import Depth, InFlight, Limits, Readings, Serving, Waits, measured
+from apps.dispatch.pressure.scaling import Policy
 from apps.due import entries
 from apps.tickets import buckets, depths
 from apps.tickets.values import Rate
