@@ -16,12 +16,11 @@ from apps.dispatch.capacity import Capacity
 from apps.dispatch.causes import Causes
 from apps.dispatch.flowshare import FlowShare
 from apps.dispatch.gathering import Gathered, gather
-from apps.dispatch.lanes import LANES
 from apps.dispatch.noting import Noting
 from apps.dispatch.picking import Picking, Turns
 from apps.dispatch.sharing import Shares, Sharing
 from apps.tickets import waiting
-from apps.tickets.values import Candidate
+from apps.tickets.values import LANES, Candidate
 from tenants.registry import Registry, Tenancy
 
 Conn = psycopg.Connection[Any]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-LIVE, CATCH_UP, BACKFILL = 0, 1, 2
-LANES = (LIVE, CATCH_UP, BACKFILL)
+from apps.tickets.values import BACKFILL, CATCH_UP, LANES, LIVE
+
 LOWER = (CATCH_UP, BACKFILL)
 LOWER_PART = 16  # one of so many runs that are released is of the lower lanes, as long as one of them waits
 LOWER_HELD_MOST = 0.75  # of a pool's slots is the most that lower lanes hold: live work finds the others free

@@ -19,7 +19,7 @@ from apps.dispatch import admission
 from apps.dispatch.admission import Facts, refusal
 from apps.dispatch.capacity import capacity_of
 from apps.dispatch.flowshare import FlowShare
-from apps.dispatch.lanes import LANES, LIVE, LOWER, LOWER_PART
+from apps.dispatch.lanes import LOWER, LOWER_PART
 from apps.dispatch.picking import FLOWS_OF_ALL, Picking, Turns
 from apps.executions import store as executions
 from apps.outcomes.remote import Only
@@ -27,7 +27,7 @@ from apps.outcomes.settle import Settlement, settle
 from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions
 from apps.tickets import buckets, pull_queues, remote, waiting
-from apps.tickets.values import Started
+from apps.tickets.values import LANES, LIVE, Started
 from apps.usage import deltas, rates
 from apps.usage.figures import DISPATCH, RELEASED, Tally
 from kernel.errors import NotFound

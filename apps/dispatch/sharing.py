@@ -12,7 +12,8 @@ from typing import Protocol
 from apps.dispatch import lanes
 from apps.dispatch.capacity import Capacity
 from apps.dispatch.fairness import Claim, FairShare
-from apps.dispatch.lanes import LANES, LIVE, Lanes
+from apps.dispatch.lanes import Lanes
+from apps.tickets.values import LANES, LIVE
 
 ROUNDS = 4  # in which a pass offers again what those could not use to whom it was offered first
 

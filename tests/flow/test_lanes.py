@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.dispatch.lanes import BACKFILL, CATCH_UP, LANES, LIVE, LOWER, Lanes
+from apps.dispatch.lanes import LOWER, Lanes
+from apps.tickets.values import BACKFILL, CATCH_UP, LANES, LIVE
 
 
 def taken(lanes: Lanes, wants: list[int], *, total: int, slots: int, held: list[int]) -> list[int]:

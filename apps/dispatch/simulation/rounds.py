@@ -8,12 +8,12 @@ from uuid import UUID
 
 from apps.dispatch.capacity import Capacity, Group, leave_to_others
 from apps.dispatch.flowshare import FLOWS_MAX, FlowClaim, FlowShare
-from apps.dispatch.lanes import LANES
 from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, waits_for_more
 from apps.dispatch.sharing import Shares, Sharing
 from apps.dispatch.simulation.admitting import Admitted, Admitting, OfFlow
 from apps.dispatch.simulation.measures import Demand
 from apps.dispatch.simulation.state import Flow, Run, State
+from apps.tickets.values import LANES
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from apps.dispatch.lanes import LIVE
+from apps.tickets.values import LIVE
 from kernel.pools import group_queue, own_queue, shared_queue
 
 SHARED_QUEUES = 8
