@@ -4,7 +4,7 @@ Every rule is asked of `admission`. What a tenant can't use of its share is offe
 held back is noted with its cause.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,10 +17,11 @@ from apps.dispatch.causes import Causes
 from apps.dispatch.flowshare import FlowShare
 from apps.dispatch.gathering import Gathered, gather
 from apps.dispatch.noting import Noting
+from apps.dispatch.pace import Newcomers
 from apps.dispatch.picking import Picking, Turns
 from apps.dispatch.sharing import Shares, Sharing
 from apps.tickets import waiting
-from apps.tickets.values import LANES, Candidate
+from apps.tickets.values import LANES, LIVE, Candidate
 from tenants.registry import Registry, Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -49,6 +50,8 @@ class Choosing:
         memory: Memory,
         now: datetime,
         batch: int,
+        kept: Mapping[str, int] | None = None,
+        newcomers: Newcomers | None = None,
     ) -> None:
         self._conn, self._pool, self._now, self._capacity = conn, pool, now, capacity
         self._waits: dict[int, list[int]] = {lane: [] for lane in LANES}
@@ -58,12 +61,17 @@ class Choosing:
             if tenancy is not None:
                 self._tenancies[tenant_id] = tenancy
                 self._waits[lane].append(tenant_id)
+        newcomers = newcomers or Newcomers()
+        newcomers.passed(self._waits[LIVE])
         self.gathered = Gathered({}, {})
         self.noting = Noting(memory.causes, now)
         self._source = waiting.PoolTickets(conn, pool)
         queues = {tenant_id: tenancy.queue(pool) for tenant_id, tenancy in self._tenancies.items()}
         self.picking = Picking(conn, self._source, now, capacity, memory.flows, memory.turns, queues)
-        self.sharing = Sharing(pool, capacity, memory.shares, batch, self._waits, registry.by_id, self.picking.pick)
+        self.sharing = Sharing(
+            pool, capacity, memory.shares, batch, self._waits, registry.by_id, self.picking.pick,
+            kept=kept or {}, newcomers=newcomers.new,
+        )  # fmt: skip
 
     @property
     def chosen(self) -> list[Candidate]:

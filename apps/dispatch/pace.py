@@ -1,11 +1,64 @@
 """How often a pool's release looks, and when it waits to have more to release at once. Pure; simulation keeps to it."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
 # While workers are busy a pass waits until a good part of their room is free: few large messages, not many small ones.
 REFILL_SHARE = 0.25
 REFILL_WAIT_S = 0.1
-BUSY_WAIT_S = 0.02  # between looks at workers, jobs or tenants that have no room
+KEPT_PART = 3  # for so many places before the workers there is one more for newcomers
+LOOK_REST = 5  # times as long as a look for newcomers took nobody looks again
+BUSY_WAIT_S = 0.02  # at least, between looks at workers, jobs or tenants that have no room
 
 
 def waits_for_more(*, free: int, capacity: int, since_release_s: float) -> bool:
     """Whether a pass that could release `free` runs of a pool's `capacity` rather waits."""
     return free <= 0 or (since_release_s < REFILL_WAIT_S and free < capacity * REFILL_SHARE)
+
+
+def look_again_s(*, free: int, free_before: int, capacity: int, since_release_s: float) -> float:
+    """When to look again after a look that rather waited, in seconds: when enough places are free, at the present rate.
+
+    `free_before` is what the last release left free. Where no place becomes free, runs are long: looks become rarer.
+    """
+    rate = (free - free_before) / since_release_s if since_release_s > 0 else 0.0
+    if rate > 0:
+        until_s = min((capacity * REFILL_SHARE - free) / rate, REFILL_WAIT_S - since_release_s)
+    else:
+        until_s = since_release_s / 4
+    return max(BUSY_WAIT_S, min(REFILL_WAIT_S, until_s))
+
+
+def kept_for_newcomers(*, capacity: int, slots: int) -> int:
+    """Places beyond a group's capacity for those who have nothing there yet: a flood holds all the others."""
+    return -(-max(0, capacity - slots) // KEPT_PART)
+
+
+@dataclass(slots=True)
+class Newcomers:
+    """Who has something ready that had nothing at the last pass: they do not wait until others leave room.
+
+    Times are of one monotonic clock, in seconds.
+    """
+
+    new: set[int] = field(default_factory=set)  # of this pass
+    _waited: set[int] = field(default_factory=set)
+    _not_before: float = float("-inf")
+
+    def passed(self, waits: Iterable[int]) -> None:
+        """A pass is about to serve these."""
+        now = set(waits)
+        self.new = now - self._waited
+        self._waited = now
+
+    def is_time(self, at: float) -> bool:
+        """Whether to look now: looks take a small part of the time, however many tenants there are."""
+        return at >= self._not_before
+
+    def looked(self, waits: Iterable[int], *, begun: float, ended: float) -> bool:
+        """Whether one of those that wait is new."""
+        now = set(waits)
+        new = bool(now - self._waited)
+        self._waited &= now
+        self._not_before = ended + LOOK_REST * (ended - begun)
+        return new

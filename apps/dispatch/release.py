@@ -9,7 +9,7 @@ again under a new number. Broker depth stays near worker capacity: that is the b
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -22,12 +22,12 @@ from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.fairness import FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.leaving import Leaving
-from apps.dispatch.pace import BUSY_WAIT_S, waits_for_more
+from apps.dispatch.pace import BUSY_WAIT_S, Newcomers, kept_for_newcomers, look_again_s, waits_for_more
 from apps.dispatch.publish import Publisher
 from apps.dispatch.sharing import Shares
 from apps.due import leases
 from apps.tickets import buckets, holds, releasing, waiting, workers
-from apps.tickets.values import Candidate
+from apps.tickets.values import LIVE, Candidate
 from apps.usage import deltas, rates
 from apps.usage.figures import DISPATCH, RELEASED, Tally
 from kernel.clock import monotonic_s
@@ -56,9 +56,12 @@ class ReleaseService:
         self._leaving = Leaving(pool, publisher)
         self._registry = Registry(line)
         self._memory = Memory()
+        self._newcomers = Newcomers()
         self._term: int | None = None  # under which the memory is of this pool's last passes
         self._again_at = self._holds_at = self._prune_at = float("-inf")
         self._released_at = self._shared_at = float("-inf")
+        self._free_after = 0  # places that the last release left
+        self._look_s = BUSY_WAIT_S  # until the next look while busy
         self._busy = False  # whether what is ready waits for something that ends soon
         self._held_until: datetime | None = None  # when runs may go that a rate holds back
         self._told: tuple[date, set[int]] | None = None  # tenants that were told today of their rate
@@ -85,7 +88,7 @@ class ReleaseService:
         counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
         if not waiting.any_ready(conn, self.pool):
             return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
-        self._busy, self._held_until = False, None
+        self._busy, self._held_until, self._look_s = False, None, BUSY_WAIT_S
         messages, released = self._release(conn, term, now)
         if messages:
             self._publisher.publish(messages)
@@ -100,10 +103,11 @@ class ReleaseService:
 
     def _wait_s(self, now: datetime) -> float | None:
         if self._busy:
-            return BUSY_WAIT_S
+            return self._look_s
         return None if self._held_until is None else max(BUSY_WAIT_S, (self._held_until - now).total_seconds())
 
     def _release(self, conn: Conn, term: int, now: datetime) -> tuple[list[Message], int]:
+        begun = monotonic_s()
         with conn.transaction():
             shard = POOL_NUMBER[self.pool]
             if not leases.still_held(conn, kind=KIND, shard=shard, owner=self._keeper.id, term=term):
@@ -116,17 +120,26 @@ class ReleaseService:
             capacity = capacity_of(live, waiting.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
             leave_to_others(capacity, self.pool)
             since_s = monotonic_s() - self._released_at
+            kept = {
+                name: kept_for_newcomers(capacity=group.capacity, slots=group.slots)
+                for name, group in capacity.groups.items()
+            }
             free = min(capacity.free, settings.RELEASE_BATCH)
-            if waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s):
+            early = waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
+            places = any(group.free + kept[name] > 0 for name, group in capacity.groups.items())
+            if early and not (places and self._has_newcomer(conn)):
                 self._busy = True
+                self._look_s = look_again_s(
+                    free=free, free_before=self._free_after, capacity=capacity.most, since_release_s=since_s
+                )
                 self._memory.causes.go_on(now)
                 return [], 0
             choosing = Choosing(
                 conn, self.pool, registry=self._registry, capacity=capacity, memory=self._memory, now=now,
-                batch=settings.RELEASE_BATCH,
+                batch=settings.RELEASE_BATCH, kept=kept, newcomers=self._newcomers,
             )  # fmt: skip
-            at, self._shared_at = self._shared_at, monotonic_s()
-            choosing.choose(elapsed_s=max(1e-6, self._shared_at - at))
+            before, self._shared_at = self._shared_at, monotonic_s()
+            choosing.choose(elapsed_s=max(1e-6, self._shared_at - before))
             self._busy, self._held_until = choosing.noting.busy, choosing.noting.held_until
             self._tell(conn, choosing.noting.rate_held, now)
             chosen = choosing.chosen
@@ -134,19 +147,30 @@ class ReleaseService:
                 return [], 0
             number = releasing.next_release(conn)
             self._released_at = monotonic_s()
+            self._free_after = free - len(chosen)
+            at = now + timedelta(seconds=self._released_at - begun)  # lateness ends here
             ids = [one.execution_id for one in chosen]
-            gone = set(releasing.release(conn, ids, release=number, now=now, delays=self._delays(chosen, now)))
+            gone = set(releasing.release(conn, ids, release=number, now=at, delays=self._delays(chosen, at)))
             chosen = [one for one in chosen if one.execution_id in gone]
-            self._count(conn, choosing, chosen, now)
+            self._count(conn, choosing, chosen, now, released_at=at)
         return list(messages_of(chosen, number, capacity.message_max)), len(chosen)
 
-    def _count(self, conn: Conn, choosing: Choosing, released: Sequence[Candidate], now: datetime) -> None:
+    def _has_newcomer(self, conn: Conn) -> bool:
+        begun = monotonic_s()
+        if not self._newcomers.is_time(begun):
+            return False
+        waits = [tenant_id for lane, tenant_id in waiting.tenants(conn, self.pool) if lane == LIVE]
+        return self._newcomers.looked(waits, begun=begun, ended=monotonic_s())
+
+    def _count(
+        self, conn: Conn, choosing: Choosing, released: Sequence[Candidate], now: datetime, *, released_at: datetime
+    ) -> None:
         tally, by_tenant = Tally(), Counter(one.tenant_id for one in released)
         for tenant_id, count in by_tenant.items():
             tally.add(tenant_id, RELEASED, count)
         for one in released:
             if one.first:
-                tally.took(one.tenant_id, DISPATCH, (now - one.actual_at).total_seconds())
+                tally.took(one.tenant_id, DISPATCH, (released_at - one.actual_at).total_seconds())
         rates.take(conn, by_tenant, choosing.gathered.rates, now=now)
         by_job = Counter((one.tenant_id, one.job_id) for one in released)
         buckets.take(conn, by_job, choosing.picking.rates, now=now)

@@ -5,7 +5,7 @@ part: release picks tickets in the database, the simulation runs in memory.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -58,6 +58,8 @@ class Sharing:
     waits: Mapping[int, list[int]]  # by lane: tenants with something ready
     known: Mapping[int, Sharer]
     pick: Callable[[int, Mapping[int, int]], Counter[int]]
+    kept: Mapping[str, int] = field(default_factory=dict)  # by group: places beyond its room, for newcomers
+    newcomers: Set[int] = frozenset()
     left: dict[int, float] = field(default_factory=dict)  # of limits of whole tenants
     given: Counter[int] = field(default_factory=Counter)
     offered: set[int] = field(default_factory=set)
@@ -80,9 +82,25 @@ class Sharing:
             elapsed_s = 0.0
         for name in groups:
             memory.lanes[name].close()
+        self._welcome()
         # Who still waits when all is given away: what others hold from now on counts as held while somebody waits.
         hungry = {one: self._claim(one) for lane in LANES for one in self._open(lane)}
         memory.fair.grant(hungry, total={}, room={}, elapsed_s=0)
+
+    def _welcome(self) -> None:
+        """Newcomers that hold nothing and got nothing have places of their own, beyond what others may fill."""
+        new = {one for one in self.newcomers if not self.capacity.held[one] and not self.given[one]}
+        new &= set(self._open(LIVE))
+        if not new:
+            return
+        total: dict[str, int] = {}
+        for name, group in self.capacity.groups.items():
+            given = sum(count for one, count in self.given.items() if self._group(one) == name)
+            total[name] = max(0, min(self.kept.get(name, 0), group.free - given + self.kept.get(name, 0)))
+        for queue in {self.known[one].queue(self.pool) for one in new}:
+            if queue in self.capacity.by_queue:
+                self.capacity.by_queue[queue] += total.get(self.capacity.whose[queue], 0)
+        self._rounds(LIVE, total, 0.0, only=new)
 
     def hungry(self) -> Iterator[tuple[int, int, int, int]]:
         """Who could still use a slot: (tenant, slots there are, held by all, held by itself)."""
@@ -98,11 +116,13 @@ class Sharing:
             slots = capacity.groups[group].slots if group in capacity.groups else 0
             yield tenant_id, slots, by_group[group], capacity.held[tenant_id] + self.given[tenant_id]
 
-    def _rounds(self, lane: int, total: dict[str, int], elapsed_s: float) -> Counter[str]:
+    def _rounds(
+        self, lane: int, total: dict[str, int], elapsed_s: float, *, only: Set[int] | None = None
+    ) -> Counter[str]:
         """Shares `total` of each group among those that wait in a lane; what of it went."""
         fair, went = self.shares.fair, Counter[str]()
         for number in range(ROUNDS):
-            claims = {one: self._claim(one) for one in self._open(lane)}
+            claims = {one: self._claim(one) for one in self._open(lane) if only is None or one in only}
             if number == 0 and elapsed_s > 0:  # who only holds is charged for it too
                 claims = {**self._holders(), **claims}
             if not claims:
