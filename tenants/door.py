@@ -19,6 +19,9 @@ from tenants.models import Tenant
 
 LOCK_TIMEOUT_MS = 2_000
 IDLE_IN_TRANSACTION_MS = 5_000
+# A plan that is kept may be one for tables that were empty when it was made, as those of live work are between bursts,
+# and then reads all that has come since, each time, until statistics are gathered. Planning is cheaper.
+PLANS = "force_custom_plan"
 OWN_OPTIONS = frozenset({"options", "pool", "prepare_threshold"})  # of Django's connection, not of ours
 
 
@@ -43,7 +46,7 @@ def connect(name: str, *, owner: bool = False, guarded: bool = True) -> "psycopg
     """
     user, password = _credentials(owner)
     database = connection.settings_dict
-    options = "-c timezone=UTC"
+    options = f"-c timezone=UTC -c plan_cache_mode={PLANS}"
     if guarded:
         options += f" -c lock_timeout={LOCK_TIMEOUT_MS} -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
     return psycopg.connect(

@@ -11,7 +11,7 @@ from kernel.ids import uuid7
 from kernel.pools import CELERY_POOLS
 
 SLUG_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
-GROUP_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"  # part of a queue's name
+GROUP_PATTERN = r"^[a-z](?:[a-z0-9-]{0,22}[a-z0-9])?$"  # part of a queue's name, beside a tenant's slug
 
 
 class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relation's base, TenantMixin, is untyped

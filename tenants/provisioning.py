@@ -16,7 +16,7 @@ from kernel.addressrules import read_rules
 from kernel.errors import Conflict, FieldError, InvalidInput
 from tenants import door, template
 from tenants.models import SLUG_PATTERN, Domain, Plan, Tenant
-from tenants.registry import queue_name
+from tenants.queues import queue_name
 
 STATE_CHUNK = 400  # schemas per UNION ALL: bounded locks and plan size
 RESERVED_SLUGS = {"public", "www", "api", "admin", "static", "localhost", "shardbeat"}

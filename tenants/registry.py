@@ -1,16 +1,18 @@
 """What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 from django.conf import settings
 
 from kernel.clock import monotonic_s
-from kernel.pools import POOLS, group_queue, own_queue, shared_queue
+from kernel.pools import POOLS
 from tenants.door import Line
 from tenants.models import Tenant
+from tenants.queues import queue_name, with_own_queue
 
 REFRESH_S = 3.0
 
@@ -55,13 +57,6 @@ class Tenancy:
         return self.queues[pool]
 
 
-def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool, group: str = "") -> str:
-    """A queue of its own; else its dedicated group's, or the shared one that the tenant's number falls on."""
-    if own:
-        return own_queue(pool, slug, group)
-    return group_queue(pool, group) if group else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)
-
-
 def tenancy_of(tenant: Tenant) -> Tenancy:
     """A tenant that was read with its plan, as the hot paths see it; without its shares of pools."""
     plan, active = tenant.plan, tenant.status == Tenant.Status.ACTIVE
@@ -88,6 +83,7 @@ class Registry:
         self._line = line
         self._read_at = float("-inf")
         self.by_id: dict[int, Tenancy] = {}
+        self.beyond: Counter[str] = Counter()  # by group: tenants that share though their plan gives them an own queue
 
     def get(self, tenant_id: int) -> Tenancy | None:
         """The tenant, after at most one extra read when it is unknown; None when there is none."""
@@ -102,8 +98,17 @@ class Registry:
         if not force and monotonic_s() - self._read_at < REFRESH_S:
             return
         rows = self._line.get().execute(SELECT_TENANTS).fetchall()
-        self.by_id = {row[0]: _tenancy(row) for row in rows}
+        found = [_tenancy(row) for row in rows]
+        kept, self.beyond = with_own_queue(found, most=settings.OWN_QUEUES_MAX)
+        self.by_id = {
+            one.id: _sharing(one) if one.own_queue and one.id not in kept and not one.suspended else one
+            for one in found
+        }
         self._read_at = monotonic_s()
+
+
+def _sharing(one: Tenancy) -> Tenancy:
+    return replace(one, own_queue=False, queues=_queues(one.id, one.slug, False, one.group))
 
 
 def _tenancy(row: tuple[Any, ...]) -> Tenancy:

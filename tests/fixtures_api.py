@@ -224,6 +224,26 @@ def every_answer_is_as_documented() -> Iterator[None]:
     patch.undo()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def static_files_are_looked_for_once() -> Iterator[None]:
+    """Each new client of Django's loads the middleware again: looking for static files is most of what that costs."""
+    from whitenoise.middleware import WhiteNoiseMiddleware
+
+    plain, known = WhiteNoiseMiddleware.add_files_from_finders, dict[Any, dict[str, Any]]()
+
+    def once(self: Any) -> None:
+        how = (self.static_prefix, self.max_age, self.add_headers_function, self.allow_all_origins)
+        if how not in known:
+            plain(self)
+            known[how] = dict(self.files)
+        self.files.update(known[how])
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", once)
+    yield
+    patch.undo()
+
+
 @pytest.fixture
 def api(acme_people: People) -> Api:
     """acme's admin, on the public host."""

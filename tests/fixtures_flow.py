@@ -84,7 +84,7 @@ def make_ticket(tenant: Tenant, job: UUID | None = None, *, now: datetime = NOW,
 
 def live_worker(
     conn: Conn, *, slots: int = 100, queues: Sequence[str], pool: str = "python", ttl_s: float = 60,
-    worker: UUID | None = None, draining: bool = False,
+    worker: UUID | None = None, draining: bool = False, group: str = "",
 ) -> UUID:  # fmt: skip
     """A worker's lease, renewed now; returns the worker's id."""
     from apps.tickets import workers
@@ -92,7 +92,7 @@ def live_worker(
     worker = worker or uuid.uuid4()
     workers.renew(
         conn, worker=worker, host="test", pid=1, version="test", slots={pool: slots}, queues=queues, ttl_s=ttl_s,
-        draining=draining, skew_ms=0, stats={},
+        draining=draining, skew_ms=0, stats={}, group=group,
     )  # fmt: skip
     return worker
 
@@ -134,12 +134,16 @@ class Noted:
     """A publisher that keeps what it was given."""
 
     messages: list[Message] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
     fails: bool = False
 
     def publish(self, messages: Sequence[Message]) -> None:
         if self.fails:
             raise ConnectionError("the broker is away")
         self.messages += messages
+
+    def drop(self, queues: Sequence[str]) -> None:
+        self.dropped += queues
 
     def close(self) -> None:
         pass

@@ -28,6 +28,13 @@ from embedded.services import BROKER_VARIABLE, Services  # noqa: E402
 
 SLOTS = 16
 
+if sys.dont_write_bytecode:
+    # Where bytecode may not lie beside sources it lies in var: else each of the many processes that tests start would
+    # compile all that it imports, which is most of what its start costs.
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(ROOT / "var" / "pycache")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, object, object]:

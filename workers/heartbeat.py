@@ -36,6 +36,7 @@ class Heartbeat:
         self._missing: set[Pair] = set()
         self._told_draining = False
         self._told_slots: dict[str, int] = {}
+        self._told_queues: list[str] = []
         self._skew_ms = 0
         self.loop = Loop(self, idle_s=LOOK_S, error_max_s=AGAIN_S)
 
@@ -44,22 +45,24 @@ class Heartbeat:
         counts: dict[str, int] = {}
         runtime = self._runtime
         slots = {pool: executor.slots for pool, executor in runtime.executors.items()}
-        due = monotonic_s() - self._renewed_at >= settings.WORKER_RENEW_S or self._differs(slots)
+        queues = self._queues()
+        due = monotonic_s() - self._renewed_at >= settings.WORKER_RENEW_S or self._differs(slots, queues)
         if due or (runtime.draining and not self._told_draining):
             before = utc_now()
             started = monotonic_s()
             database_now = workers.renew(
                 conn, worker=runtime.id, host=runtime.host, pid=runtime.pid, version=settings.VERSION,
-                slots=slots, queues=self._queues(),
+                slots=slots, queues=queues, group=settings.WORKER_GROUP,
                 ttl_s=settings.WORKER_TTL_S, draining=runtime.draining, skew_ms=self._skew_ms,
                 stats={
                     "held": len(runtime.holds()), "settled": runtime.settling.loop.totals, "ended": dict(runtime.ended),
                     "slot_s": {pool: round(seconds, 3) for pool, seconds in list(runtime.slot_s.items())},
+                    "chosen": {"queues": settings.WORKER_QUEUES.text, "tenants": settings.WORKER_TENANTS.text},
                 },
             )  # fmt: skip
             self._skew_ms = round((before - database_now).total_seconds() * 1_000)
             self._renewed_at = started
-            self._told_slots = slots
+            self._told_slots, self._told_queues = slots, queues
             self._told_draining = runtime.draining
             runtime.vault.prune()
         for execution_id, fence in workers.cancelled_of(conn, runtime.id):
@@ -73,10 +76,12 @@ class Heartbeat:
             self._compared_at = monotonic_s()
         return Pass(counts)
 
-    def _differs(self, slots: dict[str, int]) -> bool:
-        """Whether the slots are a quarter off what was told last: release should know soon."""
+    def _differs(self, slots: dict[str, int], queues: list[str]) -> bool:
+        """Whether the queues are others, or the slots a quarter off, than was told last: release should know soon."""
         told = self._told_slots
-        return any(abs(count - told.get(pool, 0)) * 4 > told.get(pool, 0) for pool, count in slots.items())
+        return queues != self._told_queues or any(
+            abs(count - told.get(pool, 0)) * 4 > told.get(pool, 0) for pool, count in slots.items()
+        )
 
     def close(self) -> None:
         conn = self._line.get()

@@ -71,6 +71,7 @@ class Runtime:
         self._slot_free = threading.Condition(self._lock)
         self._reserved: dict[str, int] = dict.fromkeys(executors, 0)
         self._queue_of: dict[Pair, str] = {}
+        self._since: dict[Pair, float] = {}  # when it took its slot
         self._held_of: Counter[str] = Counter()  # by queue: reserved for it, or started and not ended
         self.ended: Counter[str] = Counter()  # by pool: attempts that gave their slot back, since the start
         self.slot_s: dict[str, float] = defaultdict(float)  # by pool: for how many seconds these held one, in all
@@ -202,6 +203,7 @@ class Runtime:
         with self._lock:
             self._started.update({(one.execution_id, one.fence): (one, None) for one in started})
             self._queue_of.update(dict.fromkeys(pairs, queue))
+            self._since.update(dict.fromkeys(pairs, monotonic_s()))
             self._held_of[queue] += len(pairs)
             self._preparing |= pairs
         try:
@@ -328,12 +330,13 @@ class Runtime:
             if report.outcome != "returned":
                 pool = pool_of_queue(self._queue_of.get(pair, ""))
                 self.ended[pool] += 1
-                self.slot_s[pool] += max(0.0, (report.finished_at - report.started_at).total_seconds())
+                self.slot_s[pool] += monotonic_s() - self._since.get(pair, monotonic_s())
             self._drop(pair)
 
     def _drop(self, pair: Pair) -> None:
         """Forgets an attempt. With the lock."""
         self._started.pop(pair, None)
+        self._since.pop(pair, None)
         if (queue := self._queue_of.pop(pair, None)) is not None:
             self._held_of[queue] -= 1
             if not self._held_of[queue]:

@@ -112,6 +112,7 @@ class JobInput(JobChange):
     EXAMPLE: ClassVar[Example] = {
         "name": "nightly report", "kind": "http", "target": {"url": "https://example.com/report", "method": "POST"},
         "payload": {"format": "pdf"}, "timeout_s": 60, "retry": RetryInput.EXAMPLE, "labels": {"team": "billing"},
+        "concurrency_key": ConcurrencyKeyInput.EXAMPLE, "rate_limit": RateLimitInput.EXAMPLE,
     }  # fmt: skip
 
     name = serializers.CharField(max_length=200)

@@ -25,14 +25,27 @@ class QuotaAnswer(Serializer):
     resets_at = nullable(serializers.DateTimeField, help_text="When it is counted anew; null: it is what there is.")
 
 
+class PoolUseAnswer(Serializer):
+    """Slots of a pool of which the plan reserves some, or says how many at most."""
+
+    EXAMPLE: ClassVar[Example] = {"pool": "http", "reserved_slots": 10, "max_slots": 50, "use": 4}
+
+    pool = serializers.CharField()
+    reserved_slots = serializers.IntegerField(help_text="So many runs at once whenever they are wanted.")
+    max_slots = nullable(serializers.IntegerField, help_text="So many at most; null: any number.")
+    use = serializers.IntegerField(help_text="Queued or running now.")
+
+
 class UsageAnswer(Serializer):
     """Where the tenant stands with its plan."""
 
-    EXAMPLE: ClassVar[Example] = {"plan": "standard"}
+    EXAMPLE: ClassVar[Example] = {"plan": "standard", "worker_group": None}
 
     as_of = serializers.DateTimeField()
     plan = serializers.CharField(help_text="Name of the plan.")
     quotas = QuotaAnswer(many=True)
+    pools = PoolUseAnswer(many=True, help_text="Those that the plan names.")
+    worker_group = nullable(serializers.CharField, help_text="The workers that run its jobs; null: the shared ones.")
     min_interval_s = serializers.IntegerField(help_text="The least time between two runs of a schedule.")
     max_payload_bytes = serializers.IntegerField()
     retention_days = serializers.IntegerField(help_text="How long what has ended is kept.")

@@ -18,7 +18,17 @@ class JobVersionAnswer(Serializer):
     """A definition that a job has or had; executions name theirs in `job_version`."""
 
     EXAMPLE: ClassVar[Example] = {
-        name: JobAnswer.EXAMPLE[name] for name in ("version", "target", "payload", "timeout_s", "retry", "priority")
+        name: JobAnswer.EXAMPLE[name]
+        for name in (
+            "version",
+            "target",
+            "payload",
+            "timeout_s",
+            "retry",
+            "priority",
+            "concurrency_key",
+            "rate_limit",
+        )
     }
 
     version = serializers.IntegerField()

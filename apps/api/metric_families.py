@@ -9,8 +9,8 @@ from django.conf import settings
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from apps.dispatch.gauging import LANES, PoolFigures
-from apps.dispatch.pool_figures import Seen
+from apps.dispatch.pressure.gauging import LANES, PoolFigures
+from apps.dispatch.pressure.pool_figures import Seen
 
 PLACE = ("pool", "group")
 QUANTILES = {"0.5": "p50_s", "0.95": "p95_s", "0.99": "p99_s"}

@@ -17,8 +17,8 @@ from prometheus_client.exposition import choose_encoder
 
 from apps.api.health import connection
 from apps.api.metric_families import Families
-from apps.dispatch import pool_figures
-from apps.dispatch.pool_figures import Seen
+from apps.dispatch.pressure import pool_figures
+from apps.dispatch.pressure.pool_figures import Seen
 from kernel.pools import POOLS
 
 READS = ("GET", "HEAD")

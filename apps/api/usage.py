@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from apps.api.documents_usage import UsageAnswer, UsageHistoryAnswer
 from apps.api.endpoint import Endpoint
 from apps.api.openapi import operation, parameter
+from apps.dispatch.pool_standing import pool_standings
 from apps.dispatch.standing import Standing, standings
 from apps.usage.reading import PERIODS_MAX, STEP_S, Period, Spread, history
 from tenants import door
@@ -29,12 +30,15 @@ class Usage(Endpoint):
         plan = self.tenant.plan
         with door.inside(self.tenant):
             found = standings(self.tenant, now=self.now)
+            pools = pool_standings(self.tenant)
         found.append(self._requests())
         return Response(
             {
                 "as_of": self.now,
                 "plan": plan.name,
                 "quotas": [standing_shape(one) for one in found],
+                "pools": [one._asdict() for one in pools],
+                "worker_group": self.tenant.worker_group or plan.worker_group or None,
                 "min_interval_s": plan.min_interval_s,
                 "max_payload_bytes": plan.max_payload_bytes,
                 "retention_days": plan.retention_days,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import BooleanField, Count, ExpressionWrapper, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import BooleanField, Count, ExpressionWrapper, Func, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 from django.http import HttpRequest
 from django.urls import reverse
@@ -50,7 +50,7 @@ class DueEntryAdmin(ByTenantAdmin):
 @admin.register(Ticket)
 class TicketAdmin(ByTenantAdmin):
     list_display = (
-        "execution", "tenant", "state", "priority", "queue", "attempt", "available_at", "start_by", "queued_at",
+        "execution", "tenant", "state", "priority", "key", "queue", "attempt", "available_at", "start_by", "queued_at",
         "started_at", "deadline", "held_by", "cancel_requested", "wait_reason",
     )  # fmt: skip
     list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS), StartByFilter)
@@ -131,7 +131,7 @@ class ProcessAdmin(ReadOnlyAdmin):
 
     list_filter = (LiveFilter,)
     uuid_search = ("id",)
-    exact_search = ("host",)
+    exact_search: tuple[str, ...] = ("host",)
     search_help_text = "Id or host."
     ordering = ("-started_at", "-pk")
 
@@ -167,14 +167,28 @@ class DispatcherAdmin(ProcessAdmin):
 
 @admin.register(Worker)
 class WorkerAdmin(ProcessAdmin):
-    list_display = ("id", "host", "pid", "live", "draining", "pools", "slots", "skew_ms", "version", "started_at")
+    list_display = (
+        "id", "host", "pid", "group", "live", "draining", "pools", "slots", "listens", "skew_ms", "version",
+        "started_at",
+    )  # fmt: skip
+    exact_search = ("host", "group")
+    search_help_text = "Id, host or group."
     deferred = ("queues", "stats")
     fields = (
-        "id", "host", "pid", "version", "started_at", "expires_at", "draining", "skew_ms", "pools", "slots",
+        "id", "host", "pid", "group", "version", "started_at", "expires_at", "draining", "skew_ms", "pools", "slots",
         "queues_shown", "stats_shown",
     )  # fmt: skip
     readonly_fields = ("queues_shown", "stats_shown")
     queues_shown, stats_shown = json_field("queues"), json_field("stats")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        counted = Func("queues", function="cardinality", output_field=IntegerField())
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(queue_count=counted)
+        return rows
+
+    @admin.display(description="queues")
+    def listens(self, obj: Any) -> str:
+        return f"{obj.queue_count:,}"
 
 
 class SlotStateFilter(admin.SimpleListFilter):

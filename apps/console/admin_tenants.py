@@ -93,10 +93,6 @@ class PlanAdmin(SmallAdmin):
             was["slots"], now["slots"] = before, after
         tell_overbooked(self, request)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Plan | None = None) -> tuple[str, ...]:
-        # Due entries and tickets of the plan's tenants name their queue: it can't change under them.
-        return ("own_queue",) if obj is not None else ()
-
 
 def _slots_of(plan: Plan) -> dict[str, dict[str, int | None]]:
     return {
@@ -114,10 +110,6 @@ def tell_overbooked(page: SmallAdmin, request: HttpRequest) -> None:
 class TenantForm(TenantModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self.instance.pk and "plan" in self.fields:
-            plans: Any = self.fields["plan"]
-            plans.queryset = Plan.objects.filter(own_queue=self.instance.plan.own_queue)
-            plans.help_text = "Of the same kind of queue: entries that are due name theirs."
         if "status" in self.fields:
             kept = {Tenant.Status.ACTIVE, Tenant.Status.SUSPENDED, self.instance.status}
             status: Any = self.fields["status"]

@@ -61,11 +61,13 @@ class JobVersionAdmin(ReadOnlyAdmin):
     search_help_text = "Id of a job."
     deferred = ("target", "payload", "retry")
     fields = (
-        "job", "version", "timeout_s", "max_queue_age_s", "total_timeout_s", "priority", "max_concurrency", "queue",
-        "created_at", "target_shown", "payload_shown", "retry_shown",
+        "job", "version", "timeout_s", "max_queue_age_s", "total_timeout_s", "priority", "max_concurrency",
+        "concurrency_key_shown", "rate_limit_shown", "queue", "created_at", "target_shown", "payload_shown",
+        "retry_shown",
     )  # fmt: skip
-    readonly_fields = ("target_shown", "payload_shown", "retry_shown")
+    readonly_fields = ("target_shown", "payload_shown", "retry_shown", "concurrency_key_shown", "rate_limit_shown")
     payload_shown, retry_shown = json_field("payload"), json_field("retry")
+    concurrency_key_shown, rate_limit_shown = json_field("concurrency_key"), json_field("rate_limit")
 
     @admin.display(description="target")
     def target_shown(self, obj: JobVersion) -> str:

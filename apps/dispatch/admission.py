@@ -25,6 +25,9 @@ class Room(NamedTuple):
     clears_at: datetime | None = None
 
 
+OPEN = Room()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known of a run that waits, or of the head of a flow. What is left out holds nothing back."""
@@ -90,18 +93,26 @@ def most(facts: Facts) -> float:
     return max(0, min(room.most for _, room in checks(facts)))
 
 
+def rooms(facts: Facts) -> dict[Level, float]:
+    """How many may go as far as each level is concerned: what several share of a level they share of its room."""
+    least: dict[Level, float] = dict.fromkeys(("tenant", "job", "key", "run", "pool"), math.inf)
+    for predicate, room in checks(facts):
+        least[predicate.level] = max(0, min(least[predicate.level], room.most))
+    return least
+
+
 def checks(facts: Facts) -> Iterator[tuple[Predicate, Room]]:
     """All predicates with what they say, in order."""
     return ((predicate, predicate.room(facts)) for predicate in ADMISSION)
 
 
 def _open_if(is_open: bool, clears_at: datetime | None = None) -> Room:
-    return Room(math.inf if is_open else 0, clears_at=None if is_open else clears_at)
+    return OPEN if is_open else Room(0, clears_at=clears_at)
 
 
 def _within(limit: int | None, use: int, facts: Facts) -> Room:
     if limit is None:
-        return Room()
+        return OPEN
     left = max(0, limit - use)
     return Room(left, limit, use, None if left else _one_ends_at(facts, use))
 
@@ -113,7 +124,7 @@ def _one_ends_at(facts: Facts, use: int) -> datetime | None:
 
 def _tokens(rate: Rate | None, facts: Facts) -> Room:
     if rate is None:
-        return Room()
+        return OPEN
     whole = max(0, math.floor(rate.tokens))
     clears_at = None if whole else facts.now + timedelta(seconds=(1 - rate.tokens) / rate.per_s)
     return Room(whole, rate.burst, rate.burst - whole, clears_at)
@@ -134,7 +145,7 @@ def _daily_quota(facts: Facts) -> Room:
 
 def _pool_full(facts: Facts) -> Room:
     if facts.queue_room is None:
-        return Room()
+        return OPEN
     left, slots = max(0, facts.queue_room), facts.pool_slots
     use = None if slots is None else slots - facts.queue_room
     return Room(left, slots, use, None if left or not slots else _one_ends_at(facts, slots))
@@ -160,6 +171,6 @@ ADMISSION: tuple[Predicate, ...] = (
     Predicate("breaker_open", "job", lambda facts: _open_if(not facts.breaker_open, facts.breaker_until)),
     Predicate("no_workers", "pool", lambda facts: _open_if(facts.pool_slots != 0)),
     Predicate("pool_full", "pool", _pool_full),
-    Predicate("fair_share", "pool", lambda facts: Room() if facts.fair is None else Room(max(0, facts.fair))),
+    Predicate("fair_share", "pool", lambda facts: OPEN if facts.fair is None else Room(max(0, facts.fair))),
 )
 CODES = tuple(predicate.code for predicate in ADMISSION)

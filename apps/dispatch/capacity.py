@@ -1,14 +1,13 @@
-"""What a pool can take now, and the best of what waits up to that. Pure."""
+"""What a pool's live workers can take now, by worker group and queue, and the messages that carry it to them. Pure."""
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
-from apps.tickets.values import Candidate, Flow, LiveWorker
-from kernel.pools import reserve_of
+from apps.tickets.values import LANES, Candidate, InFlight, LiveWorker
+from kernel.pools import group_of, reserve_of
 
 MESSAGE_MAX = 100  # tickets in one message
 
@@ -22,95 +21,76 @@ class Message(NamedTuple):
 
 
 @dataclass(slots=True)
-class Capacity:
-    """What a pool can take now."""
+class Group:
+    """The workers of one group: only what names their queues can use them."""
 
-    slots: int
-    capacity: int
-    total: int
-    by_queue: dict[str, int]
-    by_tenant: Counter[int]
+    slots: int = 0
+    capacity: int = 0  # slots, and what may wait for them
+    free: int = 0  # of the capacity; below zero when workers have gone
+    held: list[int] = field(default_factory=lambda: [0 for _ in LANES])  # by lane
+
+
+@dataclass(slots=True)
+class Capacity:
+    """What a pool can take, and what of it is taken."""
+
+    groups: dict[str, Group]
+    slots: dict[str, int]  # by queue, of workers that listen to it
+    whose: dict[str, str]  # by queue: the group whose slots its runs take
+    by_queue: dict[str, int]  # what each queue can still take
+    by_tenant: Counter[int]  # queued or running, also outside
+    held: Counter[int]  # by tenant, of our workers' slots
     by_job: Counter[UUID]
     by_flow: Counter[UUID]
-    message_max: dict[str, int]
     running: Counter[str]  # by queue
+    message_max: dict[str, int]
+
+    @property
+    def most(self) -> int:
+        """What may be queued or running of all groups at once."""
+        return sum(group.capacity for group in self.groups.values())
+
+    @property
+    def free(self) -> int:
+        """Of all groups that have room."""
+        return sum(max(0, group.free) for group in self.groups.values())
 
 
-def capacity_of(live: Sequence[LiveWorker], taken: Iterable[tuple[Any, ...]], *, prefetch: float) -> Capacity:
-    """What live workers can take, less what is queued or running: (tenant, queue, flow, job, count, running)."""
+def capacity_of(live: Sequence[LiveWorker], taken: Iterable[InFlight], *, prefetch: float) -> Capacity:
+    """What live workers can take, less what is queued or running."""
+    groups: dict[str, Group] = defaultdict(Group)
     slots: Counter[str] = Counter()
     message_max: dict[str, int] = {}
+    whose: dict[str, str] = {}
     for worker in live:
+        groups[worker.group].slots += worker.slots
         for queue in worker.queues:
             slots[queue] += worker.slots
+            if queue not in whose or group_of(queue) == worker.group:  # as its name says, where these serve it
+                whose[queue] = worker.group
             message_max[queue] = max(1, min(MESSAGE_MAX, message_max.get(queue, MESSAGE_MAX), worker.slots // 2))
+    for group in groups.values():
+        group.capacity = group.free = int(group.slots * prefetch)
     by_queue = {queue: int(count * prefetch) for queue, count in slots.items()}
-    slots_of_all = sum(worker.slots for worker in live)
-    capacity = total = int(slots_of_all * prefetch)
-    by_tenant: Counter[int] = Counter()
-    by_job: Counter[UUID] = Counter()
-    by_flow: Counter[UUID] = Counter()
-    running: Counter[str] = Counter()
-    for tenant_id, queue, flow, job_id, count, of_these in taken:
-        by_tenant[tenant_id] += count
-        running[queue] += of_these
-        by_job[job_id] += count
-        by_flow[flow] += count
-        if queue in by_queue:
-            by_queue[queue] -= count
-        if queue:  # what is held outside takes no slot; limits count it
-            total -= count
-    return Capacity(slots_of_all, capacity, total, by_queue, by_tenant, by_job, by_flow, message_max, running)
+    found = Capacity(
+        groups, dict(slots), whose, by_queue, Counter(), Counter(), Counter(), Counter(), Counter(), message_max
+    )  # fmt: skip
+    for one in taken:
+        _take(found, one)
+    return found
 
 
-def leave_to_others(room: Capacity, pool: str) -> None:
-    """Takes room from queues that hold much: some slots are kept for what comes through the others. Changes `room`.
+def leave_to_others(capacity: Capacity, pool: str) -> None:
+    """Takes room from queues that hold much: some slots are kept for what comes through the others.
 
     A queue whose runs take all that it may have running gets no more to wait: they are slow, and nothing waits for it.
     """
-    reserve = reserve_of(pool, room.slots)
-    if not reserve:
-        return
-    for queue, left in room.by_queue.items():
-        most = 0 if room.running[queue] >= room.slots - reserve else left - reserve
-        room.by_queue[queue] = min(left, most)
-
-
-def open_flows(flows: Sequence[Flow], room: Capacity) -> tuple[list[Flow], float]:
-    """Of one tenant's flows those that have room, and how many tickets may go of them in all."""
-    free = {flow: _free(flow, room) for flow in flows}
-    through = {flow: count for flow, count in free.items() if count > 0}
-    return list(through), sum(through.values())
-
-
-def admit(
-    found: Sequence[Candidate], grants: Mapping[int, int], room: Capacity, *, busy: Set[UUID] = frozenset()
-) -> list[Candidate]:
-    """Of each tenant's candidates the best by rank, up to its grant, within jobs, keys and queues.
-
-    A schedule whose overlap policy is not "allow" runs one at a time: `busy` are those of which one was admitted
-    already; those of which one is queued or running are no candidates. Changes `room`; pure otherwise.
-    """
-    running = set(busy)
-    chosen: list[Candidate] = []
-    got: Counter[int] = Counter()
-    for one in sorted(found, key=lambda one: (one.rank, one.execution_id)):
-        if got[one.tenant_id] >= grants.get(one.tenant_id, 0):
-            continue
-        if _free(one, room) <= 0:
-            continue
-        if room.by_queue.get(one.queue, 0) <= 0:
-            continue
-        if one.serial is not None:
-            if one.serial in running:
-                continue
-            running.add(one.serial)
-        room.by_queue[one.queue] -= 1
-        room.by_job[one.job_id] += 1
-        room.by_flow[one.flow] += 1
-        got[one.tenant_id] += 1
-        chosen.append(one)
-    return chosen
+    for queue, left in capacity.by_queue.items():
+        slots = capacity.groups[capacity.whose[queue]].slots
+        reserve = reserve_of(pool, slots)
+        if reserve:
+            most = 0 if capacity.running[queue] >= slots - reserve else left - reserve
+            capacity.by_queue[queue] = min(left, most)
 
 
 def messages_of(chosen: Sequence[Candidate], number: int, message_max: Mapping[str, int]) -> Iterator[Message]:
@@ -124,7 +104,17 @@ def messages_of(chosen: Sequence[Candidate], number: int, message_max: Mapping[s
             yield Message(queue, number, ids[start : start + size])
 
 
-def _free(one: Flow | Candidate, room: Capacity) -> float:
-    of_job = math.inf if one.job_limit is None else one.job_limit - room.by_job[one.job_id]
-    of_flow = math.inf if one.flow_limit is None else one.flow_limit - room.by_flow[one.flow]
-    return min(of_job, of_flow)
+def _take(capacity: Capacity, one: InFlight) -> None:
+    capacity.by_tenant[one.tenant_id] += one.tickets
+    capacity.by_job[one.job_id] += one.tickets
+    capacity.by_flow[one.flow] += one.tickets
+    if not one.queue:  # what is held outside takes no slot; limits count it
+        return
+    capacity.held[one.tenant_id] += one.tickets
+    capacity.running[one.queue] += one.running
+    if one.queue in capacity.by_queue:
+        capacity.by_queue[one.queue] -= one.tickets
+    group = capacity.groups.get(capacity.whose.get(one.queue, group_of(one.queue)))
+    if group is not None:
+        group.free -= one.tickets
+        group.held[one.lane] += one.tickets

@@ -7,13 +7,14 @@ from typing import Any
 import psycopg
 from django.conf import settings
 
-from apps.dispatch import auditing, fire, gauges, reconcile, release, zonedata
+from apps.dispatch import auditing, fire, reconcile, release, zonedata
 from apps.dispatch.auditing import SealService
 from apps.dispatch.deletion import LOOK_S, DeletionService
 from apps.dispatch.fanout import FanOutService
 from apps.dispatch.fire import FireService
-from apps.dispatch.gauges import GaugeService
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.pressure import gauges
+from apps.dispatch.pressure.gauges import GaugeService
 from apps.dispatch.publish import publisher
 from apps.dispatch.reconcile import ReconcileService
 from apps.dispatch.release import ReleaseService
@@ -49,7 +50,7 @@ class Dispatcher:
             self._add(name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL)))
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
         self._add("fanout", FanOutService(line("fanout"), self.keeper))
-        self._add("gauges", GaugeService(line("gauges"), self.keeper), idle_s=gauges.IDLE_EVERY_S)
+        self._add("gauges", GaugeService(line("gauges"), self.keeper), idle_s=gauges.EVERY_MAX_S)
         self._add("seal", SealService(line("seal"), self.keeper), idle_s=auditing.EVERY_S)
         self._add("deletion", DeletionService(line("deletion")), idle_s=LOOK_S)
         self._add("listen", Ear(line("listen"), self._loops))

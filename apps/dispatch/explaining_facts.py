@@ -14,10 +14,10 @@ from apps.dispatch.admission import Facts
 from apps.dispatch.capacity import capacity_of, leave_to_others
 from apps.dispatch.explaining_rows import Lengths, Run, ahead_of, lengths_of, released_per_s
 from apps.due.leases import IMPLAUSIBLE_S
-from apps.tickets import buckets, releasing, workers
+from apps.tickets import buckets, waiting, workers
 from apps.tickets.breakers import WAIT_REASON
 from apps.tickets.values import WHOLE_TENANT, Rate
-from kernel.pools import POOL_NUMBER, PULL
+from kernel.pools import POOL_NUMBER, PULL, group_of
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
 
@@ -184,9 +184,10 @@ def _room(conn: Conn, pool: str, queue: str) -> tuple[int, int, int]:
     """Slots that serve the queue, what they can still take, and how many workers they are: as release counts them."""
     live = workers.live(conn, pool)
     serving = [worker for worker in live if queue in worker.queues]
-    capacity = capacity_of(live, releasing.taken(conn, pool), prefetch=settings.PREFETCH_FACTOR)
+    capacity = capacity_of(live, waiting.taken(conn, pool), prefetch=settings.PREFETCH_FACTOR)
     leave_to_others(capacity, pool)
-    room = min(capacity.total, capacity.by_queue.get(queue, 0))
+    group = capacity.groups.get(capacity.whose.get(queue, group_of(queue)))
+    room = min(0 if group is None else group.free, capacity.by_queue.get(queue, 0))
     return sum(worker.slots for worker in serving), room, len(serving)
 
 

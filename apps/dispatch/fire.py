@@ -18,11 +18,11 @@ from django.conf import settings
 
 from apps.dispatch import quotas
 from apps.dispatch.apart import Apart
-from apps.dispatch.backlogs import Backlogs
-from apps.dispatch.deferral import Deferral
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.missed import missed_events
 from apps.dispatch.planning import Plan, make_plan
+from apps.dispatch.pressure.backlogs import Backlogs
+from apps.dispatch.pressure.deferral import Deferral
 from apps.due import entries
 from apps.due.entries import Entry
 from apps.events import store as events

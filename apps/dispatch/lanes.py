@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-LIVE, CATCH_UP, BACKFILL = 0, 1, 2
-LANES = (LIVE, CATCH_UP, BACKFILL)
+from apps.tickets.values import BACKFILL, CATCH_UP, LANES, LIVE
+
 LOWER = (CATCH_UP, BACKFILL)
 LOWER_PART = 16  # one of so many runs that are released is of the lower lanes, as long as one of them waits
 LOWER_HELD_MOST = 0.75  # of a pool's slots is the most that lower lanes hold: live work finds the others free
@@ -47,10 +47,8 @@ class Lanes:
             self._lower_left -= count
 
     def close(self) -> None:
-        """Ends a pass. What a lane could not use of its part it is not owed later."""
+        """Ends a pass. A lane is not owed what it could not use of its part, nor more than one run in any case."""
         released = sum(self._took)
         for lane in LOWER:
-            used = self._took[lane] >= self._kept[lane]
-            self._owed[lane] = (
-                max(0.0, self._owed[lane] + released * self._part[lane] - self._took[lane]) if used else 0.0
-            )
+            owed = self._owed[lane] + released * self._part[lane] - self._took[lane]
+            self._owed[lane] = min(1.0, max(0.0, owed)) if self._took[lane] >= self._kept[lane] else 0.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from apps.dispatch.deferral import Deferral
+from apps.dispatch.pressure.deferral import Deferral
 from apps.due.entries import Entry, Move
 from apps.executions import store as executions
 from apps.schedules import occurring, policy, timing

@@ -5,23 +5,29 @@ tenant holds, the best tickets that every predicate of `admission` lets through 
 statement, each under a new fence. Their deadline is the lease; whoever lets it run out has lost the attempt.
 """
 
+import random
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import orjson
 import psycopg
 
-from apps.dispatch.capacity import admit, capacity_of, open_flows
+from apps.dispatch import admission
+from apps.dispatch.admission import Facts, refusal
+from apps.dispatch.capacity import capacity_of
+from apps.dispatch.flowshare import FlowShare
+from apps.dispatch.lanes import LOWER, LOWER_PART
+from apps.dispatch.picking import FLOWS_OF_ALL, Picking, Turns
 from apps.executions import store as executions
 from apps.outcomes.remote import Only
 from apps.outcomes.settle import Settlement, settle
 from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definition, Definitions
-from apps.tickets import pull_queues, releasing, remote
-from apps.tickets.values import Started
+from apps.tickets import buckets, pull_queues, remote, waiting
+from apps.tickets.values import LANES, LIVE, Started
 from apps.usage import deltas, rates
 from apps.usage.figures import DISPATCH, RELEASED, Tally
 from kernel.errors import NotFound
@@ -33,6 +39,7 @@ from tenants.work import in_tenant
 
 Conn = psycopg.Connection[Any]
 PROMOTE_MAX = 1_000
+LOOKS = 8  # at FLOWS_OF_ALL flows each
 
 
 class Item(NamedTuple):
@@ -60,27 +67,34 @@ def lease(*, tenant: Tenant, queue: str, most: int, lease_s: int, holder: str, n
 
 
 def _claim(conn: Conn, tenancy: Tenancy, queue: str, most: int, lease_s: int, holder: str, now: datetime) -> _Claimed:
-    admission = pull_queues.lock_tenant(conn, tenant_id=tenancy.id, queue=queue)
-    if admission is None or not admission.known:
+    locked = pull_queues.lock_tenant(conn, tenant_id=tenancy.id, queue=queue)
+    if locked is None or not locked.known:
         raise NotFound("There is no such queue.")
-    if not admission.active or admission.paused:
-        return _Claimed([], [])
-    if admission.max_running is not None:
-        most = min(most, admission.max_running - releasing.held_by_tenants(conn, [tenancy.id])[tenancy.id])
-    rate = {} if admission.max_runs_per_min is None else {tenancy.id: admission.max_runs_per_min}
-    used = rates.used(conn, list(rate), now=now) if rate else {}
-    if rate:
-        most = min(most, rate[tenancy.id] - used[tenancy.id])
-    if most <= 0:
+    per_min, held = locked.max_runs_per_min, 0
+    if locked.max_running is not None:
+        held = waiting.held_by_tenants(conn, [tenancy.id])[tenancy.id]
+    left = {} if per_min is None else rates.left(conn, {tenancy.id: (per_min, locked.runs_burst)}, now=now)
+    facts = Facts(
+        now=now, tenant_active=locked.active, queue_paused=locked.paused, max_running=locked.max_running,
+        tenant_use=held, tenant_rate=left.get(tenancy.id),
+    )  # fmt: skip
+    refused = refusal(facts)
+    if refused is not None:
+        if refused.code == "tenant_rate" and per_min is not None:
+            rates.held_back(conn, tenancy.id, per_min=per_min, now=now)
         return _Claimed([], [])
     remote.promote(conn, tenant_id=tenancy.id, queue=queue, limit=PROMOTE_MAX)
-    ids = _choose(conn, tenancy.id, queue, most)
-    if not ids:
+    picking = _pick(conn, tenancy.id, queue, int(min(most, admission.most(facts))), now)
+    if not picking.chosen:
         return _Claimed([], [])
+    order = sorted(picking.chosen.values(), key=lambda one: (one.rank, one.execution_id))
+    ids = [one.execution_id for one in order]
     leased = {
         one.started.execution_id: one for one in remote.lease(conn, ids, holder=holder, lease_s=lease_s)
     }  # fmt: skip
-    rates.take(conn, {tenancy.id: len(leased)}, before=used, limits=rate, now=now)
+    rates.take(conn, {tenancy.id: len(leased)}, left, now=now)
+    by_job = Counter((tenancy.id, one.started.job_id) for one in leased.values())
+    buckets.take(conn, by_job, picking.rates, now=now)
     deltas.add(conn, _tally(tenancy.id, [one.started for one in leased.values()]), now=now)
     return _prepared(conn, tenancy, [leased[one] for one in ids if one in leased])
 
@@ -94,20 +108,27 @@ def _tally(tenant_id: int, leased: Sequence[Started]) -> Tally:
     return tally
 
 
-def _choose(conn: Conn, tenant_id: int, queue: str, most: int) -> list[UUID]:
-    """The best tickets that may go, after the same rules as release."""
-    flows = remote.flows(conn, tenant_id=tenant_id, queue=queue)
-    if not flows:
-        return []
-    jobs = [one.job_id for one in flows if one.job_limit is not None]
-    keys = [one.flow for one in flows if one.flow_limit is not None]
-    room = capacity_of([], remote.taken(conn, jobs=jobs, flows=keys) if jobs or keys else [], prefetch=1)
-    room.by_queue[queue] = most  # the workers outside say themselves how much they take
-    opened, through = open_flows(flows, room)
-    if not opened:
-        return []
-    found = remote.candidates(conn, opened, tenant_id=tenant_id, queue=queue, most=most)
-    return [one.execution_id for one in admit(found, {tenant_id: int(min(most, through))}, room)]
+def _pick(conn: Conn, tenant_id: int, queue: str, most: int, now: datetime) -> Picking:
+    """The best tickets that may go, after the same rules as release; the workers say how much they take.
+
+    Nothing is remembered between two askers: one in LOWER_PART, by chance, begins with what yields to live work.
+    """
+    source = remote.QueueTickets(conn, tenant_id=tenant_id, queue=queue)
+    capacity = capacity_of([], [], prefetch=1)
+    capacity.by_queue[queue] = most
+    picking = Picking(
+        conn, source, now, capacity, FlowShare(), Turns(), {tenant_id: queue}, flows_max=FLOWS_OF_ALL
+    )  # fmt: skip
+    lower_first = random.random() < 1 / LOWER_PART
+    for lane in (*LOWER, LIVE) if lower_first else LANES:
+        for _ in range(LOOKS):
+            left = most - len(picking.chosen)
+            if left <= 0:
+                return picking
+            picking.pick(lane, {tenant_id: left})
+            if not picking.further(lane, tenant_id):
+                break
+    return picking
 
 
 _here = threading.local()

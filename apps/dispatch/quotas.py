@@ -12,8 +12,8 @@ from uuid import UUID
 
 import psycopg
 
-from apps.dispatch.backlogs import Backlogs
 from apps.dispatch.planning import Plan
+from apps.dispatch.pressure.backlogs import Backlogs
 from apps.executions import store as executions
 from apps.schedules.occurring import BACKLOG_FULL, DAILY_QUOTA, cut_off
 from apps.usage import counting

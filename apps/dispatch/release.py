@@ -7,22 +7,27 @@ again under a new number. Broker depth stays near worker capacity: that is the b
 """
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Mapping
-from datetime import datetime
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
 import psycopg
 from django.conf import settings
 
-from apps.dispatch.capacity import Capacity, Message, admit, capacity_of, leave_to_others, messages_of, open_flows
-from apps.dispatch.flatshare import Claim, FairShare
+from apps.dispatch.admission import Facts, refusal
+from apps.dispatch.capacity import Message, capacity_of, leave_to_others, messages_of
+from apps.dispatch.choosing import Choosing, Memory
+from apps.dispatch.fairness import FairShare
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.leaving import Leaving
+from apps.dispatch.pace import BUSY_WAIT_S, waits_for_more
 from apps.dispatch.publish import Publisher
+from apps.dispatch.sharing import Shares
 from apps.due import leases
-from apps.tickets import releasing, workers
-from apps.tickets.values import Candidate, Flow
+from apps.tickets import buckets, holds, releasing, waiting, workers
+from apps.tickets.values import Candidate
 from apps.usage import deltas, rates
 from apps.usage.figures import DISPATCH, RELEASED, Tally
 from kernel.clock import monotonic_s
@@ -35,11 +40,8 @@ log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 KIND = "release"
 AGAIN_EVERY_S = 1.0
-# While workers are busy a pass waits until a good part of their room is free: few large messages, not many small ones.
-REFILL_SHARE = 0.25
-REFILL_WAIT_S = 0.1
-BUSY_WAIT_S = 0.02  # between looks at workers, jobs or tenants that have no room
-ROUNDS = 4  # in which a pass offers again what those could not use to whom it was offered first
+HOLDS_EVERY_S = 5.0
+PRUNE_EVERY_S = 600.0
 
 
 class ReleaseService:
@@ -51,14 +53,15 @@ class ReleaseService:
         self._line = line
         self._keeper = keeper
         self._publisher = publisher
+        self._leaving = Leaving(pool, publisher)
         self._registry = Registry(line)
-        self._fair = FairShare()
-        self._again_at = float("-inf")
-        self._released_at = float("-inf")
+        self._memory = Memory()
+        self._term: int | None = None  # under which the memory is of this pool's last passes
+        self._again_at = self._holds_at = self._prune_at = float("-inf")
+        self._released_at = self._shared_at = float("-inf")
         self._busy = False  # whether what is ready waits for something that ends soon
-        self._held_until: datetime | None = None  # when runs may go that their tenant's rate holds back
-        self._rates: dict[int, int] = {}  # limits of a minute, of the tenants in hand that have one
-        self._rate_used: dict[int, int] = {}
+        self._held_until: datetime | None = None  # when runs may go that a rate holds back
+        self._told: tuple[date, set[int]] | None = None  # tenants that were told today of their rate
 
     def run_once(self) -> Pass:
         term = self._keeper.held(KIND).get(POOL_NUMBER[self.pool])
@@ -78,13 +81,15 @@ class ReleaseService:
                 )
             )  # fmt: skip
             self._again_at = monotonic_s() + AGAIN_EVERY_S
+            counts |= self._leaving.step(conn, workers.live(conn, self.pool), limit=settings.RELEASE_BATCH)
         counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
-        if not releasing.any_ready(conn, self.pool):
+        if not waiting.any_ready(conn, self.pool):
             return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
         self._busy, self._held_until = False, None
         messages, released = self._release(conn, term, now)
         if messages:
             self._publisher.publish(messages)
+        self._keep_holds(conn, now)
         counts["released"] = released
         counts["messages"] = len(messages)
         return Pass(counts, full=released > 0, wait_s=self._wait_s(now))
@@ -103,111 +108,94 @@ class ReleaseService:
             shard = POOL_NUMBER[self.pool]
             if not leases.still_held(conn, kind=KIND, shard=shard, owner=self._keeper.id, term=term):
                 return [], 0
+            self._remember(conn, term, now)
             live = workers.live(conn, self.pool)
             if not live:
+                self._without_workers(conn, now)
                 return [], 0
-            room = capacity_of(live, releasing.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
-            leave_to_others(room, self.pool)
-            total = min(room.total, settings.RELEASE_BATCH)
-            early = monotonic_s() - self._released_at < REFILL_WAIT_S
-            if total <= 0 or (early and total < room.capacity * REFILL_SHARE):
+            capacity = capacity_of(live, waiting.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
+            leave_to_others(capacity, self.pool)
+            since_s = monotonic_s() - self._released_at
+            free = min(capacity.free, settings.RELEASE_BATCH)
+            if waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s):
                 self._busy = True
+                self._memory.causes.go_on(now)
                 return [], 0
-            chosen = self._choose(conn, room, total, now)
+            choosing = Choosing(
+                conn, self.pool, registry=self._registry, capacity=capacity, memory=self._memory, now=now,
+                batch=settings.RELEASE_BATCH,
+            )  # fmt: skip
+            at, self._shared_at = self._shared_at, monotonic_s()
+            choosing.choose(elapsed_s=max(1e-6, self._shared_at - at))
+            self._busy, self._held_until = choosing.noting.busy, choosing.noting.held_until
+            self._tell(conn, choosing.noting.rate_held, now)
+            chosen = choosing.chosen
             if not chosen:
                 return [], 0
             number = releasing.next_release(conn)
             self._released_at = monotonic_s()
-            gone = set(releasing.release(conn, [one.execution_id for one in chosen], release=number, now=now))
+            ids = [one.execution_id for one in chosen]
+            gone = set(releasing.release(conn, ids, release=number, now=now, delays=self._delays(chosen, now)))
             chosen = [one for one in chosen if one.execution_id in gone]
-            self._count(conn, chosen, now)
-        return list(messages_of(chosen, number, room.message_max)), len(chosen)
+            self._count(conn, choosing, chosen, now)
+        return list(messages_of(chosen, number, capacity.message_max)), len(chosen)
 
-    def _count(self, conn: Conn, released: list[Candidate], now: datetime) -> None:
+    def _count(self, conn: Conn, choosing: Choosing, released: Sequence[Candidate], now: datetime) -> None:
         tally, by_tenant = Tally(), Counter(one.tenant_id for one in released)
         for tenant_id, count in by_tenant.items():
             tally.add(tenant_id, RELEASED, count)
         for one in released:
             if one.first:
                 tally.took(one.tenant_id, DISPATCH, (now - one.actual_at).total_seconds())
-        rates.take(conn, by_tenant, before=self._rate_used, limits=self._rates, now=now)
+        rates.take(conn, by_tenant, choosing.gathered.rates, now=now)
+        by_job = Counter((one.tenant_id, one.job_id) for one in released)
+        buckets.take(conn, by_job, choosing.picking.rates, now=now)
         deltas.add(conn, tally, now=now)
 
-    def _choose(self, conn: Conn, room: Capacity, total: int, now: datetime) -> list[Candidate]:
-        """Shares the room, in rounds: what a tenant can't use of its share is offered to the others."""
-        flows = self._open_flows(conn, room)
-        claims = self._claims(conn, flows, total, now)
-        weights = {tenant_id: claim.weight for tenant_id, claim in claims.items()}
-        self._busy = self._busy or bool(claims)
-        chosen: dict[UUID, Candidate] = {}
-        got: Counter[int] = Counter()
-        for _ in range(ROUNDS):
-            grants = self._fair.share(claims, total=total - len(chosen), room=room.by_queue)
-            if not grants:
-                break
-            new = self._admit(conn, room, claims, flows, grants, got, chosen, now)
-            used = Counter(one.tenant_id for one in new)
-            self._fair.charge(used, weights, offered=grants)
-            got.update(used)
-            chosen.update({one.execution_id: one for one in new})
-            claims = {
-                tenant_id: claim._replace(most=claim.most - used[tenant_id])
-                for tenant_id, claim in claims.items()
-                if used[tenant_id] == grants.get(tenant_id, 0)
-            }
-        return list(chosen.values())
+    def _delays(self, chosen: Sequence[Candidate], now: datetime) -> dict[UUID, str]:
+        """What held back those that are late and go for the first time."""
+        found: dict[UUID, str] = {}
+        known: dict[tuple[int, UUID, datetime], str | None] = {}
+        for one in chosen:
+            if one.first:
+                key = (one.tenant_id, one.flow, one.available_at)
+                if key not in known:
+                    known[key] = self._memory.causes.delays(
+                        one.tenant_id, one.flow, since=one.available_at, now=now
+                    )  # fmt: skip
+                told = known[key]
+                if told is not None:
+                    found[one.execution_id] = told
+        return found
 
-    def _open_flows(self, conn: Conn, room: Capacity) -> dict[int, tuple[list[Flow], float]]:
-        """Per active tenant what has something ready and room in its flow, and how much may pass."""
-        by_tenant: dict[int, list[Flow]] = defaultdict(list)
-        for flow in releasing.flows(conn, self.pool):
-            tenancy = self._registry.get(flow.tenant_id)
-            if tenancy is not None and tenancy.active:
-                by_tenant[flow.tenant_id].append(flow)
-                self._busy = self._busy or flow.flow_limit is not None or bool(flow.job_limit)
-        return {tenant_id: open_flows(flows, room) for tenant_id, flows in by_tenant.items()}
+    def _remember(self, conn: Conn, term: int, now: datetime) -> None:
+        if term != self._term:  # somebody else may have served meanwhile
+            self._memory.causes.remember(holds.read(conn, self.pool, now=now))
+            self._memory.shares = Shares(fair=FairShare(salt=term))
+            self._term = term
 
-    def _claims(
-        self, conn: Conn, flows: Mapping[int, tuple[list[Flow], float]], total: int, now: datetime
-    ) -> dict[int, Claim]:
-        known = {tenant_id: self._registry.get(tenant_id) for tenant_id, (opened, _) in flows.items() if opened}
-        tenancies = {tenant_id: tenancy for tenant_id, tenancy in known.items() if tenancy is not None}
-        limited = [one.id for one in tenancies.values() if one.max_running is not None]
-        self._rates = {one.id: one.max_runs_per_min for one in tenancies.values() if one.max_runs_per_min is not None}
-        if limited or self._rates:
-            releasing.lock_tenants(conn, {*limited, *self._rates})
-        held = releasing.held_by_tenants(conn, limited) if limited else {}
-        self._rate_used = rates.used(conn, list(self._rates), now=now) if self._rates else {}
-        claims: dict[int, Claim] = {}
-        for tenant_id, tenancy in tenancies.items():
-            most = int(min(total, flows[tenant_id][1]))
-            if tenancy.max_running is not None:
-                most = min(most, tenancy.max_running - held[tenant_id])
-                self._busy = self._busy or bool(held[tenant_id])
-            if tenant_id in self._rates:
-                left = max(0, self._rates[tenant_id] - self._rate_used[tenant_id])
-                if left < most:
-                    most, self._held_until = left, rates.minute_ends_at(now)
-            if most > 0:
-                claims[tenant_id] = Claim(max(1, tenancy.weight), most, tenancy.queue(self.pool))
-        return claims
+    def _without_workers(self, conn: Conn, now: datetime) -> None:
+        held = refusal(Facts(now=now, pool_slots=0))
+        assert held is not None
+        for _, tenant_id in waiting.tenants(conn, self.pool):
+            self._memory.causes.note(tenant_id, None, held.code, now=now, limit=held.limit, use=held.use)
 
-    def _admit(
-        self, conn: Conn, room: Capacity, claims: Mapping[int, Claim], flows: Mapping[int, tuple[list[Flow], float]],
-        grants: Mapping[int, int], got: Counter[int], chosen: Mapping[UUID, Candidate], now: datetime,
-    ) -> list[Candidate]:  # fmt: skip
-        """Of this round's candidates those that may go; tickets follow their tenant to its queue of today."""
-        wanted = [(flow, grant + got[tenant_id]) for tenant_id, grant in grants.items() for flow in flows[tenant_id][0]]
-        found = []
-        moved: dict[str, list[UUID]] = defaultdict(list)
-        for one in releasing.candidates(conn, self.pool, wanted, now=now):
-            if one.execution_id in chosen:
-                continue
-            queue = claims[one.tenant_id].queue
-            if one.queue != queue:
-                moved[queue].append(one.execution_id)
-            found.append(one._replace(queue=queue))
-        for queue, ids in moved.items():
-            releasing.move_to_queue(conn, ids, queue)
-        running = {one.serial for one in chosen.values() if one.serial is not None}
-        return admit(found, grants, room, busy=running)
+    def _tell(self, conn: Conn, tenants: set[int], now: datetime) -> None:
+        """Tenants are told once a day that their rate makes runs wait."""
+        if self._told is None or self._told[0] != now.date():
+            self._told = (now.date(), set())
+        for tenant_id in tenants - self._told[1]:
+            tenancy = self._registry.by_id.get(tenant_id)
+            if tenancy is not None and tenancy.max_runs_per_min is not None:
+                rates.held_back(conn, tenant_id, per_min=tenancy.max_runs_per_min, now=now)
+        self._told[1].update(tenants)
+
+    def _keep_holds(self, conn: Conn, now: datetime) -> None:
+        """Writes what is held back, for those who ask, and for whoever takes over."""
+        if monotonic_s() < self._holds_at:
+            return
+        self._holds_at = monotonic_s() + HOLDS_EVERY_S
+        holds.write(conn, self.pool, self._memory.causes.lasting(now))
+        if monotonic_s() >= self._prune_at:
+            self._prune_at = monotonic_s() + PRUNE_EVERY_S
+            holds.prune(conn, now=now)

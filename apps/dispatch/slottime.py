@@ -57,7 +57,6 @@ class Queue:
     group: Group
     clock: float
     competed: bool = False  # in the last pass
-    competes: bool = False
     longest: float = 0.0  # run of those behind it, in virtual time
     moved: float = 0.0
     served: int = 0
@@ -73,7 +72,8 @@ class Account:
     virtual: float
     tie: int  # who comes first among equals
     holding: int = 0  # after the last pass
-    competed: bool = False  # in the last pass
+    competed: bool = False  # in any round of the last pass
+    competes: bool = False
     run_s: float = RUN_S  # the mean of its last runs
     slot_s: float = RUN_S  # of them
     ended: float = 1.0
@@ -112,10 +112,12 @@ class SlotTime:
             account = self.accounts.get(tenant)
             if account is not None and account.queue.name == claim.queue and account.queue.group.name == claim.group:
                 account.weight = claim.weight if claim.weight > 0 else 1
-                continue
-            queue = self._queue(claim)
-            tie = hash((tenant, self.salt)) if self.salt else tenant
-            self.accounts[tenant] = Account(queue, max(1, claim.weight), queue.clock, tie)
+            else:
+                queue = self._queue(claim)
+                tie = hash((tenant, self.salt)) if self.salt else tenant
+                account = self.accounts[tenant] = Account(queue, max(1, claim.weight), queue.clock, tie)
+            if claim.wants > 0 and (claim.maximum is None or claim.held < claim.maximum):
+                account.competes = True
 
     def charge(self, claims: Mapping[int, Claim], elapsed_s: float) -> None:
         """Everybody held until now what it had after the last pass: nobody else could have it meanwhile.
@@ -124,6 +126,7 @@ class SlotTime:
         """
         elapsed_s = min(elapsed_s, ELAPSED_MAX_S)
         for tenant, account in self.accounts.items():
+            account.competed, account.competes = account.competes, False
             if account.holding:
                 if account.queue.group.contended:
                     claim = claims.get(tenant)
@@ -140,18 +143,14 @@ class SlotTime:
             clock, of_group, most = queue.clock, queue.group.clock, queue.group.debt + queue.longest
             queue.clock = min(max(clock, of_group - most if queue.competed else of_group), of_group + most)
             queue.moved = queue.clock - clock if queue.competed else 0.0
-            queue.competed, queue.competes = queue.competes, False
-        for tenant, account in self.accounts.items():
+        for account in self.accounts.values():
             queue = account.queue
-            claim = claims.get(tenant)
-            competes = claim is not None and _competes(claim)
             if not queue.group.contended:  # everybody had what it wanted: nobody is owed or owes anything
                 account.virtual = queue.clock = queue.group.clock
             else:
                 most = queue.group.debt + account.run_s / account.weight
                 least = queue.clock - most if account.competed else queue.clock
                 account.virtual = min(max(account.virtual + queue.moved, least), queue.clock + most)
-            account.competed = competes
 
     def close(self) -> None:
         """After a grant: clocks go on to the mean virtual time of those that it served, never back."""
@@ -191,21 +190,15 @@ class SlotTime:
         for group in self.groups.values():
             group.held, group.weights, group.runs_s = 0, 0, 0.0
         for queue in self.queues.values():
-            queue.longest = 0.0
+            queue.longest, queue.competed = 0.0, False
         for tenant, claim in claims.items():
-            account = self.accounts[tenant]
-            queue = account.queue
-            group = queue.group
             if claim.held:
-                group.held += claim.held
-                group.runs_s += claim.held * account.run_s
-            if _competes(claim):
-                group.weights += account.weight
-                queue.competes = True
-                run = account.run_s / account.weight
-                if run > queue.longest:
-                    queue.longest = run
-
-
-def _competes(claim: Claim) -> bool:
-    return claim.wants > 0 and (claim.maximum is None or claim.held < claim.maximum)
+                account = self.accounts[tenant]
+                account.queue.group.held += claim.held
+                account.queue.group.runs_s += claim.held * account.run_s
+        for account in self.accounts.values():
+            if account.competed or account.competes:
+                queue = account.queue
+                queue.competed = queue.competed or account.competed
+                queue.group.weights += account.weight
+                queue.longest = max(queue.longest, account.run_s / account.weight)

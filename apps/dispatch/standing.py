@@ -8,7 +8,7 @@ from django.db.models import IntegerField, QuerySet, Subquery
 
 from apps.schedules.models import Calendar, Job, Schedule
 from apps.secrets.models import Secret
-from apps.tickets import releasing
+from apps.tickets import waiting
 from apps.usage import counting, rates
 from apps.usage.admitting import live_of
 from apps.webhooks.models import Webhook
@@ -63,12 +63,12 @@ def standings(tenant: Tenant, *, now: datetime) -> list[Standing]:
             resets_at=counting.day_ends_at(now),
         ),
         Standing(
-            rates.QUOTA, "releases in this minute", plan.max_runs_per_min,
-            rates.used(conn, [tenant.pk], now=now)[tenant.pk], resets_at=rates.minute_ends_at(now),
+            rates.QUOTA, "releases in a minute, over time", plan.max_runs_per_min,
+            rates.used(conn, tenant.pk, plan.max_runs_per_min, plan.runs_burst, now=now),
         ),
         Standing(
             "max_running", "executions queued or running", plan.max_running,
-            releasing.held_by_tenants(conn, [tenant.pk])[tenant.pk],
+            waiting.held_by_tenants(conn, [tenant.pk])[tenant.pk],
         ),
         Standing("max_live", "executions that are not finished", plan.max_live, live, live < live_most),
         *(Standing(quota, WORDS[quota], limit, use, use < _most(limit)) for quota, (limit, use) in counted.items()),

@@ -88,6 +88,7 @@ class Ended(NamedTuple):
     result: str | None
     error: str | None
     reason: str
+    delays: str | None = None  # JSON: what held its first release back
 
 
 class Attempted(NamedTuple):
@@ -117,7 +118,7 @@ _SKIPPED = (
 )
 _ENDED = (
     "id uuid, state text, queued_at timestamptz, started_at timestamptz, finished_at timestamptz, attempt_count int,"
-    " result text, error text, reason text"
+    " result text, error text, reason text, delays text"
 )
 _ATTEMPTED = (
     "id uuid, execution_id uuid, number int, fence bigint, state text, worker_id uuid, started_at timestamptz,"
@@ -180,7 +181,8 @@ _SETTLE = f"""
 WITH ended AS (
     UPDATE {{schema}}.executions_execution e
     SET state = m.state, queued_at = m.queued_at, started_at = m.started_at, finished_at = m.finished_at,
-        attempt_count = m.attempt_count, result = m.result::jsonb, error = m.error::jsonb, reason = m.reason
+        attempt_count = m.attempt_count, result = m.result::jsonb, error = m.error::jsonb, reason = m.reason,
+        delays = coalesce(e.delays, m.delays::jsonb)
     FROM json_to_recordset($1::json) AS m({_ENDED})
     WHERE e.id = m.id AND e.finished_at IS NULL)
 INSERT INTO {{schema}}.executions_attempt

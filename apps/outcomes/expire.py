@@ -22,7 +22,7 @@ from apps.outcomes.settle import pause_failing
 from apps.outcomes.storable import error_text
 from apps.outcomes.telling import told_of_overdue
 from apps.outcomes.verdict import TOTAL_TIMEOUT, fingerprint, total_timeout_error
-from apps.tickets import overdue
+from apps.tickets import holds, overdue
 from apps.tickets.store import notify_ready
 from apps.tickets.values import Overdue
 from apps.usage import deltas
@@ -76,11 +76,12 @@ def _end(conn: Conn, tenancy: Tenancy, gone: Sequence[Overdue], now: datetime) -
         one.execution_id: _given_up(one, last.get(tried[one.execution_id])) if one.first_started_at else _expired(one)
         for one in gone
     }
+    held = holds.delays_of(conn, [one for one in gone if one.delays is None and one.first_queued_at is None], now=now)
     ended = [
         executions.Ended(
             one.execution_id, "dead" if one.first_started_at else "expired", one.first_queued_at, one.first_started_at,
             now, one.attempt, None, error_text(errors[one.execution_id]),
-            TOTAL_TIMEOUT if one.first_started_at else REASON,
+            TOTAL_TIMEOUT if one.first_started_at else REASON, one.delays or held.get(one.execution_id),
         )
         for one in gone
     ]  # fmt: skip

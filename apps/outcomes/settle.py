@@ -283,6 +283,7 @@ def _note(
             executions.Ended(
                 started.execution_id, verdict.state, started.first_queued_at, first_started_at,
                 report.finished_at, started.attempt, result_text(report.result), error, verdict.reason,
+                started.delays,
             )
         )  # fmt: skip
     if verdict.state == "dead" and started.trigger != DELIVERY:  # those are listed with their webhook

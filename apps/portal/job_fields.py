@@ -29,7 +29,7 @@ TARGET_HELP = (
 HEADERS_HELP = "One a line, such as X-Team: billing. Credentials are kept encrypted."
 PAYLOAD_HELP = "JSON. What is sent when neither schedule nor submission has one."
 KEY_HELP = (
-    "A label's name, such as customer, or a place in the payload, such as /customer/id. A run without it is free."
+    "A label's name, such as customer, or a place in the payload, such as /customer/id. Without it there is no limit."
 )
 RATE_HELP = "Starts in that time; what is more waits. Empty: any number."
 KEY_OPTIONS = (Option("", "no key"), Option("label", "a label"), Option("payload", "a place in the payload"))
@@ -58,8 +58,8 @@ def job_form() -> Form:
         Field("key_by", "At once for each value of", "select", options=KEY_OPTIONS),
         Field("key_name", "Which one", help=KEY_HELP),
         Field("key_max", "At once of one value", "number", "1"),
-        Field("rate_runs", "Starts", "number", help=RATE_HELP),
-        Field("rate_per_s", "In", "number", "60", unit="s"),
+        Field("rate_runs", "Starts at most", "number", help=RATE_HELP),
+        Field("rate_per_s", "Within", "number", "60", unit="s"),
         Field("rate_burst", "Of these at once", "number", help="After a pause. Empty: a tenth."),
         Field("max_queue_age_s", "Expire when not started after", "number", unit="s"),
         Field("total_timeout_s", "Time for all tries", "number", unit="s"),

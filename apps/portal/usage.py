@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from django.http import HttpRequest, HttpResponse
 
+from apps.dispatch.pool_standing import pool_standings
 from apps.dispatch.standing import Standing, standings
 from apps.portal.charts import Column, columns, meter
 from apps.portal.pages import Page
@@ -45,7 +46,8 @@ class Usage(Page):
         total = sum(period.counts[name] for period in found for name, _ in TONES)
         meaning = f"Runs that ended in {WORDS[step]}: {total:,}; the table below has the numbers"
         return self.page(
-            "portal/usage.html", title="Usage", limits=limits, plan=self.tenant.plan, step=step,
+            "portal/usage.html", title="Usage", limits=limits, pools=pool_standings(self.tenant),
+            plan=self.tenant.plan, step=step,
             steps=[(name, words, name == step) for name, words in WORDS.items()], total=total,
             chart=columns([_column(one, FORMATS[step]) for one in found], meaning=meaning) if found else "",
             periods=list(reversed(found)),

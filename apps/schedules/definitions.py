@@ -16,7 +16,7 @@ from kernel.secretrules import secret_names
 
 Conn = psycopg.Connection[Any]
 REMEMBERED = 20_000
-LARGE_PAYLOAD_BYTES = 8_192  # larger ones are not remembered: they would fill the memory
+LARGE_PAYLOAD_BYTES = 8_192  # larger ones, with their target, are not remembered: they would fill the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Definitions:
     def jobs(self, conn: Conn, schema: str, wanted: Iterable[tuple[UUID, int]]) -> dict[tuple[UUID, int], Definition]:
         """Definitions by (job, version); one query for those not known. Missing or unreadable ones are left out."""
         keys = set(wanted)
-        missing = [key for key in keys if (schema, *key) not in self._jobs]
+        missing, large = [key for key in keys if (schema, *key) not in self._jobs], []
         if missing:
             query = sql.SQL(
                 "SELECT v.job_id, v.version, j.kind, j.name, v.target::text, v.payload::text, v.timeout_s,"
@@ -62,7 +62,11 @@ class Definitions:
                 except (ValueError, TypeError, KeyError):
                     continue
                 self._jobs[(schema, row[0], row[1])] = found
+                if len(row[4]) + len(row[5] or "") > LARGE_PAYLOAD_BYTES:
+                    large.append((schema, row[0], row[1]))
         answer = {key: self._jobs[(schema, *key)] for key in keys if (schema, *key) in self._jobs}
+        for one in large:
+            self._jobs.pop(one, None)
         _shrink(self._jobs)
         return answer
 

@@ -88,7 +88,7 @@ WITH found AS MATERIALIZED (
     ORDER BY execution_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET wait_reason = NULL,
        available_at = least(available_at, clock_timestamp() + random() * %(spread)s * interval '1 second')
-FROM found WHERE t.execution_id = found.execution_id AND t.state = 'ready'
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM found)) AND t.state = 'ready'
 """
 
 

@@ -1,8 +1,8 @@
 """Token buckets in SQL: what a rate lets go now. In any time t at most `burst + per_s * t` runs of an owner go.
 
-A job's row exists while its definition has a rate; the tenant's own (owner all zeros) is made when it is first used and
-follows the plan. Whoever takes tokens holds the rows from the reading on: a job's are locked here, passing over what
-somebody else holds (that job gets nothing then); the tenant's is covered by the lock on the tenant's row.
+A job's row exists while its definition has a rate (`filling`); the tenant's own (owner all zeros) is made when it is
+first used and follows the plan. Whoever takes tokens holds the rows from the reading on: a job's are locked here,
+passing over what somebody else holds (that job gets nothing then); the tenant's is covered by the lock on its row.
 """
 
 from collections.abc import Mapping
@@ -17,21 +17,13 @@ from apps.tickets.values import WHOLE_TENANT, Rate
 Conn = psycopg.Connection[Any]
 AHEAD_MAX = timedelta(minutes=1)  # a row that is further ahead was written by a wrong clock: it holds nobody up
 
-_PUT = """
-INSERT INTO tickets_bucket AS b (tenant_id, owner, per_s, burst, tokens, at)
-VALUES (%(tenant)s, %(owner)s, %(per_s)s, %(burst)s, %(burst)s, %(now)s)
-ON CONFLICT (tenant_id, owner) DO UPDATE SET per_s = excluded.per_s, burst = excluded.burst, at = excluded.at,
-       tokens = least(excluded.burst, b.burst,
-                      b.tokens + b.per_s * greatest(0, extract(epoch FROM excluded.at - b.at)::float8))
-WHERE (b.per_s, b.burst) <> (excluded.per_s, excluded.burst)
+_OF_JOBS = """
+SELECT {columns} FROM unnest(%(tenants)s::int[], %(jobs)s::uuid[]) AS m(tenant_id, owner)
+JOIN tickets_bucket b ON b.tenant_id = m.tenant_id AND b.owner = m.owner
 """
-
-_LOCK = """
-SELECT owner, per_s, burst, tokens, at FROM tickets_bucket
-WHERE owner = ANY(%(jobs)s) AND tenant_id = ANY(%(tenants)s) ORDER BY tenant_id, owner FOR UPDATE SKIP LOCKED
-"""
-
-_LIMITED = "SELECT owner FROM tickets_bucket WHERE owner = ANY(%(jobs)s) AND tenant_id = ANY(%(tenants)s)"
+_LIMITED = _OF_JOBS.format(columns="b.owner")
+_READ = _OF_JOBS.format(columns="b.owner, b.per_s, b.burst, b.tokens, b.at")
+_LOCK = _READ + " ORDER BY b.tenant_id, b.owner FOR UPDATE OF b SKIP LOCKED"
 
 _TAKE = """
 INSERT INTO tickets_bucket (tenant_id, owner, per_s, burst, tokens, at)
@@ -42,31 +34,21 @@ ON CONFLICT (tenant_id, owner) DO UPDATE SET per_s = excluded.per_s, burst = exc
 """
 
 
-def put(conn: Conn, *, tenant_id: int, owner: UUID, per_s: float, burst: int, now: datetime) -> None:
-    """The owner has this rate from now on: full when it had none, else with what was left, at most the new burst."""
-    conn.execute(_PUT, {"tenant": tenant_id, "owner": owner, "per_s": per_s, "burst": burst, "now": now})
-
-
-def remove(conn: Conn, *, tenant_id: int, owner: UUID) -> None:
-    """The owner has no rate any more."""
-    conn.execute("DELETE FROM tickets_bucket WHERE tenant_id = %s AND owner = %s", [tenant_id, owner])
-
-
 def of_jobs(conn: Conn, jobs: Mapping[UUID, int], *, now: datetime, lock: bool = True) -> dict[UUID, Rate]:
     """What these jobs (with their tenants) may start now, of those that have a rate; nothing where another takes."""
     if not jobs:
         return {}
-    wanted = {"jobs": list(jobs), "tenants": sorted(set(jobs.values()))}
+    wanted = {"jobs": list(jobs), "tenants": list(jobs.values())}
     limited = [row[0] for row in conn.execute(_LIMITED, wanted)]
     if not limited:
         return {}
-    query = _LOCK if lock else _LOCK.replace(" FOR UPDATE SKIP LOCKED", "")
-    found = {row[0]: _rate(*row[1:], now=now) for row in conn.execute(query, wanted | {"jobs": limited})}
+    some = {"jobs": limited, "tenants": [jobs[job] for job in limited]}
+    found = {row[0]: _rate(*row[1:], now=now) for row in conn.execute(_LOCK if lock else _READ, some)}
     return {job: found.get(job, Rate(1.0, 1, 0.0)) for job in limited}
 
 
 def of_tenants(conn: Conn, rates: Mapping[int, tuple[float, int]], *, now: datetime) -> dict[int, Rate]:
-    """What tenants with such a (per_s, burst) may start now. The caller holds their rows (`releasing.lock_tenants`)."""
+    """What tenants with such a (per_s, burst) may start now. The caller holds their rows (`waiting.lock_tenants`)."""
     if not rates:
         return {}
     rows = conn.execute(

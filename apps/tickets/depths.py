@@ -20,11 +20,13 @@ LATER = """
 SELECT pool, lane, tenant_id, count(*) FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL GROUP BY 1, 2, 3
 """
 
+# A state each: there is no index of both.
 IN_FLIGHT = """
 SELECT pool, tenant_id, job_id, flow, count(*) FILTER (WHERE state = 'queued'),
        count(*) FILTER (WHERE state = 'running' AND NOT remote), count(*) FILTER (WHERE remote),
        array_agg(DISTINCT schedule_id) FILTER (WHERE guarded)
-FROM tickets_ticket WHERE state IN ('queued', 'running') GROUP BY 1, 2, 3, 4
+FROM (SELECT * FROM tickets_ticket WHERE state = 'queued'
+      UNION ALL SELECT * FROM tickets_ticket WHERE state = 'running') held GROUP BY 1, 2, 3, 4
 """
 
 # From the head of one flow to that of the next, by jumps in the index.

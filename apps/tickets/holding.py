@@ -50,13 +50,13 @@ SELECT {", ".join("t." + name for name in Started._fields)}, t.worker_id, t.dead
        t.remote AND t.deadline >= least(t.started_at + t.timeout_s * interval '1 second',
                                         t.first_started_at + t.total_timeout_s * interval '1 second')
 FROM tickets_ticket t
-WHERE t.execution_id IN (
+WHERE t.execution_id = ANY(ARRAY(
     SELECT r.execution_id FROM tickets_ticket r LEFT JOIN tickets_worker w ON w.id = r.worker_id
     WHERE r.state = 'running'
       AND (r.deadline < clock_timestamp() OR (NOT r.remote AND (w.id IS NULL OR (w.expires_at < clock_timestamp()
            AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))))
       AND r.execution_id > %(after)s
-    ORDER BY r.execution_id LIMIT %(limit)s)
+    ORDER BY r.execution_id LIMIT %(limit)s))
   AND t.state = 'running'
 """
 

@@ -289,3 +289,33 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
+
+
+class Subscription(models.Model):
+    """What operators told the workers of a group, besides their configuration. The latest that fits a queue counts."""
+
+    worker_group = models.CharField(max_length=40, blank=True, default="", help_text="Empty: the shared workers.")
+    host = models.CharField(max_length=200, blank=True, default="", help_text="Empty: all of the group.")
+    pattern = models.CharField(max_length=80, help_text="A queue; * and ? stand for any.")
+    listens = models.BooleanField(help_text="Listen to it, or do not.")
+    reason = models.CharField(max_length=300, blank=True, default="")
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["worker_group", "host", "pattern"], name="subscription_is_said_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{'+' if self.listens else '-'} {self.pattern}"
+
+
+class BrokerQueue(models.Model):
+    """A queue that workers listen to or have listened to: its remains are taken from the broker when it is left."""
+
+    name = models.CharField(primary_key=True, max_length=80)
+    pool = models.CharField(max_length=20)
+
+    def __str__(self) -> str:
+        return self.name

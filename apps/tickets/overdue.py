@@ -10,7 +10,8 @@ from apps.tickets.values import Overdue
 
 Conn = psycopg.Connection[Any]
 
-# Looked for without a lock, then locked in id order; what starts meanwhile is passed over, whoever holds it.
+# Looked for without a lock, then locked in id order; what starts meanwhile is passed over, whoever holds it. An array
+# of ids is looked up by key; a join with them could read all tickets.
 _OVERDUE = """
     SELECT {columns} FROM tickets_ticket WHERE start_by < %(now)s AND state IN ('ready', 'queued')
     AND tenant_id <> ALL(%(not_tenants)s::int[])
@@ -19,10 +20,11 @@ _OVERDUE = """
 OVERDUE = f"SELECT DISTINCT tenant_id FROM ({_OVERDUE.format(columns='tenant_id')}) AS found"
 EXPIRE = f"""
 WITH found AS MATERIALIZED ({_OVERDUE.format(columns="execution_id")}), held AS MATERIALIZED (
-    SELECT execution_id FROM tickets_ticket WHERE execution_id IN (SELECT execution_id FROM found)
+    SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(ARRAY(SELECT execution_id FROM found))
     AND start_by < %(now)s AND state IN ('ready', 'queued') ORDER BY execution_id FOR UPDATE SKIP LOCKED)
-DELETE FROM tickets_ticket t USING held
-WHERE t.execution_id = held.execution_id AND t.start_by < %(now)s AND t.state IN ('ready', 'queued')
+DELETE FROM tickets_ticket t
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM held)) AND t.start_by < %(now)s
+AND t.state IN ('ready', 'queued')
 RETURNING {", ".join("t." + name for name in Overdue._fields)}
 """
 

@@ -52,6 +52,7 @@ class Admission(NamedTuple):
     active: bool
     max_running: int | None
     max_runs_per_min: int | None
+    runs_burst: int | None
     known: bool
     paused: bool
 
@@ -92,7 +93,7 @@ def lock_tenant(conn: Conn, *, tenant_id: int, queue: str) -> Admission | None:
     The tenant's row, as release does for tenants with a limit: the one lock serves both.
     """
     locked = conn.execute(
-        "SELECT t.status = 'active' AND NOT t.dispatch_paused, p.max_running, p.max_runs_per_min"
+        "SELECT t.status = 'active' AND NOT t.dispatch_paused, p.max_running, p.max_runs_per_min, p.runs_burst"
         " FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id WHERE t.id = %s FOR NO KEY UPDATE OF t",
         [tenant_id],
     ).fetchone()
@@ -101,7 +102,7 @@ def lock_tenant(conn: Conn, *, tenant_id: int, queue: str) -> Admission | None:
     found = conn.execute(
         "SELECT paused_at IS NOT NULL FROM tickets_pullqueue WHERE tenant_id = %s AND name = %s", [tenant_id, queue]
     ).fetchone()
-    return Admission(locked[0], locked[1], locked[2], known=found is not None, paused=bool(found and found[0]))
+    return Admission._make((*locked, found is not None, bool(found and found[0])))
 
 
 def known(conn: Conn, *, tenant_id: int, name: str) -> bool:

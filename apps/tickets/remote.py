@@ -4,7 +4,7 @@ A remote holder has no worker row. Its lease is the ticket's deadline: the earli
 the attempt. Heartbeats move it; the fence decides who may. As in `store`, nothing here commits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 
 from apps.tickets.store import AGING
-from apps.tickets.values import Candidate, Flow, Started
+from apps.tickets.values import Candidate, Flow, InFlight, Started
 
 Conn = psycopg.Connection[Any]
 Pair = tuple[UUID, int]  # execution and fence
@@ -31,33 +31,34 @@ WITH found AS MATERIALIZED (
       AND pool = 'pull' AND tenant_id = %(tenant)s AND queue = %(queue)s
     ORDER BY available_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE tickets_ticket t SET rank = available_at - priority * %(aging)s
-FROM found WHERE t.execution_id = found.execution_id
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM found))
 """
 
-_FLOWS = """
+_HEAD = """
+SELECT %(tenant)s::int AS tenant_id, flow, job_id, flow_limit, job_limit, lane, rank FROM tickets_ticket
+WHERE pool = 'pull' AND tenant_id = %(tenant)s AND queue = %(queue)s AND lane = %(lane)s AND flow > {after}
+  AND state = 'ready' AND rank IS NOT NULL
+ORDER BY flow, rank LIMIT 1
+"""
+
+_FLOWS = f"""
 WITH RECURSIVE flow AS (
-    (SELECT lane, flow, job_id, flow_limit, job_limit FROM tickets_ticket
-     WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
-     ORDER BY lane, flow LIMIT 1)
+    ({_HEAD.format(after="%(after)s")})
     UNION ALL
-    SELECT n.* FROM flow f CROSS JOIN LATERAL (
-        SELECT lane, flow, job_id, flow_limit, job_limit FROM tickets_ticket
-        WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
-          AND (lane, flow) > (f.lane, f.flow)
-        ORDER BY lane, flow LIMIT 1) n
-) SELECT %(tenant)s::int, flow, job_id, flow_limit, job_limit, lane FROM flow
+    SELECT n.* FROM flow f CROSS JOIN LATERAL ({_HEAD.format(after="f.flow")}) n
+) SELECT * FROM flow LIMIT %(most)s
 """
 
 _TAKEN = """
-SELECT tenant_id, '', flow, job_id, count(*), 0 FROM tickets_ticket
+SELECT tenant_id, '', lane, flow, job_id, count(*), 0 FROM tickets_ticket
 WHERE state IN ('queued', 'running') AND (job_id = ANY(%(jobs)s) AND job_limit IS NOT NULL
-                                          OR flow = ANY(%(flows)s) AND flow_limit IS NOT NULL) GROUP BY 1, 3, 4
+                                          OR flow = ANY(%(flows)s) AND flow_limit IS NOT NULL) GROUP BY 1, 3, 4, 5
 """
 
 _CANDIDATES = """
 SELECT c.* FROM unnest(%(lanes)s::smallint[], %(flows)s::uuid[], %(limits)s::int[]) AS f(lane, flow, most)
 CROSS JOIN LATERAL (
-    SELECT execution_id, tenant_id, flow, job_id, flow_limit, job_limit, queue, rank, actual_at,
+    SELECT execution_id, tenant_id, flow, job_id, queue, rank, actual_at, available_at,
            CASE WHEN guarded THEN schedule_id END, first_queued_at IS NULL
     FROM tickets_ticket t
     WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
@@ -146,29 +147,34 @@ def promote(conn: Conn, *, tenant_id: int, queue: str, limit: int) -> None:
     )
 
 
-def flows(conn: Conn, *, tenant_id: int, queue: str) -> list[Flow]:
-    """The flows of the queue in which something is ready."""
-    return [Flow._make(row) for row in conn.execute(_FLOWS, {"tenant": tenant_id, "queue": queue})]
+class QueueTickets:
+    """What is ready in a pull queue, for whoever picks from it. Counts what is taken of what has a limit."""
 
+    def __init__(self, conn: Conn, *, tenant_id: int, queue: str) -> None:
+        self._conn = conn
+        self._of: dict[str, Any] = {"tenant": tenant_id, "queue": queue}
 
-def taken(conn: Conn, *, jobs: Sequence[UUID], flows: Sequence[UUID]) -> list[tuple[int, str, UUID, UUID, int, int]]:
-    """(tenant, "", flow, job, count, 0) of what is queued or running of jobs and flows with a limit, in any pool."""
-    return conn.execute(_TAKEN, {"jobs": list(jobs), "flows": list(flows)}).fetchall()
+    def flows(self, lane: int, after: Mapping[int, UUID], *, most: int) -> list[Flow]:
+        """Up to `most` flows of the queue in which something is ready in a lane, later than its `after`."""
+        [start] = after.values()
+        rows = self._conn.execute(_FLOWS, self._of | {"lane": lane, "after": start, "most": most})
+        return [Flow._make(row) for row in rows]
 
+    def taken(self, some: Sequence[Flow]) -> list[InFlight]:
+        """What is queued or running of those that have a limit, in any pool."""
+        jobs = list({one.job_id for one in some if one.job_limit is not None})
+        keys = [one.flow for one in some if one.flow_limit is not None]
+        if not jobs and not keys:
+            return []
+        return [InFlight._make(row) for row in self._conn.execute(_TAKEN, {"jobs": jobs, "flows": keys})]
 
-def candidates(conn: Conn, wanted: Sequence[Flow], *, tenant_id: int, queue: str, most: int) -> list[Candidate]:
-    """Locks up to `most` of the best ready tickets of each of these flows."""
-    rows = conn.execute(
-        _CANDIDATES,
-        {
-            "tenant": tenant_id,
-            "queue": queue,
-            "flows": [one.flow for one in wanted],
-            "lanes": [one.lane for one in wanted],
-            "limits": [most] * len(wanted),
-        },
-    )
-    return [Candidate._make(row) for row in rows]
+    def candidates(self, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]:
+        """Locks up to so many of the best ready tickets of each flow that may go."""
+        limits = {
+            "lanes": [one.lane for one, _ in wanted], "flows": [one.flow for one, _ in wanted],
+            "limits": [most for _, most in wanted],
+        }  # fmt: skip
+        return [Candidate._make(row) for row in self._conn.execute(_CANDIDATES, self._of | limits)]
 
 
 def lease(conn: Conn, ids: Sequence[UUID], *, holder: str, lease_s: int) -> list[Leased]:

@@ -70,8 +70,8 @@ WITH waiting AS (
     SELECT execution_id FROM tickets_ticket
     WHERE schedule_id = ANY(%(schedules)s) AND state IN ('blocked', 'ready', 'queued') AND (guarded OR %(unguarded)s)
     ORDER BY execution_id FOR UPDATE)
-DELETE FROM tickets_ticket t USING waiting w
-WHERE t.execution_id = w.execution_id AND t.state IN ('blocked', 'ready', 'queued')
+DELETE FROM tickets_ticket t
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM waiting)) AND t.state IN ('blocked', 'ready', 'queued')
 RETURNING t.tenant_id, t.execution_id, t.attempt, t.first_queued_at, t.first_started_at
 """
 
@@ -79,8 +79,8 @@ CANCEL_RUNNING_OF = f"""
 WITH running AS (
     SELECT execution_id FROM tickets_ticket WHERE guarded AND schedule_id = ANY(%s) AND state = 'running'
     ORDER BY execution_id FOR UPDATE)
-UPDATE tickets_ticket t SET {_ASK_TO_STOP} FROM running r
-WHERE t.execution_id = r.execution_id AND t.state = 'running' AND NOT t.cancel_requested
+UPDATE tickets_ticket t SET {_ASK_TO_STOP}
+WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM running)) AND t.state = 'running' AND NOT t.cancel_requested
 """
 
 # By the partial indexes, none of which is by tenant alone: one more would cost every run.

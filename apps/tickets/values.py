@@ -66,6 +66,7 @@ class Started(NamedTuple):
     cancel_requested: bool
     total_timeout_s: int | None
     actual_at: datetime
+    delays: str | None = None  # JSON: what held its first release back
 
     @property
     def give_up_at(self) -> datetime | None:
@@ -94,14 +95,15 @@ class Rate(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Ready tickets of one tenant in one lane that queue behind each other, and the limits of its head."""
+    """Ready tickets of one tenant in one lane that queue behind each other, by their head: its limits and rank."""
 
     tenant_id: int
     flow: UUID
     job_id: UUID
     flow_limit: int | None
     job_limit: int | None
-    lane: int = LIVE
+    lane: int
+    rank: datetime
 
 
 class Candidate(NamedTuple):
@@ -111,13 +113,36 @@ class Candidate(NamedTuple):
     tenant_id: int
     flow: UUID
     job_id: UUID
-    flow_limit: int | None
-    job_limit: int | None
     queue: str
     rank: datetime
     actual_at: datetime
+    available_at: datetime
     serial: UUID | None  # its schedule, when that runs one at a time
     first: bool = True  # whether it was never released before
+
+
+class InFlight(NamedTuple):
+    """So many tickets of a flow are queued or running in a pool, some of these running. Outside is no queue, ""."""
+
+    tenant_id: int
+    queue: str
+    lane: int
+    flow: UUID
+    job_id: UUID
+    tickets: int
+    running: int
+
+
+class HoldRow(NamedTuple):
+    """What holds a tenant back in a pool, or one flow of it, and from when to when that was seen."""
+
+    tenant_id: int
+    flow: UUID | None
+    code: str
+    since: datetime
+    seen_at: datetime
+    limit: int | None
+    use: int | None
 
 
 class Replaced(NamedTuple):
@@ -147,6 +172,10 @@ class Overdue(NamedTuple):
     total_timeout_s: int | None
     first_queued_at: datetime | None
     first_started_at: datetime | None
+    pool: str
+    flow: UUID
+    available_at: datetime
+    delays: str | None
 
 
 class LiveWorker(NamedTuple):

@@ -30,23 +30,6 @@ class DayCount(models.Model):
         return f"{self.tenant_id} {self.day}: {self.runs}"
 
 
-class MinuteRate(models.Model):
-    """Releases of a tenant in the latest minute that had some: what its max_runs_per_min is compared with.
-
-    Written by whoever holds the tenant's row (release, leases from pull queues).
-    """
-
-    tenant_id = models.IntegerField(primary_key=True)
-    minute = models.DateTimeField()
-    released = models.IntegerField()
-
-    class Meta:
-        constraints = [models.CheckConstraint(condition=Q(released__gte=0), name="minuterate_is_not_negative")]
-
-    def __str__(self) -> str:
-        return f"{self.tenant_id} {self.minute:%H:%M}: {self.released}"
-
-
 class Delta(models.Model):
     """What one transaction did, written by it; taken away by `rolling` when it is summed up."""
 
@@ -126,7 +109,7 @@ class Pressure(models.Model):
     every_s = models.FloatField(help_text="When the next measurement is to be expected.")
     live = models.BigIntegerField(help_text="Executions that are not finished, of all tenants, delayed ones too.")
     ended_per_s = models.FloatField(help_text="How many of them end in a second.")
-    figures = models.JSONField(default=dict, help_text="By pool and group: see apps.dispatch.gauging.")
+    figures = models.JSONField(default=dict, help_text="By pool and group: see apps.dispatch.pressure.gauging.")
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="pressure_is_one_row")]

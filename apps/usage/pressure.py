@@ -44,7 +44,7 @@ _ROUGHLY = "SELECT greatest(0, pg_stat_get_live_tuples('tickets_ticket'::regclas
 
 
 class Pressure(NamedTuple):
-    """One measurement. `figures` is what `apps.dispatch.gauging` makes of it."""
+    """One measurement. `figures` is what `apps.dispatch.pressure.gauging` makes of it."""
 
     measured_at: datetime
     age_s: float

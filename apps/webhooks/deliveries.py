@@ -72,7 +72,7 @@ waiting AS MATERIALIZED (
     SELECT t.execution_id FROM tickets_ticket t JOIN alive ON alive.id = t.execution_id
     WHERE t.state IN ('blocked', 'ready', 'queued') ORDER BY t.execution_id FOR UPDATE OF t),
 gone AS (
-    DELETE FROM tickets_ticket t USING waiting w WHERE t.execution_id = w.execution_id
+    DELETE FROM tickets_ticket t WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM waiting))
     AND t.state IN ('blocked', 'ready', 'queued')
     RETURNING t.execution_id, t.attempt, t.first_queued_at, t.first_started_at)
 UPDATE {{schema}}.executions_execution e

@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from kernel.listening import Rules, read_rules
+
 
 def load_file(path: Path) -> None:
     """Adds the NAME=value lines of a file to the environment; what is set already stays. A missing file is fine.
@@ -31,9 +33,19 @@ def text(name: str, default: str | None = None) -> str:
     return value
 
 
+def patterns(name: str) -> Rules:
+    """Which names are wanted and, with "!" before, which are not (`kernel.listening`); empty: all."""
+    try:
+        return read_rules(listed(name))
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}") from None
+
+
 def word(name: str, default: str, *, most: int) -> str:
-    """Lower-case letters, digits and dashes, at most `most` of them: fit for names and paths."""
-    value = os.environ.get(name, default)
+    """Lower-case letters, digits and dashes, at most `most` of them: fit for names and paths. Empty: the default."""
+    value = os.environ.get(name) or default
+    if not value:
+        return ""
     if not re.fullmatch(rf"[a-z0-9]([a-z0-9-]{{0,{most - 2}}}[a-z0-9])?", value):
         raise ImproperlyConfigured(f"{name}={value!r} must have 1 to {most} lower-case letters, digits and dashes.")
     return value

@@ -90,6 +90,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # --- scheduling ---------------------------------------------------------------------------------------------------
 SHARDS = env.whole("SHARDS", 64, least=1)  # fixed when installed: `doctor` compares it with the lease rows
 SHARED_QUEUES = env.whole("SHARED_QUEUES", 8, least=1)  # for tenants whose plan has no queue of its own
+OWN_QUEUES_MAX = env.whole("OWN_QUEUES_MAX", 300)  # tenants of a worker group with a queue of their own; 0: any number
 LEASE_TTL_S = 6.0
 LEASE_RENEW_S = 2.0
 LEASE_LOOK_S = 0.5
@@ -110,6 +111,9 @@ WORKER_TTL_S = 8.0
 WORKER_RENEW_S = 2.0
 WORKER_GRACE_S = env.whole("WORKER_GRACE_S", 20)  # a stopping worker lets its work end for so long
 WORKER_POOLS = env.listed("WORKER_POOLS", "http,python,queue")
+WORKER_GROUP = env.word("WORKER_GROUP", "", most=24)  # a dedicated group; empty: the shared workers
+WORKER_QUEUES = env.patterns("WORKER_QUEUES")  # which of its queues a worker listens to: "http.*, !http.own.acme"
+WORKER_TENANTS = env.patterns("WORKER_TENANTS")  # whose own queues: "acme, globex" or "!acme"
 HTTP_SLOTS = env.whole("HTTP_SLOTS", 200, least=1)
 QUEUE_SLOTS = env.whole("QUEUE_SLOTS", 16, least=1)  # deliveries to tenants' brokers at a time: a thread each
 PULL_WAITERS = env.whole("PULL_WAITERS", 16, least=0)  # requests that wait for work in one web process: a thread each

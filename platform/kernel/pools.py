@@ -39,6 +39,12 @@ def group_of(queue: str) -> str:
     return name if kind == "group" else ""
 
 
+def tenant_of(queue: str) -> str:
+    """The slug of the tenant whose own queue it is, else ""."""
+    _, kind, name = (*queue.split(".", 2), "", "")[:3]
+    return name.split("@", 1)[0] if kind == "own" else ""
+
+
 def pool_of(kind: str, queue: str) -> str:
     """The pool of a job's runs. A pull job names a queue of its tenant, or has its runs delivered to a broker."""
     return DELIVERY if kind == PULL and not queue else kind

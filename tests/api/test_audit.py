@@ -24,6 +24,7 @@ HOSTILE = 'x"}\n{"id": 1}\r\u0085\u2028\u2029\u202e\x7f</script>\\ \ud7ff\U0001f
 NOT_NOTED = {
     "schedules_preview", "schedules_preview_unsaved", "queues_lease", "leases_heartbeat", "leases_complete",
     "leases_fail", "leases_release", "leases_settle", "executions_complete", "executions_heartbeat",
+    "executions_explain", "schedules_explain",
 }  # fmt: skip
 
 

@@ -220,3 +220,20 @@ def test_postgresql_reads_pointers_as_the_rules_do(make: Makers, conn: Conn, acm
     assert keyed(ticket(conn, run["id"])) == expected
     found = flows_of_executions(conn, acme.schema_name, [UUID(run["id"])])
     assert tuple(found[UUID(run["id"])]) == expected
+
+
+def test_pull_queues_keep_keys_and_rates(api: Api, make: Makers, conn: Conn) -> None:
+    keyed_job = make.job(kind="pull", target={}, queue="keyed", concurrency_key=BY_PAYLOAD)
+    slow_job = make.job(kind="pull", target={}, queue="slow", rate_limit={"runs": 1, "per_s": 3600, "burst": 2})
+    for number in (1, 1, 1, 2):
+        make.execution(job=keyed_job["id"], payload={"customer": {"id": number}})
+        make.execution(job=slow_job["id"])
+
+    def leased(queue: str) -> list[Any]:
+        items = api.post(f"queues/{queue}/lease", {"max": 10}).body["items"]
+        return [(one["payload"] or {}).get("customer", {}).get("id") for one in items]
+
+    assert sorted(leased("keyed")) == [1, 1, 2], "two of each"
+    assert leased("keyed") == []
+    assert len(leased("slow")) == 2
+    assert leased("slow") == []

@@ -83,14 +83,14 @@ def test_the_run_stays_alive_without_a_worker_and_is_ended_with_its_token(
 
 def test_concurrency_still_counts_it(later: Any, make: Makers, conn: Conn) -> None:
     from apps.dispatch.capacity import capacity_of
-    from apps.tickets import releasing
+    from apps.tickets import waiting
     from apps.tickets.values import LiveWorker
 
     one = later(max_concurrency=1)
     one.accept()
-    assert [(row[1], row[4]) for row in releasing.taken(conn, "http")] == [("", 1)]
-    room = capacity_of([LiveWorker(UUID(int=1), 10, ["http.own.acme"])], releasing.taken(conn, "http"), prefetch=2)
-    assert (room.total, room.by_queue) == (20, {"http.own.acme": 20}), "no slot is taken"
+    assert [(row.queue, row.tickets) for row in waiting.taken(conn, "http")] == [("", 1)]
+    room = capacity_of([LiveWorker(UUID(int=1), 10, ["http.own.acme"])], waiting.taken(conn, "http"), prefetch=2)
+    assert (room.free, room.by_queue) == (20, {"http.own.acme": 20}), "no slot is taken"
     assert list(room.by_job.values()) == [1]
 
 

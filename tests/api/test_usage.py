@@ -109,6 +109,24 @@ def test_what_can_not_be_asked(api: Api, query: str, code: str) -> None:
     assert code in {one["code"] for one in answer.body["errors"]} or code == "type"
 
 
+def test_slots_by_pool_and_the_workers_are_told(api: Api, make: Makers, conn: Conn, acme: Any) -> None:
+    from tenants.models import PlanPool, Tenant
+    from tests.api.makers import begin
+
+    assert (api.get("usage").body["pools"], api.get("usage").body["worker_group"]) == ([], None)
+    slots = PlanPool.objects.create(plan=acme.plan, pool="http", reserved_slots=2, max_slots=5)
+    Tenant.objects.filter(pk=acme.pk).update(worker_group="gold")
+    try:
+        begin(conn, make.execution()["id"])
+        make.execution()
+        found = api.get("usage").body
+    finally:
+        slots.delete()
+        Tenant.objects.filter(pk=acme.pk).update(worker_group="")
+    assert found["pools"] == [{"pool": "http", "reserved_slots": 2, "max_slots": 5, "use": 1}]
+    assert found["worker_group"] == "gold"
+
+
 @pytest.mark.parametrize("path", ["usage", "usage/history"])
 def test_few_statements(api: Api, make: Makers, statements: list[str], path: str) -> None:
     make.schedule()

@@ -20,9 +20,16 @@ def main() -> None:
     parser.add_argument("--celery", type=int, default=10_000)
     parser.add_argument("--audit", type=int, default=100_000, help="rows of the trail that wait to be sealed")
     parser.add_argument("--history", type=int, default=3_000_000, help="executions that lists and pages are read from")
-    parser.add_argument("--only", choices=["fire", "noop", "celery", "lists", "writes", "audit"], default=None)
+    parser.add_argument(
+        "--only",
+        choices=["fire", "noop", "celery", "lists", "writes", "audit", "figures", "round", "flood"],
+        default=None,
+    )
+    parser.add_argument(
+        "--figures", metavar="FILE", help="write the figures of `manage.py simulate --plan` to this file"
+    )
     args = parser.parse_args()
-    with stage.services(ROOT / "var" / "bench"):
+    with stage.services(ROOT / "var" / ("bench-round" if args.only == "round" else "bench")):
         import os
 
         os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
@@ -31,8 +38,23 @@ def main() -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import audit, fire_release, lists, noop, writes
+        from tests.bench import audit, fire_release, flood, lists, noop, release_round, writes
 
+        if args.only == "round":
+            stage.prepare(tenants=0, own_queues=0)
+            print(
+                f"a round of release for {release_round.TENANTS:,} tenants with {release_round.READY:,} ready (budget"
+                f" {release_round.BUDGET_MS} ms of the database): {release_round.told(release_round.run())}"
+            )
+            return
+        if args.only == "flood":
+            made = stage.prepare(tenants=flood.OTHERS + 1, own_queues=0)
+            print(
+                f"{flood.FLOOD:,} runs of one tenant at once, {flood.OTHERS} others with one a second: p99 of their"
+                f" dispatch lateness as a multiple of that without the flood (budget {flood.BUDGET}):"
+                f" {flood.told(flood.run(made))}"
+            )
+            return
         made = stage.prepare(tenants=1 if args.only in ("audit", "lists") else args.tenants, own_queues=args.own_queues)
         own = min(args.own_queues, len(made))
         print(
@@ -69,6 +91,14 @@ def main() -> None:
                 f"lists and pages at {args.history:,} executions: {within} of {len(read)} have a p95 of at most"
                 f" {lists.BUDGET_MS} ms; the dearest takes {max(one.cpu_ms for one in read):.0f} ms CPU"
             )
+        if args.only == "figures" or args.figures:
+            from tests.bench import figures
+
+            measured = figures.run(made, own_queues=args.own_queues)
+            for name, figure in measured.items():
+                print(f"{name} = {figure['value']:g}")
+            if args.figures:
+                figures.write(Path(args.figures), measured)
         ours = plain = None
         if args.only in (None, "noop"):
             ours = noop.shardbeat(made, count=args.noop, own_queues=args.own_queues, workers=2)

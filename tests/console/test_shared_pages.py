@@ -18,7 +18,8 @@ Conn = psycopg.Connection[Any]
 LISTS = (
     "tenants/tenant", "tenants/plan", "tenants/domain", "tenants/member", "tenants/apikey", "audit/auditevent",
     "due/dueentry", "due/shardlease", "due/dispatcher", "due/beatslot", "tickets/ticket", "tickets/worker",
-    "tickets/breaker", "django_celery_beat/periodictask", "django_celery_beat/crontabschedule",
+    "tickets/breaker", "tickets/subscription", "django_celery_beat/periodictask",
+    "django_celery_beat/crontabschedule",
     "django_celery_beat/intervalschedule", "django_celery_beat/clockedschedule", "auth/user", "auth/group",
 )  # fmt: skip
 READ_ONLY = (
@@ -200,6 +201,28 @@ def test_a_change_of_a_tenant_saves_what_was_changed_and_leaves_a_trail(page: An
     assert acme.network == ["10.1.0.0/16"] and acme.status == "active"
     acme.network = ["127.0.0.0/8", "::1/128"]
     acme.save(update_fields=["network"])
+
+
+def test_workers_are_told_what_to_listen_to_and_what_nobody_listens_to_is_said(
+    page: Any, acme: Any, conn: Conn, registry: Any
+) -> None:
+    from tests.fixtures_flow import make_ticket
+
+    url = "/admin/tickets/subscription/"
+    data = {"pattern": "python.own.*", "listens": "no", "worker_group": "", "host": "", "reason": HOSTILE[:100]}
+    for _ in range(2):  # said again, it takes the place of the first
+        assert page.post(f"{url}add/", data).status_code == 302
+    assert page.post(f"{url}add/", {**data, "pattern": "NO SUCH"}).status_code == 200
+    ((pk, listens, by),) = conn.execute("SELECT id, listens, created_by FROM tickets_subscription").fetchall()
+    assert listens is False and by
+    assert len(events(conn, "subscription.drop")) == 2
+    make_ticket(acme)
+    text = page.get(url).content.decode()
+    assert "Nobody listens to python.own.acme, and acme wait" in text and "<script>alert" not in text
+    assert page.post(f"{url}{pk}/change/", data).status_code == 403
+    assert page.post(f"{url}{pk}/delete/", {"post": "yes"}).status_code == 302
+    assert conn.execute("SELECT count(*) FROM tickets_subscription").fetchall() == [(0,)]
+    assert len(events(conn, "subscription.reset")) == 1
 
 
 def test_domains_are_kept_with_a_trail(page: Any, acme: Any, conn: Conn) -> None:

@@ -37,6 +37,7 @@ class Rounds:
     every_s: float = 0.5
     fair: FairShare = field(default_factory=FairShare)
     random: Random = field(default_factory=lambda: Random(6))
+    later: bool = False  # all that waits is of a lower lane: it is shared in a further round of each pass
     exact: bool = False  # runs last exactly run_s; else their lengths are random about it
     number: int = 0
     slot_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))
@@ -73,7 +74,12 @@ class Rounds:
                     tenant.group,
                 )  # fmt: skip
         # What a tenant holds while it moves counts where it is now; that may be more than there is.
-        self.granted = self.fair.grant(claims, total=total, room=room, elapsed_s=self.every_s)
+        elapsed_s = self.every_s
+        if self.later:
+            none = {number: claim._replace(wants=0) for number, claim in claims.items() if claim.held}
+            self.fair.charge({}, self.fair.grant(none, total=total, room=room, elapsed_s=elapsed_s))
+            elapsed_s = 0.0
+        self.granted = self.fair.grant(claims, total=total, room=room, elapsed_s=elapsed_s)
         self.fair.charge(self.granted, self.granted)
         for number, count in self.granted.items():
             tenant = self.tenants[number]

@@ -37,8 +37,8 @@ def server(broker: Any) -> Iterator[redis.Redis]:
 def test_keys_do_not_pile_up_c20(
     processes: Processes, server: redis.Redis, conn: psycopg.Connection[Any], acme: Any, globex: Any
 ) -> None:
-    """The case in small: 300 runs, the worker ended twice in the middle of them, once with kill -9."""
-    soak(processes, server, conn, (acme, globex), runs=300, restarts=2)
+    """The case in small: 150 runs, the worker ended twice in the middle of them, once with kill -9."""
+    soak(processes, server, conn, (acme, globex), runs=150, restarts=2)
 
 
 @pytest.mark.long

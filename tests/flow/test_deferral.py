@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from apps.dispatch.deferral import TRICKLE_EVERY_S, Deferral
+from apps.dispatch.pressure.deferral import TRICKLE_EVERY_S, Deferral
 from tests.fixtures_flow import MINUTE, NOW, OneLine, count, entry_of, executions_of, fire, make_job, make_schedule
 from tests.fixtures_flow import make_ticket as submit
 
@@ -134,7 +134,7 @@ def _made(one: dict[str, Any]) -> UUID:
 def test_what_is_remembered_is_bounded_and_the_rest_is_decided_again(
     conn: Conn, acme: Tenant, deferral: Deferral, step: Callable[..., dict[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("apps.dispatch.deferral.REMEMBERED", 2)
+    monkeypatch.setattr("apps.dispatch.pressure.deferral.REMEMBERED", 2)
     job = make_job(acme)
     for minute in range(10, 15):
         make_schedule(acme, job, cron=f"{minute} 10 * * *")

@@ -35,7 +35,7 @@ def now(conn: Conn) -> datetime:
 
 def look(conn: Conn, registry: Registry) -> dict[str, Any]:
     """One measurement; its figures as they were kept."""
-    from apps.dispatch.gauges import count, measure
+    from apps.dispatch.pressure.gauges import count, measure
     from apps.usage import pressure
 
     registry.refresh(force=True)
@@ -76,6 +76,17 @@ def test_what_waits_for_a_slot_is_told_from_what_its_own_limits_hold(
     assert row["wanted_slots"] >= 3
 
 
+def test_what_a_rate_holds_back_waits_for_no_slot(conn: Conn, registry: Registry, acme: Tenant, now: datetime) -> None:
+    job = make_job(acme, rate_limit={"runs": 1, "per_s": 3_600, "burst": 2})
+    for _ in range(5):
+        make_ticket(acme, job, now=now - timedelta(minutes=1))
+    row = python(look(conn, registry))
+    assert (row["ready"]["live"], row["held"]) == (5, 3) and row["oldest_wait_s"]["live"] >= 60
+    conn.execute("UPDATE tickets_bucket SET tokens = 0, at = clock_timestamp()")
+    row = python(look(conn, registry))
+    assert (row["held"], row["usable"], row["oldest_wait_s"]["live"]) == (5, 0, 0)
+
+
 def test_catch_up_waits_in_its_own_lane_and_presses_nobody(
     conn: Conn, registry: Registry, acme: Tenant, now: datetime
 ) -> None:
@@ -107,7 +118,7 @@ def test_a_second_serial_run_waits_for_the_first_and_not_for_a_slot(
 
 
 def test_counting_is_as_rare_as_it_is_slow(conn: Conn, monkeypatch: pytest.MonkeyPatch) -> None:
-    from apps.dispatch import gauges
+    from apps.dispatch.pressure import gauges
 
     clock = iter([100.0, 101.5, 101.5])
     monkeypatch.setattr(gauges, "monotonic_s", lambda: next(clock))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.dispatch.lanes import BACKFILL, CATCH_UP, LANES, LIVE, LOWER, Lanes
+from apps.dispatch.lanes import LOWER, Lanes
+from apps.tickets.values import BACKFILL, CATCH_UP, LANES, LIVE
 
 
 def taken(lanes: Lanes, wants: list[int], *, total: int, slots: int, held: list[int]) -> list[int]:
@@ -36,9 +37,10 @@ def test_a_pass_gives_no_more_than_there_is_and_leaves_nothing_that_a_lane_could
         lower = sum(took[lane] for lane in LOWER)
         holds = sum(held[lane] for lane in LOWER)
         assert lower == 0 or lower + holds <= max(1, slots * 0.75)
-        if sum(took) < total:
+        # What was kept for a lower lane that did not use it is free in the next pass.
+        if sum(took) + 2 + total // 16 < total:
             assert took[LIVE] == wants[LIVE]
-            assert lower + holds >= max(1, int(slots * 0.75)) or took == wants
+            assert lower + holds >= max(1, int(slots * 0.75)) - 2 - total // 16 or took == wants
 
 
 @settings(max_examples=40)
@@ -82,3 +84,10 @@ def test_what_a_lane_could_not_use_is_not_owed_later() -> None:
         lanes.took(LIVE, 150)
         lanes.close()
     assert taken(lanes, [500, 500, 0], total=160, slots=1_000, held=[0, 0, 0]) == [150, 10, 0]
+
+
+def test_lower_lanes_that_held_all_they_may_are_not_owed_for_it() -> None:
+    lanes = Lanes()
+    for _ in range(100):
+        assert taken(lanes, [500, 500, 0], total=20, slots=100, held=[0, 75, 0]) == [20, 0, 0]
+    assert taken(lanes, [500, 500, 0], total=20, slots=100, held=[0, 40, 0]) == [18, 2, 0]

@@ -1,4 +1,4 @@
-"""Limits that jobs set themselves, as release keeps them: so many of one customer."""
+"""Limits that jobs set themselves, as release keeps them: so many of one customer, so many in a time."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Conn = psycopg.Connection[Any]
 BY_CUSTOMER = {"payload": "/customer/id", "max": 1}
+RATE = {"runs": 60, "per_s": 60, "burst": 5}
 
 
 @pytest.fixture
@@ -83,3 +84,23 @@ def test_an_edit_lets_more_of_a_customer_go(service: ReleaseService, conn: Conn,
     for most, more in ({"max": 2}, 1), (None, 1):
         job_update(tenant=acme, actor=actor(acme), job_id=job, patch={"concurrency_key": most}, now=utc_now())
         assert len(released(service)) == more
+
+
+def test_never_more_than_burst_and_rate_times_t(service: ReleaseService, conn: Conn, acme: Tenant) -> None:
+    job = make_job(acme, rate_limit=RATE)
+    for _ in range(20):
+        make_ticket(acme, job)
+    begun_at = count(conn, "SELECT extract(epoch FROM clock_timestamp()) * 1000000")
+    gone, shifted_s = len(released(service)), 0.0
+    assert gone == 5
+    for step_s in (0.0, 0.5, 0.5, 3.0, 100.0):
+        conn.execute("UPDATE tickets_bucket SET at = at - %s * interval '1 second'", [step_s])
+        shifted_s += step_s
+        gone += len(released(service))
+        now = count(conn, "SELECT extract(epoch FROM clock_timestamp()) * 1000000")
+        passed_s = shifted_s + (now - begun_at) / 1e6
+        assert gone <= 5 + passed_s, "burst and what came back"
+        assert gone >= min(5 + int(shifted_s), 20) or step_s == 100.0
+    assert gone == 5 + 4 + 5, "an hour's worth is no more than the burst"
+    plain = make_ticket(acme)
+    assert released(service) == [plain], "others do not wait for it"

@@ -13,14 +13,14 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from apps.dispatch.capacity import MESSAGE_MAX, Message, admit, capacity_of, leave_to_others, messages_of
+from apps.dispatch.capacity import MESSAGE_MAX, Message, capacity_of, leave_to_others, messages_of
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.release import ReleaseService
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.services import job_pause, job_resume, job_update
 from apps.tickets import releasing, workers
 from apps.tickets.store import AGING
-from apps.tickets.values import Candidate, LiveWorker
+from apps.tickets.values import LIVE, Candidate, InFlight, LiveWorker
 from kernel.pools import POOL_NUMBER
 from tenants import door
 from tenants.models import Plan, Tenant
@@ -73,13 +73,18 @@ def states(conn: Conn) -> Counter[str]:
 def test_capacity_is_slots_times_prefetch_less_what_is_taken() -> None:
     live = [LiveWorker(UUID(int=1), 10, ["a", "b"]), LiveWorker(UUID(int=2), 4, ["b"])]
     job, flow, other = UUID(int=9), UUID(int=8), UUID(int=7)
-    rows = [(1, "a", other, other, 3, 0), (2, "b", flow, job, 5, 1), (2, "gone", job, job, 2, 0)]
-    room = capacity_of(live, rows, prefetch=2.0)
-    assert (room.capacity, room.total) == (28, 18)
+    rows = [
+        taken("a", 3, job=other),
+        taken("b", 5, 1, job=job, flow=flow, tenant=2),
+        taken("gone", 2, job=job, tenant=2),
+    ]
+    room = capacity_of(live, [*rows, taken("", 4, job=job, tenant=2)], prefetch=2.0)
+    group = room.groups[""]
+    assert (group.slots, group.capacity, group.free, group.held) == (14, 28, 18, [10, 0, 0])
     assert room.by_queue == {"a": 17, "b": 23}
-    assert room.by_tenant == {1: 3, 2: 7}
-    assert room.by_job == {other: 3, job: 7}
-    assert room.by_flow == {other: 3, flow: 5, job: 2}
+    assert room.by_tenant == {1: 3, 2: 11} and room.held == {1: 3, 2: 7}, "outside takes no slot"
+    assert room.by_job == {other: 3, job: 11}
+    assert room.by_flow == {other: 3, flow: 5, job: 6}
     assert room.message_max == {"a": 5, "b": 2}, "half of the smallest worker that may get it"
 
 
@@ -95,16 +100,24 @@ def test_capacity_is_slots_times_prefetch_less_what_is_taken() -> None:
     ],
 )
 def test_a_queue_leaves_room_to_the_others(pool: str, queued: int, running: int, left: int) -> None:
-    rows = [(1, "a", JOB, JOB, queued, 0), (1, "a", JOB, JOB, running, running)]
+    rows = [taken("a", queued), taken("a", running, running)]
     room = capacity_of([LiveWorker(UUID(int=1), 100, ["a", "b"])], rows, prefetch=2.0)
     leave_to_others(room, pool)
     assert room.by_queue == {"a": left, "b": 190 if pool == "http" else 200}
 
 
 def test_more_than_there_is_room_for_is_never_a_negative_room() -> None:
-    room = capacity_of([LiveWorker(UUID(int=1), 1, ["a"])], [(1, "a", JOB, JOB, 50, 0)], prefetch=2.0)
-    assert room.total < 0
-    assert admit([candidate("a")], {1: 5}, room) == []
+    room = capacity_of([LiveWorker(UUID(int=1), 1, ["a"])], [taken("a", 50)], prefetch=2.0)
+    assert room.groups[""].free < 0 and room.free == 0
+
+
+def test_groups_of_workers_have_capacity_of_their_own() -> None:
+    gold = "python.own.acme@gold"
+    live = [LiveWorker(UUID(int=1), 10, ["a"]), LiveWorker(UUID(int=2), 4, [gold], "gold")]
+    room = capacity_of(live, [taken("a", 3), taken(gold, 5)], prefetch=2.0)
+    assert {name: (group.slots, group.free) for name, group in room.groups.items()} == {"": (10, 17), "gold": (4, 3)}
+    by_hand = capacity_of([LiveWorker(UUID(int=1), 10, ["a", gold])], [taken(gold, 5)], prefetch=2.0)
+    assert (by_hand.whose[gold], by_hand.groups[""].free) == ("", 15), "who listens to a queue has its slots taken"
 
 
 def test_released_is_what_workers_can_take_and_no_more(
@@ -653,7 +666,13 @@ class Counting:
 
 
 def candidate(queue: str) -> Candidate:
-    return Candidate(uuid.uuid4(), 1, JOB, JOB, None, None, queue, NOW, NOW, None)
+    return Candidate(uuid.uuid4(), 1, JOB, JOB, queue, NOW, NOW, NOW, None)
+
+
+def taken(
+    queue: str, count: int, running: int = 0, *, job: UUID = JOB, flow: UUID | None = None, tenant: int = 1
+) -> InFlight:
+    return InFlight(tenant, queue, LIVE, flow or job, job, count, running)
 
 
 def aged(conn: Conn, *ids: UUID) -> None:

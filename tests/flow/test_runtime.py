@@ -272,6 +272,15 @@ def test_what_can_not_be_taken_goes_back(runtime: Runtime, hands: Hands, conn: C
     assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready' AND attempt = 0") == 2
 
 
+def test_large_definitions_are_read_each_time_and_not_remembered(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    small, large = make_job(acme, payload={"a": 1}), make_job(acme, payload={"a": "x" * 10_000})
+    definitions = Definitions()
+    for _ in range(2):
+        found = definitions.jobs(conn, acme.schema_name, [(small, 1), (large, 1)])
+        assert len(found[large, 1].payload["a"]) == 10_000 and found[small, 1].payload == {"a": 1}
+    assert list(definitions._jobs) == [(acme.schema_name, small, 1)]
+
+
 def test_what_can_not_be_settled_is_bounded_by_starting_no_more_of_it(
     runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant, globex: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.dispatch.gauging import Depth, InFlight, Limits, Readings, Serving, Waits, measured
-from apps.dispatch.scaling import Demand, Policy, Rates, Share, averaged, presses, slots_wanted, workers_wanted
+from apps.dispatch.pressure.gauging import Depth, InFlight, Limits, Readings, Serving, Waits, measured
+from apps.dispatch.pressure.scaling import Demand, Policy, Rates, Share, averaged, presses, slots_wanted, workers_wanted
 
 FEW = settings(max_examples=80)
 shares = st.builds(Share, st.integers(0, 5_000), st.integers(0, 500), st.none() | st.integers(0, 400))

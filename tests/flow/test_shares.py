@@ -67,6 +67,14 @@ def test_how_long_runs_last_does_not_change_the_share(run_s: float) -> None:
     assert parts(rounds, [1, 2], since) == pytest.approx([1, 1], abs=0.05)
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["live", "backfill"])
+def test_few_slots_are_shared_by_weight_in_every_lane(later: bool) -> None:
+    """What waits in a lower lane only is shared in further rounds of each pass, and owed what it lacks as well."""
+    tenants = {number: Tenant(weight=1 + number % 5, run_s=(1.0, 6.0)[number % 2]) for number in range(40)}
+    rounds = Rounds(tenants, {"": 30}, later=later).go(600)
+    assert parts(rounds, list(tenants), {}) == pytest.approx([1] * 40, abs=0.08)
+
+
 def test_reserves_are_met_in_one_round_and_what_is_borrowed_comes_back() -> None:
     """Owners come and go; others borrow. One round when there is room, else one more than a running attempt."""
     random, run_s = Random(2), 4.0

@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 
 
 def test_limits_and_their_shares(acme: Tenant, conn: Any, registry: Any, console_of: Any) -> None:
-    from tenants.models import Plan
+    from tenants.models import Plan, PlanPool
 
     stock(acme, conn, registry)
+    slots = PlanPool.objects.create(plan=acme.plan, pool="http", reserved_slots=7)
     Plan.objects.filter(pk=acme.plan_id).update(max_jobs=1, max_schedules=10)
     try:
         page = console_of(acme, "viewer").get("/console/usage")
     finally:
         Plan.objects.filter(pk=acme.plan_id).update(max_jobs=None, max_schedules=None)
+        slots.delete()
     words = {one.standing.quota: one.word for one in page.context["limits"]}
     assert words["max_jobs"] == "used up" and words["max_schedules"] == "within" and words["max_live"] == "no limit"
-    assert "Nothing ran then" in page.content.decode()
+    assert "Nothing ran then" in page.content.decode() and "Slots by pool" in page.content.decode()
+    assert [(one.pool, one.reserved_slots, one.max_slots) for one in page.context["pools"]] == [("http", 7, None)]
 
 
 @pytest.mark.parametrize("step", ["minute", "hour", "day", "century"])

@@ -216,3 +216,11 @@ def test_nothing_of_it_is_left_on_the_connection(acme: Tenant, conn: Conn) -> No
     make_job(acme)
     assert schema_now() == "public"
     assert count(conn, "SELECT count(*) FROM t_acme.schedules_job") == 1
+
+
+def test_no_plan_is_kept_from_when_a_table_was_empty(conn: Conn) -> None:
+    """Live tables are empty between bursts: a plan from then reads all that has come since."""
+    for _ in range(12):  # a plan of its own is made five times, then one is kept
+        conn.execute("SELECT 1 FROM tickets_ticket WHERE pool = %s", ["python"])
+    kept = conn.execute("SELECT sum(generic_plans), sum(custom_plans) > 0 FROM pg_prepared_statements").fetchone()
+    assert kept == (0, True)

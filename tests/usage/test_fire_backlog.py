@@ -23,7 +23,7 @@ from tests.usage.test_admitting import NewTenant, runs_on
 from tests.usage.test_fire_quota import DUE, outcome
 
 if TYPE_CHECKING:
-    from apps.dispatch.backlogs import Backlogs
+    from apps.dispatch.pressure.backlogs import Backlogs
     from tenants.registry import Registry
 
 Conn = psycopg.Connection[Any]
@@ -76,7 +76,7 @@ def test_a_resume_behind_a_paused_job_stays_below_the_bound(
 def test_a_tenant_is_counted_again_after_two_seconds_and_its_own_runs_at_once(
     new_tenant: NewTenant, conn: Conn, registry: Registry, statements: list[str]
 ) -> None:
-    from apps.dispatch.backlogs import KEPT_S, Backlogs
+    from apps.dispatch.pressure.backlogs import KEPT_S, Backlogs
 
     now = [0.0]
     backlogs: Backlogs = Backlogs(clock=lambda: now[0])
@@ -98,7 +98,7 @@ def test_a_batch_that_fails_takes_no_room(
     new_tenant: NewTenant, conn: Conn, registry: Registry, monkeypatch: Any
 ) -> None:
     from apps.dispatch import fire as firing
-    from apps.dispatch.backlogs import Backlogs
+    from apps.dispatch.pressure.backlogs import Backlogs
 
     tenant = new_tenant(max_live=1)
     registry.refresh(force=True)
@@ -127,7 +127,7 @@ def test_who_has_no_bound_is_not_counted(
 
 
 def test_what_is_remembered_is_bounded(conn: Conn, monkeypatch: Any) -> None:
-    from apps.dispatch import backlogs as module
+    from apps.dispatch.pressure import backlogs as module
 
     monkeypatch.setattr(module, "REMEMBERED", 3)
     backlogs = module.Backlogs()

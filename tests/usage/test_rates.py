@@ -1,16 +1,20 @@
-"""max_runs_per_min: never more releases in a minute of the clock, over all pools; what does not fit waits."""
+"""max_runs_per_min: at most burst + rate * t releases in any time t, over all pools; what does not fit waits."""
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from apps.tickets import buckets
+from apps.tickets.values import Rate
 from kernel.pools import POOL_NUMBER
 from tests.fixtures_api import in_parallel
 from tests.fixtures_flow import MINUTE, NOW, count, live_worker, make_job, make_ticket, queue_of
@@ -44,27 +48,24 @@ def stocked(tenant: Tenant, number: int, *, now: datetime = NOW, **job: Any) -> 
         make_ticket(tenant, made, now=now)
 
 
-@pytest.mark.parametrize(
-    "last", [NOW + 59 * SECOND, datetime(2025, 1, 31, 23, 59, 59, 999_999, UTC)], ids=["minute", "month"]
-)
-def test_a_minute_releases_so_many_and_the_rest_waits_for_the_next(
-    releaser: Make, conn: Conn, registry: Registry, new_tenant: NewTenant, last: datetime
+def test_a_burst_goes_at_once_and_the_rest_as_tokens_come_back(
+    releaser: Make, conn: Conn, registry: Registry, new_tenant: NewTenant
 ) -> None:
-    tenant = new_tenant(max_runs_per_min=3)
-    stocked(tenant, 8, now=last.replace(second=0, microsecond=0))
+    tenant = new_tenant(max_runs_per_min=30, runs_burst=3)  # a token each two seconds
+    stocked(tenant, 20)
     live_worker(conn, slots=50, queues=[queue_of(registry, tenant)])
     service = releaser()
-    first = last.replace(second=0, microsecond=0)
-    assert [release_at(service, at) for at in (first, first + SECOND, last)] == [3, 0, 0]
-    assert service._held_until == first + MINUTE and service._wait_s(last) is not None
-    assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready'") == 5
-    assert [release_at(service, first + minute * MINUTE) for minute in (1, 2, 3)] == [3, 2, 0]
+    assert [release_at(service, NOW + s * SECOND) for s in (0, 0, 1, 2, 3, 4, 10, 100)] == [3, 0, 0, 1, 0, 1, 3, 3]
+    assert release_at(service, NOW + 101 * SECOND) == 0
+    assert service._held_until == NOW + 102 * SECOND and service._wait_s(NOW + 101 * SECOND) is not None
+    assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready'") == 9
+    assert release_at(service, NOW + 70 * SECOND) == 0, "a clock that goes back brings no tokens"
 
 
 def test_one_tenants_rate_is_not_anothers(
     releaser: Make, conn: Conn, registry: Registry, new_tenant: NewTenant, acme: Tenant
 ) -> None:
-    slow = new_tenant(max_runs_per_min=1)
+    slow = new_tenant(max_runs_per_min=1, runs_burst=1)
     stocked(slow, 5)
     stocked(acme, 5)
     live_worker(conn, slots=50, queues=[queue_of(registry, slow), queue_of(registry, acme)])
@@ -74,37 +75,23 @@ def test_one_tenants_rate_is_not_anothers(
 def test_two_pools_at_once_share_a_rate(
     releaser: Make, conn: Conn, second: Conn, registry: Registry, new_tenant: NewTenant
 ) -> None:
-    tenant = new_tenant(max_runs_per_min=4)
+    tenant = new_tenant(max_runs_per_min=4, runs_burst=4)
     for pool in ("python", "http"):
         live_worker(conn, slots=50, queues=[queue_of(registry, tenant, pool)], pool=pool)
     services = [releaser("python"), releaser("http", on=second)]
-    for minute in range(6):
-        now = NOW + minute * MINUTE
+    for turn in range(6):
+        now = NOW + turn * 2 * MINUTE
         stocked(tenant, 5, now=now)
         stocked(tenant, 5, now=now, kind="http", target={"url": "https://example.com/"})
-        # One of them may have read its clock when the other is in the next minute: together they stay within both.
+        # One of them may have read its clock a second before the other.
         done = in_parallel(2, partial(_release_of, services, now))
         assert sum(done) == 4, done
 
 
-def test_a_slow_pass_of_the_former_minute_is_counted_in_the_present_one(conn: Conn, acme: Tenant) -> None:
-    from apps.usage import rates
-
-    limits = {acme.pk: 5}
-    for now, more, use in ((NOW + MINUTE, 3, 3), (NOW + 59 * SECOND, 2, 5), (NOW + 2 * MINUTE, 1, 1)):
-        before = rates.used(conn, [acme.pk], now=now)
-        rates.take(conn, {acme.pk: more}, before=before, limits=limits, now=now)
-        assert rates.used(conn, [acme.pk], now=now) == {acme.pk: use}
-    rates.take(conn, {acme.pk: 4}, before={acme.pk: 0}, limits=limits, now=NOW + timedelta(days=1))
-    assert rates.used(conn, [acme.pk], now=NOW) == {acme.pk: 0}  # a clock that was wrong holds nobody up
-    rates.take(conn, {acme.pk: 2}, before={acme.pk: 0}, limits=limits, now=NOW)
-    assert rates.used(conn, [acme.pk], now=NOW) == {acme.pk: 2}
-
-
-def test_fifty_consumers_never_lease_more_than_a_minute_allows(new_tenant: NewTenant, conn: Conn) -> None:
+def test_fifty_consumers_never_lease_more_than_the_burst(new_tenant: NewTenant, conn: Conn) -> None:
     from apps.dispatch.pull import lease
 
-    tenant = new_tenant(max_runs_per_min=7)
+    tenant = new_tenant(max_runs_per_min=7, runs_burst=7)
     stocked(tenant, 60, kind="pull", target={}, queue="work")
     ask = partial(lease, tenant=tenant, queue="work", most=3, lease_s=60, now=NOW)
     done = in_parallel(50, lambda number: len(ask(holder=f"one {number}")))
@@ -128,11 +115,33 @@ def test_a_plan_that_gets_a_rate_or_loses_it(
 ) -> None:
     from tenants.models import Plan
 
-    tenant = new_tenant(max_runs_per_min=2)
+    tenant = new_tenant(max_runs_per_min=60, runs_burst=2)
     stocked(tenant, 20)
     live_worker(conn, slots=50, queues=[queue_of(registry, tenant)])
     service, released = releaser(), []
-    for limit in (2, 3, 1, 10, None):
-        Plan.objects.filter(pk=tenant.plan_id).update(max_runs_per_min=limit)
-        released.append(release_at(service, NOW))
-    assert released == [2, 1, 0, 7, 10]
+    for second, (limit, burst) in enumerate([(60, 2), (120, 3), (60, 1), (60, 10), (None, None)]):
+        Plan.objects.filter(pk=tenant.plan_id).update(max_runs_per_min=limit, runs_burst=burst)
+        released.append(release_at(service, NOW + second * SECOND))
+    assert released == [2, 1, 1, 1, 15], "a larger burst fills up; it is not there at once"
+
+
+@given(
+    per_s=st.floats(0.01, 1_000), burst=st.integers(1, 50),
+    asked=st.lists(st.tuples(st.floats(0, 30), st.integers(0, 60)), min_size=1, max_size=40),
+)  # fmt: skip
+def test_never_more_than_burst_and_rate_times_time(
+    per_s: float, burst: int, asked: list[tuple[float, int]]
+) -> None:  # fmt: skip
+    """In any window, whatever is asked when: each start of a window counts."""
+    bucket, at, went = Rate(per_s, burst, float(burst)), NOW, list[tuple[float, int]]()
+    for wait_s, wants in asked:
+        now = at + timedelta(seconds=wait_s)
+        bucket, at = buckets.refilled(bucket, at, now), now
+        count = min(wants, math.floor(bucket.tokens))
+        bucket = bucket._replace(tokens=bucket.tokens - count)
+        went.append(((at - NOW).total_seconds(), count))
+    for begin, (start_s, _) in enumerate(went):
+        total = 0
+        for end_s, count in went[begin:]:
+            total += count
+            assert total <= burst + per_s * (end_s - start_s) + 1e-3

@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
                 ("ended_per_s", models.FloatField(help_text="How many of them end in a second.")),
                 (
                     "figures",
-                    models.JSONField(default=dict, help_text="By pool and group: see apps.dispatch.gauging."),
+                    models.JSONField(default=dict, help_text="By pool and group: see apps.dispatch.pressure.gauging."),
                 ),
             ],
             options={

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from apps.dispatch import pool_figures
-from apps.dispatch.gauging import PoolFigures
+from apps.dispatch.pressure import pool_figures
+from apps.dispatch.pressure.gauging import PoolFigures
 from kernel.pools import POOLS
 from tenants import door
 from tenants.commands import EXIT_FOUND

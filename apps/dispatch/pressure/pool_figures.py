@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import psycopg
 from django.conf import settings
 
-from apps.dispatch.gauging import PoolFigures, pools_of
+from apps.dispatch.pressure.gauging import PoolFigures, pools_of
 from apps.due import entries
 from apps.usage import pressure
 

@@ -8,7 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
-from apps.dispatch.scaling import RUN_S, Demand, Policy, Rates, Share, averaged, presses, slots_wanted, workers_wanted
+from apps.dispatch.pressure.scaling import (
+    RUN_S,
+    Demand,
+    Policy,
+    Rates,
+    Share,
+    averaged,
+    presses,
+    slots_wanted,
+    workers_wanted,
+)
 from kernel.pools import PULL
 
 LANES = ("live", "catch_up", "backfill")

@@ -1,8 +1,9 @@
 """Measuring how busy the platform is: one dispatcher does it for all, every few seconds, into one row.
 
-What is in flight, the heads of flows and the workers are read each time, which costs a few milliseconds. What has to be
-counted takes longer the more there is: it is counted so seldom that it takes at most a twentieth of the time. `gauging`
-makes figures of it, the admission list says which flows wait for nothing but a slot.
+What is in flight, the heads of flows and the workers are read each time, which costs a few milliseconds, more with
+thousands of flows. What has to be counted takes longer the more there is. Each of the two is done so seldom that it
+takes at most a twentieth of the time. `gauging` makes figures of it, the admission list says which flows wait for
+nothing but a slot.
 """
 
 import logging
@@ -10,18 +11,19 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
 from django.conf import settings
 
 from apps.dispatch.admission import Facts, most, refusal
-from apps.dispatch.gauging import Depth, InFlight, Limits, Readings, Serving, Waits, measured
 from apps.dispatch.keeper import Keeper
-from apps.dispatch.scaling import Policy
+from apps.dispatch.pressure.gauging import Depth, InFlight, Limits, Readings, Serving, Waits, measured
+from apps.dispatch.pressure.scaling import Policy
 from apps.due import entries
-from apps.tickets import depths
+from apps.tickets import buckets, depths
+from apps.tickets.values import Rate
 from apps.usage import lately, pressure
 from kernel.clock import monotonic_s
 from kernel.pools import POOLS
@@ -34,8 +36,9 @@ Conn = psycopg.Connection[Any]
 LEASE_KIND = "reconcile"
 EVERY_S = 2.0
 IDLE_EVERY_S = 5.0  # while nothing is alive
-COUNT_EVERY_S = 5.0  # at least
-COUNT_SHARE = 20  # counting takes at most one part in so many of the time
+COUNT_EVERY_S = 2.0  # at least
+SHARE = 20  # each takes at most one part in so many of the time
+EVERY_MAX_S = 15.0
 COUNT_EVERY_MAX_S = 60.0
 STATEMENT_TIMEOUT_S = 20
 
@@ -66,11 +69,12 @@ class GaugeService:
         self._keeper = keeper
         self._registry = Registry(line)
         self._counts = Counts()
+        self._took_s = 0.0
         self._limited: Conn | None = None
 
     def run_once(self) -> Pass:
         if not self._keeper.held(LEASE_KIND):
-            return Pass()
+            return Pass(wait_s=EVERY_S)
         conn = self._line.get()
         if self._limited is not conn:
             conn.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT_S}s'")
@@ -78,8 +82,10 @@ class GaugeService:
         self._registry.refresh()
         if monotonic_s() >= self._counts.until:
             self._counts = count(conn)
-        every_s = EVERY_S if self._counts.live else IDLE_EVERY_S
+        every_s = min(EVERY_MAX_S, max(EVERY_S if self._counts.live else IDLE_EVERY_S, self._took_s * SHARE))
+        began = monotonic_s()
         live = measure(conn, self._registry, self._counts, every_s=every_s)
+        self._took_s = monotonic_s() - began
         return Pass({"live": live}, wait_s=every_s)
 
     def close(self) -> None:
@@ -91,7 +97,7 @@ def count(conn: Conn) -> Counts:
     began = monotonic_s()
     found = Counts(depths.ready(conn), depths.later(conn), entries.delayed(conn), lately.read(conn))
     took = monotonic_s() - began
-    found.until = monotonic_s() + min(COUNT_EVERY_MAX_S, max(COUNT_EVERY_S, took * COUNT_SHARE))
+    found.until = monotonic_s() + min(COUNT_EVERY_MAX_S, max(COUNT_EVERY_S, took * SHARE))
     return found
 
 
@@ -157,6 +163,13 @@ def _most(tenancy: Tenancy) -> dict[str, int | None]:
     return found
 
 
+class _Rates(NamedTuple):
+    """Token buckets of jobs and of tenants, of those that have one."""
+
+    jobs: Mapping[UUID, Rate]
+    tenants: Mapping[int, Rate]
+
+
 class _Uses:
     """What is in flight, as admission asks for it."""
 
@@ -172,7 +185,7 @@ class _Uses:
             self.flow[one.flow] += used
             self.serial |= set(one.serial or ())
 
-    def facts(self, head: depths.Head, pool: str, tenancy: Tenancy | None, now: datetime) -> Facts:
+    def facts(self, head: depths.Head, pool: str, tenancy: Tenancy | None, rates: _Rates, now: datetime) -> Facts:
         """Of the head of a flow, without what is true of its pool: slots that are taken are what it waits for."""
         return Facts(
             now=now, tenant_active=tenancy is not None and tenancy.active, job_limit=head.job_limit,
@@ -180,7 +193,8 @@ class _Uses:
             overlap_busy=head.serial in self.serial, tenant_use=self.tenant[head.tenant_id],
             max_running=tenancy.max_running if tenancy else None, pool_use=self.pool[pool, head.tenant_id],
             max_slots=tenancy.max_slots.get(pool) if tenancy else None, key_use=self.flow[head.flow],
-            flow_limit=head.flow_limit,
+            flow_limit=head.flow_limit, job_rate=rates.jobs.get(head.job_id),
+            tenant_rate=rates.tenants.get(head.tenant_id),
         )  # fmt: skip
 
 
@@ -193,14 +207,28 @@ def _heads(
     held: Counter[tuple[str, int, int]] = Counter()
     for pool, lane in sorted({(one.pool, one.lane) for one in ready} | {(pool, 0) for pool in POOLS}):
         limited: dict[tuple[int, UUID], float] = {}
-        for head in depths.heads(conn, pool=pool, lane=lane):
+        heads = depths.heads(conn, pool=pool, lane=lane)
+        rates = _rates(conn, registry, heads, now)
+        for head in heads:
             tenancy = registry.get(head.tenant_id)
-            facts = uses.facts(head, pool, tenancy, now)
+            facts = uses.facts(head, pool, tenancy, rates, now)
             if refusal(facts) is None:
                 place = (pool, tenancy.group if tenancy else "", lane)
                 waits[place] = max(waits[place], (now - head.available_at).total_seconds())
-            if head.job_limit is not None or head.flow_limit is not None or not facts.tenant_active:
+            own = (head.job_limit, head.flow_limit, facts.job_rate, facts.tenant_rate)
+            if not facts.tenant_active or any(one is not None for one in own):
                 limited[head.tenant_id, head.flow] = most(facts)
         for at, tickets in depths.of_flows(conn, list(limited), pool=pool, lane=lane).items() if limited else ():
             held[pool, lane, at[0]] += max(0, tickets - int(min(tickets, limited[at])))
     return [Waits(pool, group, lane, wait) for (pool, group, lane), wait in waits.items()], held
+
+
+def _rates(conn: Conn, registry: Registry, heads: Sequence[depths.Head], now: datetime) -> _Rates:
+    """The token buckets of these flows' jobs and tenants, as they are; nobody is kept from taking."""
+    of_jobs = buckets.of_jobs(conn, {head.job_id: head.tenant_id for head in heads}, now=now, lock=False)
+    limits = {
+        one.id: buckets.tenant_rate(one.max_runs_per_min, one.runs_burst)
+        for one in (registry.get(tenant_id) for tenant_id in {head.tenant_id for head in heads})
+        if one is not None and one.max_runs_per_min is not None
+    }
+    return _Rates(of_jobs, buckets.of_tenants(conn, limits, now=now))

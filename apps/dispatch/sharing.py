@@ -1,0 +1,149 @@
+"""How one pass divides a pool's room: lane by lane between tenants, in rounds, over values. Pure.
+
+What a tenant can't use of its share is offered to the others. Who picks the runs of a tenant's grant is the caller's
+part: release picks tickets in the database, the simulation runs in memory.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from apps.dispatch import lanes
+from apps.dispatch.capacity import Capacity
+from apps.dispatch.fairness import Claim, FairShare
+from apps.dispatch.lanes import Lanes
+from apps.tickets.values import LANES, LIVE
+
+ROUNDS = 4  # in which a pass offers again what those could not use to whom it was offered first
+
+
+class Sharer(Protocol):
+    """What is known of a tenant that has a share."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def weight(self) -> int: ...
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def reserved(self) -> Mapping[str, int]: ...
+
+    @property
+    def max_slots(self) -> Mapping[str, int]: ...
+
+    def queue(self, pool: str) -> str: ...
+
+
+@dataclass(slots=True)
+class Shares:
+    """What a pool remembers between passes of who had what."""
+
+    fair: FairShare = field(default_factory=FairShare)
+    lanes: dict[str, Lanes] = field(default_factory=lambda: defaultdict(Lanes))  # by group
+
+
+@dataclass(slots=True)
+class Sharing:
+    """One pass. `pick(lane, grants)` lets runs go and says how many of each tenant went."""
+
+    pool: str
+    capacity: Capacity
+    shares: Shares
+    batch: int
+    waits: Mapping[int, list[int]]  # by lane: tenants with something ready
+    known: Mapping[int, Sharer]
+    pick: Callable[[int, Mapping[int, int]], Counter[int]]
+    left: dict[int, float] = field(default_factory=dict)  # of limits of whole tenants
+    given: Counter[int] = field(default_factory=Counter)
+    offered: set[int] = field(default_factory=set)
+    _sated: set[tuple[int, int]] = field(default_factory=set)  # lane, tenant: offered more than it could use
+
+    def share(self, elapsed_s: float) -> None:
+        """Gives away what there is. `elapsed_s` is the time since the last pass that shared."""
+        groups, memory = self.capacity.groups, self.shares
+        free = {name: max(0, min(group.free, self.batch)) for name, group in groups.items()}
+        for name, group in groups.items():
+            waits = [any(self._group(one) == name for one in self._open(lane)) for lane in LANES]
+            memory.lanes[name].open(total=free[name], slots=group.slots, waits=waits, held=group.held)
+        lower = any(self.waits[lane] for lane in lanes.LOWER)
+        for lane in (*LANES, LIVE) if lower else (LIVE,):
+            again = lane == LIVE and elapsed_s == 0  # what lower lanes left
+            total = {name: free[name] if again or not lower else memory.lanes[name].room(lane) for name in groups}
+            for name, count in self._rounds(lane, total, elapsed_s).items():
+                free[name] -= count
+                memory.lanes[name].took(lane, count)
+            elapsed_s = 0.0
+        for name in groups:
+            memory.lanes[name].close()
+        # Who still waits when all is given away: what others hold from now on counts as held while somebody waits.
+        hungry = {one: self._claim(one) for lane in LANES for one in self._open(lane)}
+        memory.fair.grant(hungry, total={}, room={}, elapsed_s=0)
+
+    def hungry(self) -> Iterator[tuple[int, int, int, int]]:
+        """Who could still use a slot: (tenant, slots there are, held by all, held by itself)."""
+        capacity, known = self.capacity, self.known
+        by_group: Counter[str] = Counter()
+        for tenant_id, held in capacity.held.items():
+            if tenant_id in known:
+                by_group[self._group_of(known[tenant_id])] += held
+        for tenant_id, count in self.given.items():
+            by_group[self._group(tenant_id)] += count
+        for tenant_id in {one for lane in LANES for one in self._open(lane)}:
+            group = self._group(tenant_id)
+            slots = capacity.groups[group].slots if group in capacity.groups else 0
+            yield tenant_id, slots, by_group[group], capacity.held[tenant_id] + self.given[tenant_id]
+
+    def _rounds(self, lane: int, total: dict[str, int], elapsed_s: float) -> Counter[str]:
+        """Shares `total` of each group among those that wait in a lane; what of it went."""
+        fair, went = self.shares.fair, Counter[str]()
+        for number in range(ROUNDS):
+            claims = {one: self._claim(one) for one in self._open(lane)}
+            if number == 0 and elapsed_s > 0:  # who only holds is charged for it too
+                claims = {**self._holders(), **claims}
+            if not claims:
+                break
+            left = {name: count - went[name] for name, count in total.items()}
+            grants = fair.grant(claims, total=left, room=self.capacity.by_queue, elapsed_s=0 if number else elapsed_s)
+            self.offered.update(grants)
+            used = self.pick(lane, grants) if grants else Counter[int]()
+            fair.charge(used, grants)
+            for tenant_id, grant in grants.items():
+                if used[tenant_id] < grant:
+                    self._sated.add((lane, tenant_id))
+                self.left[tenant_id] -= used[tenant_id]
+                self.given[tenant_id] += used[tenant_id]
+                went[self._group(tenant_id)] += used[tenant_id]
+            if not grants:
+                break
+        return went
+
+    def _open(self, lane: int) -> list[int]:
+        return [
+            one for one in self.waits[lane] if self.left.get(one, 0) >= 1 and (lane, one) not in self._sated
+        ]  # fmt: skip
+
+    def _group(self, tenant_id: int) -> str:
+        return self._group_of(self.known[tenant_id])
+
+    def _group_of(self, tenancy: Sharer) -> str:
+        return self.capacity.whose.get(tenancy.queue(self.pool), tenancy.group)
+
+    def _claim(self, tenant_id: int) -> Claim:
+        wants = int(min(self.batch, self.left[tenant_id]))
+        return self._claim_of(self.known[tenant_id], wants, self.given[tenant_id])
+
+    def _holders(self) -> Mapping[int, Claim]:
+        known = {one: self.known.get(one) for one in self.capacity.held}
+        return {one: self._claim_of(tenancy, 0, 0) for one, tenancy in known.items() if tenancy is not None}
+
+    def _claim_of(self, tenancy: Sharer, wants: int, given: int) -> Claim:
+        return Claim(
+            weight=max(1, tenancy.weight), wants=wants, held=self.capacity.held[tenancy.id] + given,
+            reserved=tenancy.reserved.get(self.pool, 0), maximum=tenancy.max_slots.get(self.pool),
+            queue=tenancy.queue(self.pool), group=self._group_of(tenancy),
+        )  # fmt: skip

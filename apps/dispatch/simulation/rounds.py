@@ -1,0 +1,193 @@
+"""One pool's release in a simulation: passes as of `release`, by the same lanes, shares and predicates. Pure."""
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from apps.dispatch.capacity import Capacity, Group, leave_to_others
+from apps.dispatch.flowshare import FLOWS_MAX, FlowClaim, FlowShare
+from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, waits_for_more
+from apps.dispatch.sharing import Shares, Sharing
+from apps.dispatch.simulation.admitting import Admitted, Admitting, OfFlow
+from apps.dispatch.simulation.measures import Demand
+from apps.dispatch.simulation.state import Flow, Run, State
+from apps.tickets.values import LANES
+
+
+@dataclass(slots=True)
+class Done:
+    """What a pass did. `waits` says that runs are ready which could not go; `again_at` when some may by themselves."""
+
+    released: list[Run] = field(default_factory=list)
+    expired: list[Run] = field(default_factory=list)
+    waits: bool = False
+    again_at: float | None = None
+
+
+class Rounds:
+    """The passes of one pool."""
+
+    look_s = BUSY_WAIT_S
+
+    def __init__(self, state: State, pool: str) -> None:
+        self.pool = pool
+        self._state, self._mine = state, state.pools[pool]
+        self._groups = sorted(group for name, group in state.settings.slots if name == pool)
+        self._shares, self._flows = Shares(), FlowShare()
+        self._admitting = Admitting(state, self._mine, state.instant)
+        self._ids: dict[Flow, UUID] = {}
+        self._admitted: dict[int, Admitted] = {}
+        self._shared_at = self._released_at = float("-inf")
+
+    def release(self, now: float) -> Done:
+        """One pass."""
+        done = Done()
+        if not self._mine.waiting:
+            return done
+        settings = self._state.settings
+        capacity = self._capacity()
+        free, since = min(capacity.free, settings.release_batch), now - self._released_at
+        if waits_for_more(free=free, capacity=capacity.most, since_release_s=since):
+            done.waits = True
+            done.again_at = None if free <= 0 else self._released_at + REFILL_WAIT_S + 1e-6  # and not just before
+            return done
+        self._admitted = {tenant: self._admitting.of(tenant, now) for tenant in sorted(self._mine.waiting)}
+        for admitted in self._admitted.values():
+            done.expired += admitted.expired
+            admitted.expired = []
+        waits = {lane: sorted(self._mine.ready[lane]) for lane in LANES}
+
+        def pick(lane: int, grants: Mapping[int, int]) -> Counter[int]:
+            return Counter({one: self._take(one, lane, grant, capacity, now, done) for one, grant in grants.items()})
+
+        sharing = Sharing(self.pool, capacity, self._shares, settings.release_batch, waits, settings.tenants, pick)
+        sharing.left = {tenant: admitted.most for tenant, admitted in self._admitted.items()}
+        elapsed_s, self._shared_at = now - self._shared_at, now
+        sharing.share(max(1e-6, elapsed_s))
+        if done.released:
+            self._released_at = now
+        done.waits = bool(self._mine.waiting)
+        until = min((one.until for one in self._admitted.values()), default=float("inf"))
+        done.again_at = max(now + BUSY_WAIT_S, until) if until < float("inf") else None
+        return done
+
+    def most(self, group: str) -> int:
+        """What may be queued or running of a group at once."""
+        return int(self.slots(group) * self._state.settings.prefetch)
+
+    def slots(self, group: str) -> int:
+        return self._state.settings.slots[self.pool, group]
+
+    def spans_pools(self, tenant: int) -> bool:
+        """Whether what it holds elsewhere counts here too."""
+        return self._state.settings.tenants[tenant].max_running is not None
+
+    def demands(self) -> dict[str, dict[int, Demand]]:
+        """By group, what each tenant holds and could use besides, as of the last pass."""
+        found: dict[str, dict[int, Demand]] = {group: {} for group in self._groups}
+        for tenant in sorted({*self._mine.waiting, *self._mine.held}):
+            setting = self._state.settings.tenants[tenant]
+            admitted = self._admitted.get(tenant)
+            wants = sum(admitted.wants(lane) for lane in LANES) if admitted and tenant in self._mine.waiting else 0
+            if setting.group in found:
+                found[setting.group][tenant] = Demand(
+                    setting.weight, self._mine.held[tenant], wants, setting.reserved.get(self.pool, 0),
+                    setting.max_slots.get(self.pool),
+                )  # fmt: skip
+        return found
+
+    def reasons(self) -> dict[int, Counter[str]]:
+        """How many runs of each tenant wait, by the code of what holds them back, as of the last pass."""
+        found: dict[int, Counter[str]] = {}
+        for tenant, waiting in self._mine.waiting.items():
+            admitted = self._admitted.get(tenant)
+            reasons = Counter() if admitted is None else Counter(admitted.refused)
+            rest = waiting - reasons.total()
+            if rest > 0:
+                group = self._state.settings.tenants[tenant].group
+                full = self._mine.by_group[group] >= self.most(group) if group in self._groups else True
+                reasons["pool_full" if full else "fair_share"] += rest
+            found[tenant] = reasons
+        return found
+
+    def _capacity(self) -> Capacity:
+        """What workers can take now; every queue of a group is served by all of its workers."""
+        settings, mine = self._state.settings, self._mine
+        groups = {}
+        for name in self._groups:
+            most = self.most(name)
+            held = [mine.by_lane[name, lane] for lane in LANES]
+            groups[name] = Group(settings.slots[self.pool, name], most, most - mine.by_group[name], held)
+        found = Capacity(groups, {}, {}, {}, Counter(), mine.held, Counter(), Counter(), mine.running, {})
+        for tenant in mine.waiting:
+            group, queue = settings.tenants[tenant].group, self._state.queue_of_tenant(tenant, self.pool)
+            if group in groups:
+                found.slots[queue] = groups[group].slots
+                found.whose[queue] = group
+                found.by_queue[queue] = groups[group].capacity - mine.by_queue[queue]
+        leave_to_others(found, self.pool)
+        return found
+
+    def _take(self, tenant: int, lane: int, grant: int, capacity: Capacity, now: float, done: Done) -> int:
+        """Releases up to so many of the tenant's best runs of a lane; returns how many went."""
+        admitted = self._admitted[tenant]
+        queue = self._state.queue_of_tenant(tenant, self.pool)
+        left = min(grant, capacity.by_queue.get(queue, 0))
+        flows = {self._id(one.flow): one for one in [one for one in admitted.flows if one.lane == lane][:FLOWS_MAX]}
+        wanted = [
+            FlowClaim(
+                flow, int(min(one.most, one.waiting, admitted.of_job[one.flow[0]], left)),
+                self._state.instant(one.head.rank),
+            )
+            for flow, one in flows.items()
+        ]  # fmt: skip
+        wanted = [claim for claim in wanted if claim.wants > 0]
+        if left <= 0 or not wanted:
+            return 0
+        went = 0
+        for flow, count in self._flows.split(tenant, left, wanted, self._state.instant(now)).items():
+            went += self._take_of(flows[flow], admitted, count, now, done)
+        capacity.by_queue[queue] -= went
+        admitted.most -= went
+        return went
+
+    def _take_of(self, one: OfFlow, admitted: Admitted, count: int, now: float, done: Done) -> int:
+        """Of one flow the best runs; those whose schedule is busy stay."""
+        waiting = self._mine.ready[one.lane].get(one.head.tenant, {}).get(one.flow, [])
+        job = one.flow[0]
+        left = min(count, one.most, admitted.of_job[job])
+        aside, went = [], 0
+        while waiting and left >= 1:
+            run = heapq.heappop(waiting)[2]
+            if run.gone:
+                self._mine.count_out(run.tenant)
+            elif run.arrival.serial is not None and run.arrival.serial in self._state.busy_serials:
+                aside.append(run)
+            else:
+                self._mine.count_out(run.tenant)
+                self._state.hold(run, 1)
+                self._admitting.spend(run, now)
+                run.released = now if run.released < 0 else run.released
+                done.released.append(run)
+                went += 1
+                left -= 1
+        for run in aside:
+            heapq.heappush(waiting, (run.rank, run.number, run))
+        one.most -= went
+        one.waiting -= went
+        if aside:
+            one.waiting = 0  # for this pass
+            admitted.refused["overlap"] += len(aside)
+        elif waiting:
+            one.head = waiting[0][2]
+        admitted.of_job[job] -= went
+        self._mine.drop_if_empty(one.lane, one.head.tenant, one.flow)
+        return went
+
+    def _id(self, flow: Flow) -> UUID:
+        found = self._ids.get(flow)
+        if found is None:
+            found = self._ids[flow] = UUID(int=len(self._ids) + 1)
+        return found

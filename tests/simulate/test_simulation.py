@@ -1,0 +1,208 @@
+"""The simulation against what is known without it: queueing theory, weights, limits; and it is the same every time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from apps.dispatch.simulation.answer import Side, answer
+from apps.dispatch.simulation.changes import changed, read_sets, scaled
+from apps.dispatch.simulation.engine import Result, simulate
+from apps.dispatch.simulation.measures import Demand, shares_due, waits_of
+from apps.dispatch.simulation.settings import Settings
+from apps.dispatch.simulation.spec import read_spec
+from kernel.errors import InvalidInput
+
+NO_COST = {"round_s": 0.0005, "release_s": 0, "handover_s": 0, "settle_s": 0, "overhead_s": 0}
+
+
+def run(seed: int = 1, **document: Any) -> tuple[Settings, Result]:
+    settings, load = read_spec({"slots": {"python": 10}, **document}, seed=seed)
+    return settings, simulate(settings, load)
+
+
+def by_slug(settings: Settings, result: Result) -> Mapping[str, Any]:
+    return {settings.tenants[tenant].slug: figures for tenant, figures in result.tenants.items()}
+
+
+def waits(result: Result) -> list[list[float]]:
+    return [figures.waits.tolist() for figures in result.tenants.values()]
+
+
+def erlang_c(servers: int, load: float) -> float:
+    """The share of arrivals of an M/M/c queue that must wait (A. K. Erlang, 1917)."""
+    part = sum(load**k / math.factorial(k) for k in range(servers))
+    last = load**servers / math.factorial(servers) * servers / (servers - load)
+    return last / (part + last)
+
+
+def test_waits_are_those_of_an_mmc_queue() -> None:
+    servers, per_s, run_s = 10, 7.0, 1.0
+    _, result = run(
+        seconds=4_500, counted_from=500, tenants={"acme": {}}, costs=NO_COST,
+        jobs=[
+            {"tenant": "acme", "pool": "python", "run_s": {"exponential": run_s},
+             "arrivals": {"poisson_per_s": per_s}}
+        ],
+    )  # fmt: skip
+    found = result.tenants[1].waits
+    waited = [wait for wait in found if wait > 0.01]
+    expected = erlang_c(servers, per_s * run_s)
+    assert len(waited) / len(found) == pytest.approx(expected, rel=0.1)
+    assert sum(waited) / len(waited) == pytest.approx(run_s / (servers - per_s * run_s), rel=0.15)
+    assert result.busy_s["python", ""] / (result.seconds * servers) == pytest.approx(0.7, rel=0.03)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_weights_of_one_and_three_give_one_and_three(shared: bool) -> None:
+    flood = {"run_s": {"exponential": 1}, "pool": "python", "arrivals": {"poisson_per_s": 20}}
+    settings, result = run(
+        seconds=400, counted_from=60, costs=NO_COST, prefetch=1, slots={"python": 16},
+        tenants={"light": {"own_queue": not shared}, "heavy": {"weight": 3, "own_queue": not shared}},
+        jobs=[{"tenant": "light", **flood}, {"tenant": "heavy", **flood}],
+    )  # fmt: skip
+    got = by_slug(settings, result)
+    assert got["heavy"].slot_s / got["light"].slot_s == pytest.approx(3, rel=0.05)
+    assert got["light"].got / got["light"].due == pytest.approx(1, rel=0.1)
+
+
+def test_limits_hold_back_with_their_codes() -> None:
+    flood = {"run_s": 1, "pool": "python", "arrivals": {"flood": 100}}
+    settings, result = run(
+        seconds=20, tenants={"acme": {"max_running": 4}, "globex": {}, "paused": {"active": False}},
+        jobs=[
+            {"tenant": "acme", **flood},
+            {"tenant": "globex", "name": "job", "max_concurrency": 2, **flood},
+            {"tenant": "globex", "name": "rate", "rate_limit": {"runs": 60, "per_s": 60, "burst": 1}, **flood},
+            {"tenant": "globex", "name": "key", "key": {"values": 1, "max": 1}, **flood},
+            {"tenant": "paused", **flood},
+        ],
+        slots={"python": 100}, prefetch=1,
+    )  # fmt: skip
+    got = by_slug(settings, result)
+    assert 70 <= got["acme"].started <= 80, "four at a time for 20 seconds"
+    assert 75 <= got["globex"].started <= 82, "two, one and one at a time"
+    assert set(got["acme"].held) == {"tenant_concurrency"}
+    assert {"job_concurrency", "job_rate", "concurrency_key"} <= set(got["globex"].held)
+    assert set(got["paused"].held) == {"tenant_inactive"}
+    assert (got["paused"].started, got["paused"].waiting) == (0, 100)
+
+
+def test_what_does_not_come_to_be_is_counted() -> None:
+    settings, result = run(
+        seconds=30, tenants={"acme": {"max_live": 10}, "globex": {"max_runs_per_day": 7}},
+        jobs=[
+            {"tenant": "acme", "pool": "python", "run_s": 100, "arrivals": {"flood": 30}},
+            {"tenant": "globex", "pool": "python", "arrivals": {"every_s": 1}},
+            {"tenant": "globex", "pool": "python", "max_queue_age_s": 2, "arrivals": {"flood": 1, "at_s": 20}},
+        ],
+    )  # fmt: skip
+    got = by_slug(settings, result)
+    assert got["acme"].dropped == {"backlog_full": 20}
+    assert got["globex"].dropped["daily_quota"] == 24
+
+
+def test_overlap_skips_and_runs_expire() -> None:
+    settings, result = run(
+        seconds=60, tenants={"acme": {}}, slots={"python": 1}, prefetch=1,
+        jobs=[
+            {"tenant": "acme", "pool": "python", "run_s": 25, "overlap": "skip", "arrivals": {"every_s": 10}},
+            {"tenant": "acme", "pool": "python", "max_queue_age_s": 5, "arrivals": {"flood": 1, "at_s": 3}},
+        ],
+    )  # fmt: skip
+    dropped = by_slug(settings, result)["acme"].dropped
+    assert dropped["overlap_skipped"] >= 3
+    assert dropped["expired"] == 1
+
+
+def test_the_same_seed_gives_the_same() -> None:
+    document = {
+        "seconds": 60, "tenants": {"many": {"copies": 20}},
+        "jobs": [{"tenant": "many", "pool": "python", "fails": 0.2, "retry": {"base_s": 0.1},
+                  "run_s": {"pareto": {"least": 0.1, "alpha": 1.2, "most": 20}}, "arrivals": {"poisson_per_s": 0.5}}],
+    }  # fmt: skip
+    first, again, other = (run(seed, **document)[1] for seed in (3, 3, 4))
+    assert [one.waits.tolist() for one in first.tenants.values()] == [
+        one.waits.tolist() for one in again.tenants.values()
+    ]
+    assert first.events == again.events
+    assert first.events != other.events
+
+
+def test_a_what_if_beside_the_present() -> None:
+    settings, load = read_spec(
+        {"seconds": 120, "tenants": {"acme": {}}, "slots": {"python": 2}, "jobs": [
+            {"tenant": "acme", "name": "sync", "pool": "python", "run_s": 1, "arrivals": {"poisson_per_s": 3}}]},
+        seed=1,
+    )  # fmt: skip
+    changes = read_sets(["slots.python=8", "load.acme=0.5", "run_s.acme/sync=0.5"])
+    new = changed(settings, changes)
+    less = scaled(load, new, changes, seed=1)
+    assert len(less.arrivals) == pytest.approx(len(load.arrivals) / 2, rel=0.2)
+    whole = answer(Side(settings, simulate(settings, load)), Side(new, simulate(new, less)), load, real=False)
+    assert whole["what_if"]["tenants"]["acme"]["p95"] < 0.2 < whole["present"]["tenants"]["acme"]["p95"]
+    assert whole["what_if"]["pools"]["python"]["utilisation"] < whole["present"]["pools"]["python"]["utilisation"]
+    assert any("still waited" in reason for reason in whole["worth"]["reasons"])
+
+
+@pytest.mark.parametrize(
+    "path", ["tenant.nobody.weight=1", "tenant.acme.wait=1", "slots.gpu=1", "job.acme/none.max_concurrency=1", "x=1",
+             "=2", "tenant.acme.weight=heavy", "cost.fire_per_s=0"],
+)  # fmt: skip
+def test_a_change_that_changes_nothing_is_refused(path: str) -> None:
+    settings, _ = read_spec(
+        {"tenants": {"acme": {}}, "slots": {"http": 1}, "jobs": [{"tenant": "acme", "arrivals": {"flood": 1}}]}
+    )
+    with pytest.raises(InvalidInput):
+        changed(settings, read_sets([path]))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"tenants": {"a": {}}, "slots": {"gpu": 1}, "jobs": []},
+        {"tenants": {"a": {"weight": 0}}, "slots": {"http": 1}, "jobs": [{"tenant": "a", "arrivals": {"flood": 1}}]},
+        {"tenants": {"a": {}}, "slots": {"http": 1}, "jobs": [{"tenant": "b", "arrivals": {"flood": 1}}]},
+        {
+            "tenants": {"a": {}},
+            "slots": {"http": 1},
+            "jobs": [{"tenant": "a", "run_s": {"n": 1}, "arrivals": {"flood": 1}}],
+        },
+    ],
+)
+def test_a_load_that_makes_no_sense_is_refused(document: Any) -> None:
+    with pytest.raises(InvalidInput):
+        read_spec(document)
+
+
+def test_a_time_limit_ends_it() -> None:
+    settings, load = read_spec(
+        {"seconds": 1_800, "tenants": {"acme": {}}, "slots": {"python": 50}, "jobs": [
+            {"tenant": "acme", "pool": "python", "run_s": 1, "arrivals": {"poisson_per_s": 10}}]}
+    )  # fmt: skip
+    result = simulate(settings, load, limit_s=0)
+    assert result.cut_short is not None and 0 < result.seconds < 1_800
+
+
+def test_quantiles_are_those_of_the_waits() -> None:
+    assert waits_of([]) == (0, None, None, None, None)
+    assert waits_of([float(n) for n in range(1, 101)]) == (100, 50.0, 95.0, 99.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("demands", "due"),
+    [
+        ({1: Demand(1, 0, 99), 2: Demand(3, 0, 99)}, {1: 10, 2: 30}),
+        ({1: Demand(1, 5, 0), 2: Demand(3, 0, 99)}, {1: 5, 2: 35}),
+        ({1: Demand(1, 0, 99, reserved=20), 2: Demand(3, 0, 99)}, {1: 20, 2: 20}),
+        ({1: Demand(1, 0, 99, maximum=2), 2: Demand(1, 0, 99)}, {1: 2, 2: 38}),
+        ({1: Demand(1, 0, 99, reserved=60), 2: Demand(1, 0, 99, reserved=20)}, {1: 30, 2: 10}),
+    ],
+)
+def test_shares_that_are_due(demands: Mapping[int, Demand], due: Mapping[int, float]) -> None:
+    assert shares_due(demands, 40) == pytest.approx(due)
