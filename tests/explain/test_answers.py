@@ -106,7 +106,8 @@ def test_it_stays_cheap_where_much_waits(stage: Stage, statements: list[str]) ->
     last = stage.run(job, priority=0)
     columns = (
         "tenant_id, job_id, job_version, run_key, trigger, actual_at, pool, queue, priority, timeout_s, flow,"
-        " job_limit, payload_from, state, available_at, rank, attempt, failures, releases, cancel_requested, guarded, lane"
+        " job_limit, payload_from, state, available_at, rank, attempt, failures, releases, cancel_requested, guarded,"
+        " lane"
     )
     stage.conn.execute(
         f"INSERT INTO tickets_ticket (execution_id, {columns})"
