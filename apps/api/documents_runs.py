@@ -51,7 +51,9 @@ class ExecutionAnswer(Serializer):
     available_at = nullable(serializers.DateTimeField, help_text="It does not start before; null when finished.")
     wait_reason = nullable(
         serializers.CharField,
-        help_text='Why it waits for available_at: "retry", "returned", "breaker_open host:port"; else null.',
+        help_text='Why it waits for available_at ("retry", "returned", "breaker_open host:port") or, when it is due, '
+        'which limit or pause of tenant, job, key or queue it waits for ("job_paused", "job_concurrency"); else null. '
+        "/executions/{id}/explain tells all of it.",
     )
     start_by = nullable(
         serializers.DateTimeField,

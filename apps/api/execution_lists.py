@@ -21,6 +21,7 @@ from apps.api.openapi import (
     time_parameters,
 )
 from apps.api.shapes_runs import attempt_shape, execution_shape
+from apps.dispatch.reasons import with_reasons
 from apps.executions.filtering import NEED_SCHEDULE, ORDERS, ExecutionFilter
 from apps.executions.models import TRIGGERS
 from apps.executions.reading import executions_count, executions_read
@@ -85,8 +86,9 @@ def list_executions(
     page = executions_read(endpoint.tenant, found, order=order, after=after, size=size)
     count = executions_count(endpoint.tenant, found, order=order) if counted else None
     now = endpoint.now
+    rows = with_reasons(endpoint.tenant, page.rows, now=now)
     return Response(
-        listed(page.rows, page.after, query=query, count=count, shape=lambda row: execution_shape(row, as_of=now))
+        listed(rows, page.after, query=query, count=count, shape=lambda row: execution_shape(row, as_of=now))
     )
 
 

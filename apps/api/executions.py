@@ -14,6 +14,7 @@ from apps.api.execution_lists import OF_ALL, PAGE, TAG, list_executions
 from apps.api.openapi import operation
 from apps.api.reading import nothing_of
 from apps.api.shapes_runs import execution_shape
+from apps.dispatch.reasons import with_reasons
 from apps.dispatch.submission import execution_submit, executions_submit
 from apps.dispatch.submit import execution_rerun
 from apps.outcomes.cancel import execution_cancel
@@ -25,6 +26,7 @@ def execution_answer(endpoint: Endpoint, execution_id: UUID, *, status: int = 20
         tenant=endpoint.tenant, actor=endpoint.actor, execution_id=execution_id, need="execution.read"
     )
     headers = {"Location": f"/api/v1/executions/{row.id}"} if status == 202 else None
+    (row,) = with_reasons(endpoint.tenant, [row], now=endpoint.now)
     return Response(execution_shape(row, as_of=endpoint.now, payload=True), status=status, headers=headers)
 
 

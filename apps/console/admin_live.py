@@ -51,7 +51,7 @@ class DueEntryAdmin(ByTenantAdmin):
 class TicketAdmin(ByTenantAdmin):
     list_display = (
         "execution", "tenant", "state", "priority", "key", "queue", "attempt", "available_at", "start_by", "queued_at",
-        "started_at", "deadline", "held_by", "cancel_requested", "wait_reason",
+        "started_at", "deadline", "held_by", "cancel_requested", "wait_reason", "why",
     )  # fmt: skip
     list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS), StartByFilter)
     uuid_search = ("execution_id", "worker_id")
@@ -65,6 +65,10 @@ class TicketAdmin(ByTenantAdmin):
     @admin.display(description="execution")
     def execution(self, obj: Any) -> str:
         return tenant_link(obj.tenant_slug, f"executions/execution/{obj.pk}/change/", obj.pk)
+
+    @admin.display(description="why?")
+    def why(self, obj: Any) -> str:
+        return tenant_link(obj.tenant_slug, f"executions/execution/{obj.pk}/explain/", "why?")
 
     @admin.display(description="held by")
     def held_by(self, obj: Any) -> str:

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
+from apps.console.explaining import ExplainedAdmin
 from apps.console.filters import WindowFilter, choice_filter
 from apps.console.reading import ReadOnlyAdmin, as_uuid
 from apps.console.shown import excerpt, json_field, masked
@@ -75,7 +76,7 @@ class JobVersionAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Schedule, site=tenant_site)
-class ScheduleAdmin(ReadOnlyAdmin):
+class ScheduleAdmin(ExplainedAdmin):
     list_display = ("name", "job", "status", "version", "paused_reason", "external_id", "created_at", "deleted_at")
     list_filter = (choice_filter("status", tuple(Schedule.Status.values)),)
     list_select_related = ("job",)
@@ -83,10 +84,10 @@ class ScheduleAdmin(ReadOnlyAdmin):
     exact_search = ("name__iexact", "external_id")
     search_help_text = "Id, id of a job, name or external id."
     fields = (
-        "id", "name", "job", "status", "paused_reason", "version", "revision", "labels", "external_id", "created_at",
-        "updated_at", "deleted_at", "definition",
+        "id", "why", "name", "job", "status", "paused_reason", "version", "revision", "labels", "external_id",
+        "created_at", "updated_at", "deleted_at", "definition",
     )  # fmt: skip
-    readonly_fields = ("definition",)
+    readonly_fields = ("why", "definition")
 
     @admin.display(description="definition")
     def definition(self, obj: Schedule) -> str:
@@ -95,7 +96,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Execution, site=tenant_site)
-class ExecutionAdmin(ReadOnlyAdmin):
+class ExecutionAdmin(ExplainedAdmin):
     list_display = (
         "id", "state", "trigger", "job_link", "schedule_link", "nominal_at", "created_at", "started_at", "finished_at",
         "attempt_count", "reason",
@@ -106,12 +107,14 @@ class ExecutionAdmin(ReadOnlyAdmin):
     search_help_text = "Id of an execution or of a job, or a run key. While it is alive, its ticket has its state."
     deferred = ("payload", "result", "error", "labels")
     fields = (
-        "id", "run_key", "state", "reason", "trigger", "job_link", "job_version", "schedule_link", "schedule_version",
+        "id", "why",
+        "run_key", "state", "reason", "trigger", "job_link", "job_version", "schedule_link", "schedule_version",
         "priority", "nominal_at", "actual_at", "created_at", "queued_at", "started_at", "finished_at", "attempt_count",
         "attempts", "count", "until_at", "replay_of_link", "fired_by", "labels", "payload_shown", "result_shown",
         "error_shown",
     )  # fmt: skip
     readonly_fields = (
+        "why",
         "job_link", "schedule_link", "replay_of_link", "attempts", "payload_shown", "result_shown", "error_shown",
     )  # fmt: skip
     job_link, schedule_link = link_field("job_id", Job), link_field("schedule_id", Schedule)

@@ -39,9 +39,11 @@ LEFT JOIN tickets_breaker b ON b.tenant_id = t.id AND b.destination = %(destinat
 WHERE t.id = %(tenant)s
 """
 
-_USED_PART = "SELECT tenant_id, pool, job_id, flow, guarded, schedule_id FROM tickets_ticket WHERE state = '{state}'"
+_USED_PART = """
+SELECT tenant_id, pool, job_id, flow, guarded, schedule_id, remote FROM tickets_ticket WHERE state = '{state}'
+"""
 _USED = f"""
-SELECT count(*), count(*) FILTER (WHERE pool = %(pool)s), count(*) FILTER (WHERE job_id = %(job)s),
+SELECT count(*), count(*) FILTER (WHERE pool = %(pool)s AND NOT remote), count(*) FILTER (WHERE job_id = %(job)s),
        count(*) FILTER (WHERE flow = %(flow)s), count(*) FILTER (WHERE guarded AND schedule_id = %(schedule)s)
 FROM ({_USED_PART.format(state="queued")} UNION ALL {_USED_PART.format(state="running")}) used
 WHERE tenant_id = %(tenant)s
@@ -181,14 +183,14 @@ def _holds(conn: Conn, tenant: Tenant, run: Run, now: datetime) -> tuple[HoldRow
 
 
 def _room(conn: Conn, pool: str, queue: str) -> tuple[int, int, int]:
-    """Slots that serve the queue, what they can still take, and how many workers they are: as release counts them."""
+    """What workers of the queue can take in all, what they still can, and how many they are: as release counts them."""
     live = workers.live(conn, pool)
     serving = [worker for worker in live if queue in worker.queues]
     capacity = capacity_of(live, waiting.taken(conn, pool), prefetch=settings.PREFETCH_FACTOR)
     leave_to_others(capacity, pool)
     group = capacity.groups.get(capacity.whose.get(queue, group_of(queue)))
     room = min(0 if group is None else group.free, capacity.by_queue.get(queue, 0))
-    return sum(worker.slots for worker in serving), room, len(serving)
+    return int(sum(worker.slots for worker in serving) * settings.PREFETCH_FACTOR), room, len(serving)
 
 
 def _tenant_rate(shared: Shared, now: datetime) -> Rate | None:

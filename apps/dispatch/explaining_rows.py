@@ -120,12 +120,20 @@ LEFT JOIN due_dueentry d ON e.state = 'scheduled' AND d.key = e.id
 WHERE e.id = %s
 """
 
-# What comes before it: its flow's in lanes that go first, and in its own lane by rank.
+# What comes before it: its flow's in lanes that go first, and in its own lane by rank. What was made in one request has
+# one rank: release takes those about in the order in which they were made, which is that of their ids.
 _AHEAD = """
 SELECT count(*) FROM (
     SELECT 1 FROM tickets_ticket
     WHERE pool = %(pool)s AND tenant_id = %(tenant)s AND flow = %(flow)s AND state = 'ready' AND rank IS NOT NULL
       AND lane = %(lane)s AND rank < %(rank)s
+    UNION ALL
+    SELECT 1 FROM (
+        SELECT execution_id FROM tickets_ticket
+        WHERE pool = %(pool)s AND tenant_id = %(tenant)s AND flow = %(flow)s AND state = 'ready' AND rank IS NOT NULL
+          AND lane = %(lane)s AND rank = %(rank)s
+        LIMIT %(most)s) equal
+    WHERE execution_id < %(run)s
     UNION ALL
     SELECT 1 FROM tickets_ticket
     WHERE pool = %(pool)s AND tenant_id = %(tenant)s AND flow = %(flow)s AND state = 'ready' AND rank IS NOT NULL
@@ -202,7 +210,7 @@ def ahead_of(conn: Conn, tenant: Tenant, run: Run) -> int:
     """How many ready tickets of its flow come before it, counted up to AHEAD_MAX + 1."""
     given = {
         "pool": run.pool, "tenant": tenant.pk, "flow": run.flow, "lane": run.lane, "rank": run.rank,
-        "most": AHEAD_MAX + 1,
+        "run": run.id, "most": AHEAD_MAX + 1,
     }  # fmt: skip
     row = conn.execute(_AHEAD, given).fetchone()
     return int(row[0]) if row else 0

@@ -85,7 +85,7 @@ def _lines(one: Explanation) -> Iterator[str]:
     if verdict.limit is not None:
         yield f"  In use: {verdict.use or 0:g} of {verdict.limit:g}."
     if verdict.since is not None:
-        yield f"  Since: {instant(verdict.since)}, {span((one.as_of - verdict.since).total_seconds())} ago."
+        yield f"  Since: {instant(verdict.since)}, {span(max(0.0, (one.as_of - verdict.since).total_seconds()))} ago."
     if verdict.clears_at is not None:
         how = f" (a guess: {verdict.estimate})" if verdict.estimate else ""
         yield f"  Until: {instant(verdict.clears_at)}, in {span((verdict.clears_at - one.as_of).total_seconds())}{how}."

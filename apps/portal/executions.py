@@ -9,6 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from apps.deadletters.models import DeadLetter
+from apps.dispatch.reasons import with_reasons
 from apps.executions.filtering import ExecutionFilter
 from apps.executions.models import TRIGGERS
 from apps.executions.reading import ExecutionRow, execution_read, executions_read
@@ -80,7 +81,7 @@ class ExecutionDetail(Page):
     section = "executions"
 
     def get(self, request: HttpRequest, execution_id: UUID) -> HttpResponse:
-        row = access_execution(self, execution_id)
+        (row,) = with_reasons(self.tenant, [access_execution(self, execution_id)], now=self.now)
         attempts = attempts_of(self.tenant, row, before=None, size=SHOWN_ATTEMPTS).rows[::-1]
         names = names_of(jobs=[row.job_id], schedules=[row.schedule_id])
         bar = parts(row, attempts, now=self.now)
@@ -99,7 +100,7 @@ class ExecutionDetail(Page):
 
     def _offers(self, row: ExecutionRow, letter: DeadLetter | None) -> list[Offer]:
         ended = row.state in FINAL_STATES
-        found = []
+        found = [self.offer("Why?", "portal:execution-explain", "execution.read", row.id)]
         if letter is not None and letter.resolved_at is None:
             found.append(
                 self.offer("Replay", "portal:deadletter-replay", "deadletter.replay", letter.pk, kind="primary")

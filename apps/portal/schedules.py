@@ -103,6 +103,7 @@ class ScheduleDetail(Page):
                             blocked="It is completed: there is nothing to pause." if status == "completed" else "")
         )  # fmt: skip
         return [
+            self.offer("Why?", "portal:schedule-explain", "schedule.read", key),
             self.offer("Edit", "portal:schedule-edit", "schedule.update", key),
             self.offer("Run now", "portal:schedule-trigger", "schedule.trigger", key),
             turn,

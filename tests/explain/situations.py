@@ -248,6 +248,13 @@ def others_come_first(stage: Stage) -> Asked:
     return "execution", run
 
 
+@situation("behind_others", "2 waiting of its job come first")
+def others_were_made_with_it_and_come_first(stage: Stage) -> Asked:
+    job = stage.job()
+    *_, run, _ = sorted(stage.run(job) for _ in range(4))
+    return "execution", run
+
+
 @situation("about_to_start", "next pass", fine=True)
 def nothing_holds_it_back(stage: Stage) -> Asked:
     return "execution", stage.run()

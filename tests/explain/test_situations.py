@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -10,16 +12,14 @@ from tests.explain.situations import SITUATIONS, Situation
 from tests.explain.stage import Stage
 
 
-def explained(stage: Stage, situation: Situation, **more: Any) -> Any:
+def explained_of(stage: Stage, kind: str, key: UUID, instant: datetime | None = None, **more: Any) -> Any:
     from apps.dispatch.explaining import execution_explain, schedule_explain
     from tenants.models import Tenant
     from tenants.work import in_tenant
 
-    kind, key, *at = situation.make(stage)
     tenant = Tenant.objects.select_related("plan").filter(pk=stage.tenant.pk).get()
     if kind == "execution":
         return in_tenant(tenant, lambda: execution_explain(tenant, key, now=stage.now, named=True, **more))
-    instant = at[0] if at else None
     return in_tenant(tenant, lambda: schedule_explain(tenant, key, now=stage.now, at=instant, named=True, **more))
 
 
@@ -27,7 +27,7 @@ def explained(stage: Stage, situation: Situation, **more: Any) -> Any:
 def test_the_true_cause_is_named(situation: Situation, stage: Stage) -> None:
     from apps.dispatch.explaining_shape import explanation_shape, explanation_text
 
-    found = explained(stage, situation)
+    found = explained_of(stage, *situation.make(stage))
     verdict = found.verdict
     assert (verdict.code, verdict.fine) == (situation.code, situation.fine), verdict
     for part in situation.says:

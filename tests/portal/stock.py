@@ -35,7 +35,8 @@ class Stock:
             "/console/webhooks",
             f"/console/jobs/{self.job}", f"/console/schedules/{self.schedule}",
             *(f"/console/executions/{one}" for one in (self.waiting, self.done, self.dead)),
-            f"/console/dead-letters/{self.letter}",
+            *(f"/console/executions/{one}/explain" for one in (self.waiting, self.done, self.dead)),
+            f"/console/schedules/{self.schedule}/explain", f"/console/dead-letters/{self.letter}",
         ]  # fmt: skip
 
     @property

@@ -91,6 +91,17 @@ def test_limits_hold_back_with_their_codes() -> None:
     assert (got["paused"].started, got["paused"].waiting) == (0, 100)
 
 
+def test_what_goes_at_once_is_held_back_for_no_longer_than_it_waits() -> None:
+    """Looks at every full second and a bit would see each of these runs, and take it for a second's wait."""
+    _, result = run(
+        seconds=3_600, counted_from=0.01, tenants={"acme": {}}, slots={"python": 100},
+        jobs=[{"tenant": "acme", "pool": "python", "arrivals": {"every_s": 60, "schedules": 40}}],
+    )  # fmt: skip
+    acme = result.tenants[1]
+    assert max(acme.waits) < 0.2
+    assert sum(acme.held.values()) < 2 * sum(acme.waits)
+
+
 def test_what_does_not_come_to_be_is_counted() -> None:
     settings, result = run(
         seconds=30, tenants={"acme": {"max_live": 10}, "globex": {"max_runs_per_day": 7}},

@@ -76,7 +76,7 @@ class _Simulation:
     def run(self, limit_s: float | None) -> Result:
         """Takes event after event until the window ends."""
         begun, cut_short = time.monotonic(), None
-        self._later(self.load.counted_from + self.sampler.every_s, self._sample, None)
+        self._later(self.sampler.next_at(), self._sample, None)
         arrivals, position, end = self.load.arrivals, 0, self.load.seconds
         events = self.events
         while True:
@@ -261,7 +261,7 @@ class _Simulation:
     def _sample(self, _: None) -> None:
         for loop in self.loops.values():
             self.sampler.look(loop.rounds, self.now)
-        self._later(self.now + self.sampler.every_s, self._sample, None)
+        self._later(self.sampler.next_at(), self._sample, None)
 
     def _result(self, begun: float, cut_short: float | None) -> Result:
         for _, _, act, what in self.events:

@@ -1,5 +1,10 @@
-"""Looks at a simulation once a second or so: who waits, what holds it back, what share of the slots it has. Pure."""
+"""Looks at a simulation once a second or so: who waits, what holds it back, what share of the slots it has. Pure.
 
+Each second is looked at at another moment of it. What schedules make at the full second and what has gone 20 ms later
+would else be seen in each look, or in none.
+"""
+
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -9,6 +14,7 @@ from apps.dispatch.simulation.state import Run, State
 
 SAMPLES_MAX = 3_600
 SAMPLE_S = 1.0
+GOLDEN = (math.sqrt(5) - 1) / 2  # multiples of it spread over the unit interval evenly, however many there are
 
 
 class Sampler:
@@ -18,6 +24,12 @@ class Sampler:
         self.every_s = max(SAMPLE_S, (seconds - counted_from) / SAMPLES_MAX)
         self.busy_s: dict[tuple[str, str], float] = defaultdict(float)
         self._state, self._tenants, self._from = state, tenants, counted_from
+        self._looks = 0
+
+    def next_at(self) -> float:
+        """When to look next: once in each stretch of `every_s`."""
+        self._looks += 1
+        return self._from + (self._looks - 1 + self._looks * GOLDEN % 1) * self.every_s
 
     def ran(self, run: Run, key: tuple[str, str], since: float, now: float) -> None:
         """A run held a slot for this long."""
@@ -27,7 +39,7 @@ class Sampler:
             self._tenants[run.tenant].slot_s += seconds
 
     def look(self, rounds: Rounds, now: float) -> None:
-        """One sample of a pool; it stands for the time until the next one."""
+        """One sample of a pool; it stands for `every_s`."""
         if now < self._from or not self._state.pools[rounds.pool].waiting:
             return
         for group, demands in rounds.demands().items():
