@@ -7,6 +7,7 @@ from uuid import UUID
 
 import psycopg
 
+from apps.dispatch.pace import kept_for_newcomers
 from apps.dispatch.release import ReleaseService
 from kernel.ids import uuid7
 from tenants.models import Tenant
@@ -55,3 +56,20 @@ def test_a_flood_moves_nobody_else(
         room = ENDED
         conn.execute(END, [ENDED])
     assert sorted(went) == sorted([*flood, *asked])
+
+
+def test_who_comes_new_finds_a_place_though_a_flood_holds_them_all(
+    releaser: Callable[..., ReleaseService], conn: Conn, registry: Registry, acme: Tenant, globex: Tenant
+) -> None:
+    for _ in range(2 * CAPACITY):
+        make_ticket(acme)
+    live_worker(conn, slots=SLOTS, queues=sorted({queue_of(registry, one) for one in (acme, globex)}))
+    service = releaser()
+    first = release(service)
+    assert sum(len(one.ids) for one in first) == CAPACITY, "the flood has the room, and no place of newcomers"
+    assert release(service) == []
+    new = [make_ticket(globex) for _ in range(SLOTS)]
+    went = [one for message in release(service) for one in message.ids]
+    assert went and set(went) <= set(new)
+    assert len(went) == kept_for_newcomers(capacity=CAPACITY, slots=SLOTS), "and no more than there are places"
+    assert release(service) == [], "who holds something waits for room like everybody"
