@@ -58,7 +58,7 @@ def plan(database: None) -> Iterator[Callable[..., None]]:
     """Sets limits of the tenants' plan; they are as before afterwards."""
     from tenants.models import Plan
 
-    names = [field.name for field in Plan._meta.fields if field.name.startswith(("max_", "min_"))]
+    names = [field.name for field in Plan._meta.fields if field.name.startswith(("max_", "min_", "worker_"))]
     (before,) = Plan.objects.filter(name="standard").values(*names)
 
     def limit(**limits: Any) -> None:

@@ -114,7 +114,8 @@ class Known:
 
 def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
     """All about a run that waits. The tenant is read with its plan."""
-    queue = run.queue if run.pool == PULL else queue_for(tenant, run.pool)
+    # What is ready follows its tenant to its queue of today; what was handed out stays where it was put.
+    queue = run.queue if run.pool == PULL or run.now_state == "queued" else queue_for(tenant, run.pool)
     destination = _destination(run)
     shared = _shared(conn, tenant, run, destination)
     used = _used(conn, tenant, run)

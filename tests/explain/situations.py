@@ -209,6 +209,21 @@ def no_worker_has_its_queue(stage: Stage) -> Asked:
     return "execution", stage.run()
 
 
+@situation("no_workers", "python.own.acme@big")
+def its_group_has_no_worker(stage: Stage) -> Asked:
+    run = stage.run()
+    stage.plan(worker_group="big")
+    return "execution", run
+
+
+@situation("about_to_start", "next pass", fine=True)
+def its_tenant_moved_and_workers_have_its_queue_of_today(stage: Stage) -> Asked:
+    run = stage.run()
+    stage.plan(worker_group="big")
+    stage.work(queues=["python.own.acme@big"])
+    return "execution", run
+
+
 @situation("pool_full", "the tenant has 2 of it", holders=2)
 def the_pool_is_full(stage: Stage) -> Asked:
     stage.work(slots=1)
@@ -274,6 +289,21 @@ def it_is_at_the_broker(stage: Stage) -> Asked:
 def its_worker_left(stage: Stage) -> Asked:
     run = queued(stage)
     stage.conn.execute("DELETE FROM tickets_worker")
+    return "execution", run
+
+
+@situation("no_workers", "handed to the queue python.own.acme ", "serves that queue any more")
+def its_tenant_moved_and_nobody_has_the_old_queue(stage: Stage) -> Asked:
+    run = queued(stage)
+    stage.plan(worker_group="big")
+    stage.work(queues=["python.own.acme@big"])
+    return "execution", run
+
+
+@situation("queued", "handed to a queue of live workers", fine=True)
+def its_tenant_moved_and_the_old_queue_is_served_still(stage: Stage) -> Asked:
+    run = queued(stage)
+    stage.plan(worker_group="big")
     return "execution", run
 
 
@@ -447,6 +477,14 @@ def the_one_before_still_ran(stage: Stage) -> Asked:
 def the_days_runs_were_used(stage: Stage) -> Asked:
     stage.plan(max_runs_per_day=0)
     stage.registry.refresh(force=True)
+    return "execution", passed_over(stage, make_schedule(stage.tenant, now=stage.now), 0)
+
+
+@situation("backlog_full", "did not run")
+def the_backlog_was_full(stage: Stage) -> Asked:
+    stage.plan(max_live=1)
+    stage.registry.refresh(force=True)
+    stage.run()
     return "execution", passed_over(stage, make_schedule(stage.tenant, now=stage.now), 0)
 
 
