@@ -13,6 +13,7 @@ from apps.dispatch.simulation.changes import changed, read_sets, scaled
 from apps.dispatch.simulation.engine import Result, simulate
 from apps.dispatch.simulation.measures import Demand, shares_due, waits_of
 from apps.dispatch.simulation.settings import Settings
+from apps.dispatch.simulation.sizing import read_demand
 from apps.dispatch.simulation.spec import read_spec
 from kernel.errors import InvalidInput
 
@@ -161,7 +162,9 @@ def test_a_what_if_beside_the_present() -> None:
 
 @pytest.mark.parametrize(
     "path", ["tenant.nobody.weight=1", "tenant.acme.wait=1", "slots.gpu=1", "job.acme/none.max_concurrency=1", "x=1",
-             "=2", "tenant.acme.weight=heavy", "cost.fire_per_s=0"],
+             "=2", "tenant.acme.weight=heavy", "cost.fire_per_s=0", "tenant.acme.weight=Infinity", "slots.http=1e999",
+             "tenant.acme.max_slots=5", "tenant.acme.active=no", "tenant.acme.shared_queues=0", "tenant.acme.group=7",
+             'job.acme/job-1.rate_limit={"runs": 0, "per_s": 1}', "job.acme/job-1.rate_limit=x"],
 )  # fmt: skip
 def test_a_change_that_changes_nothing_is_refused(path: str) -> None:
     settings, _ = read_spec(
@@ -189,6 +192,38 @@ def test_a_change_that_changes_nothing_is_refused(path: str) -> None:
 def test_a_load_that_makes_no_sense_is_refused(document: Any) -> None:
     with pytest.raises(InvalidInput):
         read_spec(document)
+
+
+@pytest.mark.parametrize(
+    "wrong", [
+        {"prefetch": None}, {"prefetch": math.inf}, {"counted_from": "x"}, {"counted_from": 11},
+        {"tenant": {"reserved": "x"}},
+        {"tenant": {"max_slots": {"gpu": 1}}}, {"tenant": {"active": "no"}}, {"job": {"tenant": []}},
+        {"job": {"priority": "x"}},
+        {"job": {"rate_limit": {"runs": 1, "per_s": 0}}}, {"job": {"key": "x"}},
+        {"job": {"retry": {"max_attempts": 10**9}}},
+        {"job": {"fails": 2}}, {"job": {"overlap": "x"}}, {"job": {"lane": []}}, {"job": {"arrivals": {"every_s": 0}}},
+        {"job": {"arrivals": {"flood": 10**9}}}, {"job": {"arrivals": {"poisson_per_s": 1e9}}},
+        {"job": {"arrivals": {"every_s": 0.001, "schedules": 10**9}}},
+    ],
+)  # fmt: skip
+def test_a_file_that_is_wrong_or_has_no_end_is_refused(wrong: dict[str, Any]) -> None:
+    top = {key: value for key, value in wrong.items() if key not in ("tenant", "job")}
+    job = {"tenant": "acme", "arrivals": {"flood": 1}, **wrong.get("job", {})}
+    document = {"seconds": 10, "tenants": {"acme": wrong.get("tenant", {})}, "slots": {"http": 1}, "jobs": [job], **top}
+    with pytest.raises(InvalidInput):
+        read_spec(document, most=1_000)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"worker_processes": {"http": 0}}, {"worker_processes": {"gpu": 1}}, {"worker_processes": 3},
+              {"pools": 3},
+              {"worker_processes": {"http": "x"}}, {"dispatchers": 2.5}, {"pools": {"http": {"share": 0.5}}}],
+)  # fmt: skip
+def test_a_demand_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        read_demand(wrong)
+    assert read_demand({"pools": {"http": {"run_s": 2}}}).pools["http"].run_s == 2
 
 
 def test_a_time_limit_ends_it() -> None:

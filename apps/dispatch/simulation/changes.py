@@ -10,7 +10,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from apps.dispatch.simulation.settings import JobSetting, Load, Settings, TenantSetting
-from apps.dispatch.simulation.spec import LIMITS, number, rate_of, read_costs
+from apps.dispatch.simulation.spec import read_costs
+from apps.dispatch.simulation.validation import limit, number, rate_of, tenant_value
 from kernel.errors import Faults, FieldError, InvalidInput
 from kernel.pools import CELERY_POOLS
 
@@ -148,25 +149,18 @@ def _tenant(one: TenantSetting, path: list[str], value: Any, name: str, faults: 
     if field in ("reserved", "max_slots") and pool:
         kept = {key: count for key, count in getattr(one, field).items() if key != pool[0]}
         if value is not None:
-            kept[pool[0]] = int(number(value, faults, name, least=0))
+            kept |= tenant_value(field, {pool[0]: value}, faults, name)
         return replace(one, **{field: kept})  # type: ignore[arg-type]  # one of two mappings
-    if pool or field not in {each.name for each in fields(TenantSetting)} - {"id", "slug"}:
+    if pool or field not in {each.name for each in fields(TenantSetting)} - {"id", "slug", "shared_queues"}:
         faults.add(name, "unknown", f"Known: {KNOWN}.")
         return one
-    if field in LIMITS and value is not None:
-        value = int(number(value, faults, name, least=1 if field in ("weight", "runs_per_min") else 0))
-    return replace(one, **{field: value})
+    return replace(one, **{field: tenant_value(field, value, faults, name)})
 
 
 def _job(one: JobSetting, field: str, value: Any, name: str, faults: Faults) -> JobSetting:
     if field == "rate_limit":
-        try:
-            return replace(one, rate=None if value is None else rate_of(value))
-        except (KeyError, TypeError, ValueError):
-            faults.add(name, "bad_rate", 'Give {"runs": 100, "per_s": 60, "burst": 10}, or null.')
-            return one
+        return replace(one, rate=rate_of(value, faults, name))
     if field not in OF_JOB:
         faults.add(name, "unknown", f"Known: {KNOWN}.")
         return one
-    most = None if value is None else int(number(value, faults, name, least=0))
-    return replace(one, **{field: most})  # type: ignore[arg-type]  # one of OF_JOB, numbers all
+    return replace(one, **{field: limit(value, faults, name)})  # type: ignore[arg-type]  # one of OF_JOB, numbers all

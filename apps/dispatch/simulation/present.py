@@ -9,7 +9,6 @@ from django.conf import settings as django_settings
 from psycopg import sql
 
 from apps.dispatch.simulation.settings import Costs, JobSetting, Settings, TenantSetting
-from apps.dispatch.simulation.spec import rate_of
 from kernel.pools import CELERY_POOLS, pool_of
 from tenants.registry import Tenancy
 
@@ -85,7 +84,7 @@ def _job(number: int, tenant: int, job_id: UUID, row: tuple[Any, ...] | None) ->
     return JobSetting(
         id=number, tenant=tenant, name=name, pool=pool_of(kind, queue),
         max_concurrency=0 if paused_at is not None else most, max_queue_age_s=age,
-        rate=None if not rate else rate_of(rate),
+        rate=None if not rate else (rate["runs"], float(rate["per_s"]), rate["burst"]),
         key_max=None if not key else int(key["max"]),
     )  # fmt: skip
 

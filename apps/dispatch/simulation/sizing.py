@@ -94,16 +94,27 @@ def read_demand(data: Mapping[str, Any]) -> Demand:
     values: dict[str, Any] = {}
     for name, given in data.items():
         if name == "pools" and isinstance(given, Mapping):
-            values[name] = {pool: _pool(pool, one, faults) for pool, one in given.items()}
+            values[name] = {str(pool): _pool(pool, one, faults) for pool, one in given.items()}
+            if not all(isinstance(one, Mapping) and "share" in one for one in given.values()):
+                values[name] = {**Demand().pools, **values[name]}  # the others stay as they are
         elif name == "worker_processes" and isinstance(given, Mapping):
-            values[name] = {str(pool): int(count) for pool, count in given.items()}
+            values[name] = dict(given)
         elif name not in known:
             faults.add(f"/{name}", "unknown_field", f"Known: {', '.join(known)}.")
+        elif name in ("pools", "worker_processes"):
+            faults.add(f"/{name}", "not_an_object", "Give an object by pool.")
         elif isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e15:
             faults.add(f"/{name}", "out_of_range", "Give a number above 0.")
+        elif name == "dispatchers" and given != int(given):
+            faults.add(f"/{name}", "out_of_range", "Give a whole number.")
         else:
             values[name] = given
     demand = replace(Demand(), **values)
+    for pool, count in demand.worker_processes.items():
+        if pool not in demand.pools:
+            faults.add(f"/worker_processes/{pool}", "unknown_pool", f"Pools: {', '.join(demand.pools)}.")
+        elif isinstance(count, bool) or not isinstance(count, int) or not 0 < count < 1e15:
+            faults.add(f"/worker_processes/{pool}", "out_of_range", "Give a whole number above 0.")
     if not demand.pools or abs(sum(pool.share for pool in demand.pools.values()) - 1) > 0.01:
         faults.add("/pools", "shares", "The pools' shares add up to 1.")
     if demand.use > 1:
@@ -147,12 +158,15 @@ def assumptions(demand: Demand) -> list[str]:
 
 
 def _pool(name: str, one: Any, faults: Faults) -> PoolDemand:
+    """What a known pool's object leaves out is as it is by default."""
     try:
-        made = PoolDemand(float(one["share"]), float(one["run_s"]), int(one.get("slots_a_process", 100)))
-        if made.share < 0 or made.run_s <= 0 or made.slots_a_process < 1:
+        before = Demand().pools.get(name)
+        given = {**(asdict(before) if before else {"slots_a_process": 100}), **one}
+        made = PoolDemand(float(given["share"]), float(given["run_s"]), int(given["slots_a_process"]))
+        if not (0 <= made.share <= 1 and 0 < made.run_s < 1e9 and 1 <= made.slots_a_process < 1e9):
             raise ValueError
         return made
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         faults.add(f"/pools/{name}", "bad_pool", 'Give {"share": 0.8, "run_s": 0.5, "slots_a_process": 200}.')
         return PoolDemand(0, 1, 1)
 

@@ -3,24 +3,32 @@
 docs/simulate.md describes the document. Pure: the same document and seed always give the same runs.
 """
 
-import math
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
+from itertools import islice
 from typing import Any
 
 from apps.dispatch.simulation.draws import RETRY, Draw, poisson, run_time, tries_of
 from apps.dispatch.simulation.settings import Arrival, Costs, JobSetting, Load, Settings, TenantSetting
+from apps.dispatch.simulation.validation import (
+    LIMITS,
+    PREFETCH_MAX,
+    arrivals_fit,
+    job_fits,
+    limit,
+    number,
+    only,
+    rate_of,
+    tenant_value,
+)  # fmt: skip
 from apps.tickets.values import lane_of
 from kernel.errors import Faults
-from kernel.limitrules import default_burst
 from kernel.pools import CELERY_POOLS
 
 SECONDS_MAX = 7 * 86_400
 RUNS_MAX = 5_000_000
 TENANTS_MAX = 20_000
-KINDS = ("poisson_per_s", "flood", "every_s")
-LIMITS = ("weight", "max_running", "max_live", "runs_per_min", "runs_burst", "max_runs_per_day")
 _TENANT = {*LIMITS, "plan", "own_queue", "group", "active", "reserved", "max_slots", "copies"}
 _JOB = {
     "tenant", "name", "pool", "priority", "max_concurrency", "rate_limit", "key", "max_queue_age_s", "lane", "run_s",
@@ -37,11 +45,13 @@ def read_spec(data: object, *, seed: int = 0, most: int = RUNS_MAX) -> tuple[Set
         faults.add("", "not_an_object", "Give an object with seconds, tenants, jobs and slots.")
         faults.raise_if_any()
         raise AssertionError
-    _unknown(data, _TOP, "", faults)
+    only(data, _TOP, "", faults)
     seconds = number(data.get("seconds", 600), faults, "/seconds", least=1, most=SECONDS_MAX)
     tenants = _tenants(data.get("tenants"), faults)
     slots = _slots(data.get("slots"), faults)
     costs = read_costs(data.get("costs", {}), Costs(), faults)
+    prefetch = number(data.get("prefetch", 2), faults, "/prefetch", least=1, most=PREFETCH_MAX)
+    counted_from = number(data.get("counted_from", 0), faults, "/counted_from", least=0, most=seconds)
     wanted = data.get("jobs")
     if not isinstance(wanted, list) or not wanted:
         faults.add("/jobs", "missing", "Give a list of jobs with their arrivals.")
@@ -53,16 +63,16 @@ def read_spec(data: object, *, seed: int = 0, most: int = RUNS_MAX) -> tuple[Set
     faults.raise_if_any()
     arrivals: list[Arrival] = []
     for source in sources:
-        arrivals.extend(source)
+        arrivals.extend(islice(source, most + 1 - len(arrivals)))  # however many a number asks for
         if len(arrivals) > most:
             faults.add("/jobs", "too_many", f"More than {most:,} runs.")
             faults.raise_if_any()
     arrivals.sort(key=lambda one: one.at)
     settings = Settings(
         tenants={one.id: one for group in tenants.values() for one in group}, jobs=jobs, slots=slots, costs=costs,
-        prefetch=float(data.get("prefetch", 2)),
+        prefetch=float(prefetch),
     )  # fmt: skip
-    return settings, Load(arrivals, seconds, counted_from=float(data.get("counted_from", 0)))
+    return settings, Load(arrivals, seconds, counted_from=float(counted_from))
 
 
 def read_costs(data: object, before: Costs, faults: Faults) -> Costs:
@@ -71,7 +81,7 @@ def read_costs(data: object, before: Costs, faults: Faults) -> Costs:
     if not isinstance(data, Mapping):
         faults.add("/costs", "not_an_object", f"Known costs: {', '.join(sorted(known))}.")
         return before
-    _unknown(data, known, "/costs", faults)
+    only(data, known, "/costs", faults)
     least = {"dispatchers": 1.0, "fire_per_s": 0.001}
     given = {
         name: number(value, faults, f"/costs/{name}", least=least.get(name, 0), most=1e9)
@@ -81,16 +91,6 @@ def read_costs(data: object, before: Costs, faults: Faults) -> Costs:
     if "dispatchers" in given:
         given["dispatchers"] = int(given["dispatchers"])
     return replace(before, **given)  # type: ignore[arg-type]  # all are numbers
-
-
-def number(value: object, faults: Faults, pointer: str, *, least: float, most: float = math.inf) -> float:
-    """A number in these bounds; `least` and a fault otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        faults.add(
-            pointer, "out_of_range", f"Give a number from {least:g}" + (f" to {most:g}." if most < 1e18 else ".")
-        )
-        return least
-    return value
 
 
 def _tenants(data: object, faults: Faults) -> dict[str, list[TenantSetting]]:
@@ -105,21 +105,17 @@ def _tenants(data: object, faults: Faults) -> dict[str, list[TenantSetting]]:
         if not isinstance(one, Mapping):
             faults.add(pointer, "not_an_object", "Give an object with weight and limits.")
             continue
-        _unknown(one, _TENANT, pointer, faults)
+        only(one, _TENANT, pointer, faults)
         copies = int(number(one.get("copies", 1), faults, f"{pointer}/copies", least=1, most=TENANTS_MAX))
         values = {
-            key: number(one[key], faults, f"{pointer}/{key}", least=1 if key in ("weight", "runs_per_min") else 0)
-            for key in LIMITS
-            if one.get(key) is not None
-        }
-        rest = {
-            key: one[key] for key in ("plan", "own_queue", "group", "active", "reserved", "max_slots") if key in one
+            key: tenant_value(key, value, faults, f"{pointer}/{key}")
+            for key, value in one.items()
+            if key in _TENANT - {"copies"} and not (key in LIMITS and value is None)
         }
         made[name] = [
             TenantSetting(
                 id=count + number_ + 1, slug=name if copies == 1 else f"{name}-{number_:04d}",
-                **{key: int(value) for key, value in values.items()},  # type: ignore[arg-type]  # LIMITS, numbers all
-                **rest,
+                **values,
             )
             for number_ in range(copies)
         ]  # fmt: skip
@@ -145,27 +141,29 @@ def _job(
     one: object, tenants: Mapping[str, list[TenantSetting]], jobs: dict[int, JobSetting], seconds: float, seed: int,
     faults: Faults, pointer: str,
 ) -> list[Iterator[Arrival]]:  # fmt: skip
-    if not isinstance(one, Mapping) or one.get("tenant") not in tenants:
+    if not isinstance(one, Mapping) or not isinstance(one.get("tenant"), str) or one["tenant"] not in tenants:
         faults.add(f"{pointer}/tenant", "unknown_tenant", "Give an object whose tenant is one of tenants.")
         return []
-    _unknown(one, _JOB, pointer, faults)
+    only(one, _JOB, pointer, faults)
     pool = one.get("pool", "http")
-    if pool not in CELERY_POOLS:
+    if not isinstance(pool, str) or pool not in CELERY_POOLS:
         faults.add(f"{pointer}/pool", "unknown_pool", f"Pools: {', '.join(CELERY_POOLS)}.")
     draw = run_time(one.get("run_s", 1), faults, f"{pointer}/run_s")
     kinds = one.get("arrivals")
     kinds = kinds if isinstance(kinds, list) else [kinds]
-    for kind in kinds:
-        if not isinstance(kind, Mapping) or len(set(kind) & set(KINDS)) != 1:
-            faults.add(f"{pointer}/arrivals", "unknown_arrivals", f"Give one of {', '.join(KINDS)} in each.")
-            return []
-    rate, key = one.get("rate_limit"), one.get("key") or {}
+    arrivals_fit(kinds, faults, f"{pointer}/arrivals")
+    job_fits(one, faults, pointer)
+    rate = rate_of(one.get("rate_limit"), faults, f"{pointer}/rate_limit")
+    if faults.errors:
+        return []
+    key = one.get("key") or {}
     made: list[Iterator[Arrival]] = []
     for tenant in tenants[one["tenant"]]:
         job = JobSetting(
             id=len(jobs) + 1, tenant=tenant.id, name=str(one.get("name", f"job-{len(jobs) + 1}")), pool=pool,
-            max_concurrency=one.get("max_concurrency"), key_max=key.get("max"),
-            rate=None if not rate else rate_of(rate), max_queue_age_s=one.get("max_queue_age_s"),
+            max_concurrency=limit(one.get("max_concurrency"), faults, pointer),
+            key_max=limit(key.get("max"), faults, pointer),
+            rate=rate, max_queue_age_s=one.get("max_queue_age_s"),
         )  # fmt: skip
         jobs[job.id] = job
         made += [
@@ -173,12 +171,6 @@ def _job(
             for place, kind in enumerate(kinds)
         ]
     return made
-
-
-def rate_of(rate: Mapping[str, Any]) -> tuple[int, float, int]:
-    """(runs, seconds, burst) of a job's rate_limit as the API has it."""
-    runs = int(rate["runs"])
-    return runs, float(rate.get("per_s", 60)), int(rate.get("burst") or default_burst(runs))
 
 
 def _arrivals(
@@ -213,9 +205,3 @@ def _instants(kind: Mapping[str, Any], rng: random.Random, seconds: float) -> It
             for _ in range(schedules):
                 yield at + (rng.uniform(0, min(jitter, step)) if jitter else 0.0)
             at += step
-
-
-def _unknown(data: Mapping[Any, Any], known: set[str], pointer: str, faults: Faults) -> None:
-    for name in data:
-        if name not in known:
-            faults.add(f"{pointer}/{name}", "unknown_field", f"Known: {', '.join(sorted(known))}.")
