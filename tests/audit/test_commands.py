@@ -149,7 +149,9 @@ def test_erasing_a_person_who_has_left_already(conn: Conn, acme: Tenant, api: An
     assert set(answer["subjects"]) == {f"member:{uid}", f"invitation:{invited['id']}"}
     assert not Invitation.objects.exists()
     assert conn.execute("SELECT count(*) FROM api_idempotentanswer").fetchone() == (0,)
-    shown = json.dumps([one for one in api.get("audit-events").body["items"] if re.search("(?<![0-9a-f])ada(?![0-9a-f])", json.dumps(one).lower())])
+    name = re.compile("(?<![0-9a-f])ada(?![0-9a-f])")  # ids may hold these letters
+    items = api.get("audit-events").body["items"]
+    shown = json.dumps([one for one in items if name.search(json.dumps(one).lower())])
     assert shown == "[]", "nothing readable is left"
     assert run("audit_verify")[0] == 0
 
