@@ -16,7 +16,7 @@ from apps.dispatch.explaining_rows import Lengths, Run, ahead_of, lengths_of, re
 from apps.due.leases import IMPLAUSIBLE_S
 from apps.tickets import buckets, waiting, workers
 from apps.tickets.breakers import WAIT_REASON
-from apps.tickets.values import WHOLE_TENANT, Rate
+from apps.tickets.values import WHOLE_TENANT, Rate, tenant_rate
 from kernel.pools import POOL_NUMBER, PULL, group_of
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
@@ -198,7 +198,7 @@ def _tenant_rate(shared: Shared, now: datetime) -> Rate | None:
     """Of the plan as it is now; full where nothing was taken yet."""
     if shared.max_runs_per_min is None:
         return None
-    per_s, burst = buckets.tenant_rate(shared.max_runs_per_min, shared.runs_burst)
+    per_s, burst = tenant_rate(shared.max_runs_per_min, shared.runs_burst)
     left = _rate(per_s, burst, shared.tenant_tokens, shared.tenant_at, now)
     return left or Rate(per_s, burst, float(burst))
 

@@ -79,17 +79,11 @@ def take(
     )  # fmt: skip
 
 
-def tenant_rate(per_min: int, burst: int | None) -> tuple[float, int]:
-    """Refill in a second and burst of a plan's runs in a minute; without a burst of its own a sixth of them."""
-    return per_min / 60, burst or max(1, per_min // 6)
-
-
 def refilled(rate: Rate, at: datetime, now: datetime) -> Rate:
     """A bucket that was so at an instant, as it is now."""
     if at > now + AHEAD_MAX:
         return rate._replace(tokens=float(rate.burst))
-    seconds = max(0.0, (now - at).total_seconds())
-    return rate._replace(tokens=min(float(rate.burst), rate.tokens + rate.per_s * seconds))
+    return rate.after(max(0.0, (now - at).total_seconds()))
 
 
 def _rate(per_s: float, burst: int, tokens: float, at: datetime, *, now: datetime) -> Rate:

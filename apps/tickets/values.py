@@ -93,6 +93,15 @@ class Rate(NamedTuple):
     burst: int
     tokens: float
 
+    def after(self, seconds: float) -> "Rate":
+        """As it is so many seconds later, when nobody took any."""
+        return self._replace(tokens=min(float(self.burst), self.tokens + self.per_s * seconds))
+
+
+def tenant_rate(per_min: int, burst: int | None) -> tuple[float, int]:
+    """Refill in a second and burst of a plan's runs in a minute; without a burst of its own a sixth of them."""
+    return per_min / 60, burst or max(1, per_min // 6)
+
 
 class Flow(NamedTuple):
     """Ready tickets of one tenant in one lane that queue behind each other, by their head: its limits and rank."""

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from apps.tickets import buckets
-from apps.tickets.values import WHOLE_TENANT, Rate
+from apps.tickets.values import WHOLE_TENANT, Rate, tenant_rate
 from apps.usage import notices
 
 Conn = psycopg.Connection[Any]
@@ -21,7 +21,7 @@ PerMin = tuple[int, int | None]  # a plan's runs in a minute, and its burst when
 
 def left(conn: Conn, limits: Mapping[int, PerMin], *, now: datetime) -> dict[int, Rate]:
     """What each of these tenants may have released now."""
-    wanted = {tenant_id: buckets.tenant_rate(*limit) for tenant_id, limit in limits.items()}
+    wanted = {tenant_id: tenant_rate(*limit) for tenant_id, limit in limits.items()}
     return buckets.of_tenants(conn, wanted, now=now)
 
 

@@ -23,7 +23,7 @@ from apps.dispatch.pressure.gauging import Depth, InFlight, Limits, Readings, Se
 from apps.dispatch.pressure.scaling import Policy
 from apps.due import entries
 from apps.tickets import buckets, depths
-from apps.tickets.values import Rate
+from apps.tickets.values import Rate, tenant_rate
 from apps.usage import lately, pressure
 from kernel.clock import monotonic_s
 from kernel.pools import POOLS
@@ -227,7 +227,7 @@ def _rates(conn: Conn, registry: Registry, heads: Sequence[depths.Head], now: da
     """The token buckets of these flows' jobs and tenants, as they are; nobody is kept from taking."""
     of_jobs = buckets.of_jobs(conn, {head.job_id: head.tenant_id for head in heads}, now=now, lock=False)
     limits = {
-        one.id: buckets.tenant_rate(one.max_runs_per_min, one.runs_burst)
+        one.id: tenant_rate(one.max_runs_per_min, one.runs_burst)
         for one in (registry.get(tenant_id) for tenant_id in {head.tenant_id for head in heads})
         if one is not None and one.max_runs_per_min is not None
     }

@@ -6,26 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from apps.dispatch.admission import Facts, Rate, checks
+from apps.dispatch.admission import Facts, checks
 from apps.dispatch.simulation.settings import JobSetting, TenantSetting
 from apps.dispatch.simulation.state import Flow, PoolState, Run, State
-
-TENANT_BURST_PART = 6  # of a minute's runs may go at once, where a plan does not say how many
+from apps.tickets.values import Rate, tenant_rate
 
 
 @dataclass(slots=True)
 class Bucket:
     """Tokens of a rate in simulated time."""
 
-    per_s: float
-    burst: int
-    tokens: float
+    rate: Rate
     at: float = 0.0
 
     def fill(self, now: float) -> Rate:
-        self.tokens = min(self.burst, self.tokens + (now - self.at) * self.per_s)
-        self.at = now
-        return Rate(self.per_s, self.burst, self.tokens)
+        self.rate, self.at = self.rate.after(now - self.at), now
+        return self.rate
+
+    def take(self, now: float) -> None:
+        filled = self.fill(now)
+        self.rate = filled._replace(tokens=filled.tokens - 1)
 
 
 @dataclass(slots=True)
@@ -84,8 +84,7 @@ class Admitting:
         """A run went: its tokens are gone."""
         for bucket in (self.bucket(self._state.tenant(run)), self.job_bucket(run.job)):
             if bucket is not None:
-                bucket.fill(now)
-                bucket.tokens -= 1
+                bucket.take(now)
 
     def bucket(self, tenant: TenantSetting) -> Bucket | None:
         """The tenant's own rate. One for each pool would be too much: the state keeps it."""
@@ -93,8 +92,8 @@ class Admitting:
             return None
         found = self._state.tenant_buckets.get(tenant.id)
         if found is None:
-            burst = tenant.runs_burst or max(1, tenant.runs_per_min // TENANT_BURST_PART)
-            found = self._state.tenant_buckets[tenant.id] = Bucket(tenant.runs_per_min / 60, burst, burst)
+            per_s, burst = tenant_rate(tenant.runs_per_min, tenant.runs_burst)
+            found = self._state.tenant_buckets[tenant.id] = Bucket(Rate(per_s, burst, burst))
         return found
 
     def job_bucket(self, job: JobSetting) -> Bucket | None:
@@ -103,7 +102,7 @@ class Admitting:
         found = self._of_job.get(job.id)
         if found is None:
             runs, seconds, burst = job.rate
-            found = self._of_job[job.id] = Bucket(runs / seconds, burst, burst)
+            found = self._of_job[job.id] = Bucket(Rate(runs / seconds, burst, burst))
         return found
 
     def _ask(self, tenant: TenantSetting, now: float) -> Admitted:
