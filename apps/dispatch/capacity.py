@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
+from apps.dispatch.pace import kept_for_newcomers
 from apps.tickets.values import LANES, Candidate, InFlight, LiveWorker
 from kernel.pools import group_of, reserve_of
 
@@ -28,6 +29,11 @@ class Group:
     capacity: int = 0  # slots, and what may wait for them
     free: int = 0  # of the capacity; below zero when workers have gone
     held: list[int] = field(default_factory=lambda: [0 for _ in LANES])  # by lane
+
+    @property
+    def kept(self) -> int:
+        """Places beyond its capacity that only newcomers get."""
+        return kept_for_newcomers(capacity=self.capacity, slots=self.slots)
 
 
 @dataclass(slots=True)

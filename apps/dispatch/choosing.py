@@ -4,7 +4,7 @@ Every rule is asked of `admission`. What a tenant can't use of its share is offe
 held back is noted with its cause.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -50,7 +50,6 @@ class Choosing:
         memory: Memory,
         now: datetime,
         batch: int,
-        kept: Mapping[str, int] | None = None,
         newcomers: Newcomers | None = None,
     ) -> None:
         self._conn, self._pool, self._now, self._capacity = conn, pool, now, capacity
@@ -70,7 +69,7 @@ class Choosing:
         self.picking = Picking(conn, self._source, now, capacity, memory.flows, memory.turns, queues)
         self.sharing = Sharing(
             pool, capacity, memory.shares, batch, self._waits, registry.by_id, self.picking.pick,
-            kept=kept or {}, newcomers=newcomers.new,
+            newcomers=newcomers.new,
         )  # fmt: skip
 
     @property

@@ -22,7 +22,7 @@ from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.fairness import FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.leaving import Leaving
-from apps.dispatch.pace import BUSY_WAIT_S, Newcomers, kept_for_newcomers, look_again_s, waits_for_more
+from apps.dispatch.pace import BUSY_WAIT_S, Newcomers, look_again_s, waits_for_more
 from apps.dispatch.publish import Publisher
 from apps.dispatch.sharing import Shares
 from apps.due import leases
@@ -120,13 +120,9 @@ class ReleaseService:
             capacity = capacity_of(live, waiting.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
             leave_to_others(capacity, self.pool)
             since_s = monotonic_s() - self._released_at
-            kept = {
-                name: kept_for_newcomers(capacity=group.capacity, slots=group.slots)
-                for name, group in capacity.groups.items()
-            }
             free = min(capacity.free, settings.RELEASE_BATCH)
             early = waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
-            places = any(group.free + kept[name] > 0 for name, group in capacity.groups.items())
+            places = any(group.free + group.kept > 0 for group in capacity.groups.values())
             if early and not (places and self._has_newcomer(conn)):
                 self._busy = True
                 self._look_s = look_again_s(
@@ -136,7 +132,7 @@ class ReleaseService:
                 return [], 0
             choosing = Choosing(
                 conn, self.pool, registry=self._registry, capacity=capacity, memory=self._memory, now=now,
-                batch=settings.RELEASE_BATCH, kept=kept, newcomers=self._newcomers,
+                batch=settings.RELEASE_BATCH, newcomers=self._newcomers,
             )  # fmt: skip
             before, self._shared_at = self._shared_at, monotonic_s()
             choosing.choose(elapsed_s=max(1e-6, self._shared_at - before))

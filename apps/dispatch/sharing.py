@@ -58,7 +58,6 @@ class Sharing:
     waits: Mapping[int, list[int]]  # by lane: tenants with something ready
     known: Mapping[int, Sharer]
     pick: Callable[[int, Mapping[int, int]], Counter[int]]
-    kept: Mapping[str, int] = field(default_factory=dict)  # by group: places beyond its room, for newcomers
     newcomers: Set[int] = frozenset()
     left: dict[int, float] = field(default_factory=dict)  # of limits of whole tenants
     given: Counter[int] = field(default_factory=Counter)
@@ -96,7 +95,7 @@ class Sharing:
         total: dict[str, int] = {}
         for name, group in self.capacity.groups.items():
             given = sum(count for one, count in self.given.items() if self._group(one) == name)
-            total[name] = max(0, min(self.kept.get(name, 0), group.free - given + self.kept.get(name, 0)))
+            total[name] = max(0, min(group.kept, group.free - given + group.kept))
         for queue in {self.known[one].queue(self.pool) for one in new}:
             if queue in self.capacity.by_queue:
                 self.capacity.by_queue[queue] += total.get(self.capacity.whose[queue], 0)

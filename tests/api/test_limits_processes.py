@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,14 +15,6 @@ from tests.fixtures_api import Api
 from tests.processes import Processes
 
 Conn = psycopg.Connection[Any]
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.mark.long

@@ -7,19 +7,10 @@ from typing import Any
 import pytest
 
 from tests.executors.container_rig import ContainerRig
-from tests.executors.receiver import Receiver
 from tests.executors.rigs import HttpRig, PythonRig, Rig, ThreadRig
 from tests.executors.rootfs import make_rootfs, why_not
 from tests.executors.works import Results
 from workers.executors.base import Executor
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -195,14 +195,6 @@ def test_old_ones_are_forgotten(conn: Conn, acme: Tenant) -> None:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
 def executor(desks: Any) -> Iterator[Callable[[BreakerDesk], HttpExecutor]]:
     """Starts executors on desks."""
     started: list[HttpExecutor] = []

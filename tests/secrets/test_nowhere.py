@@ -34,14 +34,6 @@ TABLES = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname = 'public
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
 def wire(broker: Any) -> Iterator[list[str]]:
     """All commands that the broker is given."""
     client = redis.Redis.from_url(broker.url, encoding_errors="replace", socket_timeout=None)
