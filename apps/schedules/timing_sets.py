@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from apps.schedules.timing_errors import NotFoundYet
 from apps.schedules.timing_steps import StepCalendar
 from apps.schedules.timing_walls import FAR_S, floor_s, instant, local_s, place, runs_at, spans_of, walls_of
 from apps.schedules.timing_zones import DAY_S, EPOCH, MAX_S, zone_offsets
@@ -47,7 +48,12 @@ class RecurrenceSet:
     def previous_before(self, before: datetime) -> datetime | None:
         index = bisect_left(self._added, before)
         extra = self._added[index - 1] if index else None
-        found = self._rule_previous(before)
+        try:
+            found = self._rule_previous(before)
+        except NotFoundYet as error:
+            if extra is None or extra < error.searched_to:
+                raise
+            return extra  # the rule has nothing from there on
         return found if extra is None or (found is not None and found > extra) else extra
 
     def count(self, after: datetime, until: datetime) -> int:

@@ -219,3 +219,14 @@ def test_many_runs_are_counted_not_walked(cron: str, many: int) -> None:
     assert time.process_time() - begun < 0.2
     if many < 1_000_000 or cron == "* * * * *":
         assert last is not None and count_between(spec, after=NOW, until=last) == many
+
+
+def test_an_extra_instant_is_found_behind_a_rule_that_is_searched_in_vain() -> None:
+    """Steps of 15 hours from 02:30 never come at midnight: the search backward gives up, years before the extra one."""
+    rule = {"rrule": "FREQ=HOURLY;INTERVAL=15;BYHOUR=0;BYMONTH=1;BYMONTHDAY=-1,1", "dtstart": "1999-05-31T02:30:00"}
+    trigger = {**rule, "rdate": ["2026-03-01T02:30:00Z", "2026-02-01T02:30:00Z"]}
+    spec = spec_from_api({"trigger": trigger}, now=NOW)
+    first, second = utc("2026-02-01T02:30:00Z"), utc("2026-03-01T02:30:00Z")
+    assert list(occurrences(spec, after=NOW, limit=5)) == [first, second]
+    assert previous_before(spec, utc("2026-04-01T00:00:00Z")) == second
+    assert previous_before(spec, second) == first
