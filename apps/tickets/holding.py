@@ -57,7 +57,7 @@ WHERE t.execution_id = ANY(ARRAY(
            AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))))
       AND r.execution_id > %(after)s
     ORDER BY r.execution_id LIMIT %(limit)s))
-  AND t.state = 'running'
+  AND t.state = 'running' ORDER BY t.execution_id
 """
 
 EXTEND = f"""
