@@ -241,6 +241,7 @@ def test_what_one_process_saw_the_others_know_and_one_of_them_tries(
         return [result.outcome for result in results.all_of(works)]
 
     assert call(executors[0], "/status/500", 10) == ["failed"] * 10
+    wait_for(lambda: first.breakers.shut, "the process to have counted what it told")
     assert call(executors[0], "/ok") == ["returned"]
     wait_for(lambda: second.breakers.shut, "the other process to know")
     assert call(executors[1], "/ok") == ["returned"]
