@@ -107,7 +107,9 @@ class ContainerRig:
 
     def kill(self, executor: Any, held: Any) -> None:
         """As an operator would, or the kernel."""
-        os.kill(int((held.place / "pid").read_text()), signal.SIGKILL)
+        pid = held.place / "pid"
+        wait_until(pid.is_file, "runc to tell its process, which runs already")
+        os.kill(int(pid.read_text()), signal.SIGKILL)
 
     def hostile(self) -> list[Work]:
         works = [shell(script, timeout_s=8) for script in self.hostile_scripts]
