@@ -215,7 +215,8 @@ def test_what_is_on_time_comes_before_debt_and_debt_gets_half_of_a_batch(
         found = entries.lock_due(conn, [entries.shard_for(uuid.uuid4())], now=later, limit=8)
     shards = sorted({entries.shard_for(key) for key in debt | fresh})
     with conn.transaction():
-        found = entries.lock_due(conn, shards, now=later, limit=len(shards))
+        # Each shard gives its part of the batch: enough for all that is on time, should its keys be of one shard.
+        found = entries.lock_due(conn, shards, now=later, limit=len(fresh) * len(shards))
     kinds = [one.key in fresh for one in found]
     assert kinds == sorted(kinds, reverse=True), "what is on time comes first"
     assert fresh <= {one.key for one in found}
