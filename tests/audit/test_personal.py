@@ -36,7 +36,7 @@ def everything(conn: Conn) -> str:
 def test_nothing_personal_is_in_plain_text(conn: Conn, acme: Tenant) -> None:
     write(conn, acme, by=a_person(acme), about="invitation:5", personal={"email": "bob@acme.test"})
     stored = everything(conn)
-    for text in ("ada", "192.0.2.7", "Firefox", "bob"):
+    for text in ("ada@", "192.0.2.7", "Firefox", "bob@"):  # nothing that a random id or key may hold
         assert text not in stored
     assert "user:7" in stored and "invitation:5" in stored
     one = read(conn)[0]
