@@ -12,7 +12,7 @@ from django.conf import settings
 
 from apps.dispatch.admission import Facts
 from apps.dispatch.capacity import capacity_of, leave_to_others
-from apps.dispatch.explaining_rows import Lengths, Run, ahead_of, lengths_of, released_per_s
+from apps.dispatch.explaining.rows import Lengths, Run, ahead_of, lengths_of, released_per_s
 from apps.due.leases import IMPLAUSIBLE_S
 from apps.tickets import buckets, waiting, workers
 from apps.tickets.breakers import WAIT_REASON
