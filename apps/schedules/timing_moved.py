@@ -6,6 +6,7 @@ tries raises `NotFoundYet`: it has not found that there is nothing.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,17 @@ from apps.schedules.timing_calendar import fold_flags
 from apps.schedules.timing_errors import NotFoundYet
 from apps.schedules.timing_open import WHOLE_DAY, OpenTimes
 from apps.schedules.timing_triggers import FIRST, LAST
-from apps.schedules.timing_walls import floor_s, instant, local_s, place, runs_at, steady_offset, walls_of
+from apps.schedules.timing_walls import (
+    floor_s,
+    instant,
+    local_s,
+    next_before,
+    place,
+    runs_at,
+    searched_on,
+    steady_offset,
+    walls_of,
+)
 from apps.schedules.timing_zones import EPOCH, MAX_S, zone_offsets
 
 TRIES_MAX = 1_000  # in vain, before a search says from where to go on
@@ -30,6 +41,7 @@ DAYS_REMEMBERED = 64
 COUNTED_DAYS = 100  # what is not longer is counted by its open stretches
 _BEGINNING = EPOCH - timedelta(days=25_567)  # 1900
 _MICROSECOND = timedelta(microseconds=1)
+_NO_TIME = timedelta(0)
 
 
 class Clipped:
@@ -83,17 +95,32 @@ class ToOpening:
         return int(getattr(self.base, "tries", 0))
 
     def next_after(self, after: datetime) -> datetime | None:
-        at = self.base.next_after(self.open.last_open(after) or _BEGINNING)
+        # What was closed before it runs after it: a search that gave up earlier goes on.
+        at = searched_on(self.base, self.open.last_open(after) or _BEGINNING, after + _MICROSECOND)
         return None if at is None else self.open.opening(max(at, after + _MICROSECOND))
 
     def previous_before(self, before: datetime) -> datetime | None:
-        at = self.base.previous_before(before)
+        at = self._source_before(before)
         moved = None if at is None else self.open.opening(at)
         if at is None or (moved is not None and moved < before):
             return moved
         since = self.open.last_open(at)
-        at = None if since is None else self.base.previous_before(since + _MICROSECOND)
+        at = None if since is None else self._source_before(since + _MICROSECOND)
         return None if at is None else self.open.opening(at)
+
+    def _source_before(self, before: datetime) -> datetime | None:
+        """The trigger's latest instant before. A search that gives up where it is closed goes on: what it has not seen
+        of that stretch would run at an opening that it has passed."""
+        at = before
+        while True:
+            try:
+                found: datetime | None = self.base.previous_before(at)
+                return found
+            except NotFoundYet as error:
+                at = error.searched_to
+                opening = self.open.opening(at - _MICROSECOND)
+                if opening is None or opening < at or opening >= before:
+                    raise
 
     def count(self, after: datetime, until: datetime) -> int:
         walked = walked_count(self, after, until)
@@ -111,8 +138,7 @@ class ToOpening:
         since = self.open.last_open(at - _MICROSECOND) or _BEGINNING
         if since == at - _MICROSECOND:
             return False
-        earlier = self.base.next_after(since)
-        return earlier is not None and earlier < at
+        return next_before(self.base, since, at) is not None
 
     def flags(self, at: datetime) -> list[str]:
         if runs_at(self.base, at):
@@ -148,10 +174,11 @@ class ToBusinessDay:
         if after >= until:
             return 0
         total, last = self._own.count(after, until), self._day(until)
-        for day in self._receivers(self._day(after), +1, last):
-            if day > last:
-                break
-            total += sum(after < at <= until and not self._is_own(at) for at in self._moved(day))
+        with suppress(NotFoundYet):  # nothing more is moved to before the end
+            for day in self._receivers(self._day(after), +1, last, past=until):
+                if day > last:
+                    break
+                total += sum(after < at <= until and not self._is_own(at) for at in self._moved(day))
         return total
 
     def flags(self, at: datetime) -> list[str]:
@@ -166,7 +193,7 @@ class ToBusinessDay:
         bound = own or given_up
         stop = None if bound is None else self._day(bound)
         try:
-            for day in self._receivers(self._day(at), way, stop):
+            for day in self._receivers(self._day(at), way, stop, past=at):
                 if stop is not None and (day - stop) * way > 0:
                     break
                 moved = [each for each in self._moved(day) if (each > at if way > 0 else each < at)]
@@ -176,7 +203,7 @@ class ToBusinessDay:
                         return found
                     break
         except NotFoundYet as error:
-            if own is None or (own > error.searched_to if way > 0 else own < error.searched_to):
+            if bound is None or (bound - error.searched_to) * way > _NO_TIME:
                 raise
         if given_up is not None:
             raise NotFoundYet(given_up)
@@ -201,11 +228,14 @@ class ToBusinessDay:
     def _is_own(self, at: datetime) -> bool:
         return runs_at(self.base, at) and not self._exclusion.excludes(self._day(at))
 
-    def _receivers(self, day: int, way: int, stop: int | None) -> Iterator[int]:
-        """Business days that runs are moved to, from this one on or (`way` -1) back, in order; some past `stop`."""
+    def _receivers(self, day: int, way: int, stop: int | None, *, past: datetime) -> Iterator[int]:
+        """Business days that runs are moved to, from this one on or (`way` -1) back, in order; some past `stop`.
+
+        A search that gives up says so from some instant `past` this one on; before, it goes on.
+        """
         source = self._first_source(day, way)
         while source is not None:
-            run = self._run_on_excluded(source, way, stop)
+            run = self._run_on_excluded(source, way, stop, past)
             if run is None:
                 return
             target = self._exclusion.business_day(run, self._step)
@@ -228,17 +258,14 @@ class ToBusinessDay:
             target = self._exclusion.business_day(day, way)
         return None if target is None else target + way
 
-    def _run_on_excluded(self, day: int, way: int, stop: int | None) -> int | None:
+    def _run_on_excluded(self, day: int, way: int, stop: int | None, past: datetime) -> int | None:
         """The first excluded day from this one on (or back) on which the trigger has a run."""
         for _ in range(TRIES_MAX):
             excluded = self._exclusion.excluded(day, way)
             if excluded is None:
                 return None
-            at = (
-                self.base.next_after(self._start(excluded) - _MICROSECOND)
-                if way > 0
-                else self.base.previous_before(self._start(excluded + 1))
-            )
+            start = self._start(excluded) - _MICROSECOND if way > 0 else self._start(excluded + 1)
+            at = self._source(start, way, past)
             if at is None:
                 return None
             run = self._day(at)
@@ -249,6 +276,23 @@ class ToBusinessDay:
                 return None
             day = run + way
         raise NotFoundYet(self._start(day))
+
+    def _source(self, at: datetime, way: int, past: datetime) -> datetime | None:
+        """The trigger's closest instant. A search that gives up goes on, until nothing that it has not seen could be
+        moved to what lies between `past` and where it says that it gave up."""
+        while True:
+            try:
+                found: datetime | None = self.base.next_after(at) if way > 0 else self.base.previous_before(at)
+                return found
+            except NotFoundYet as error:
+                at = bound = error.searched_to
+                day = self._day(at)
+                if way != self._step:  # what comes then is moved back, as far as the start of a business day
+                    bound = self._start(day) - _MICROSECOND if way > 0 else self._start(day + 1)
+                    if not self._exclusion.is_business_day(day):
+                        continue
+                if (bound - past) * way > _NO_TIME:
+                    raise NotFoundYet(bound) from error
 
     def _moved(self, day: int) -> dict[datetime, bool]:
         """What is moved to a business day: the instants, and whether the clock had to move them out of a gap."""
