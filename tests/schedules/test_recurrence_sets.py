@@ -15,8 +15,9 @@ from apps.schedules import timing_steps
 from apps.schedules.exclusion import Exclusion
 from apps.schedules.recurrence import day_of
 from apps.schedules.timing import next_after, spec_from_api
+from apps.schedules.timing_business_days import ToBusinessDay
 from apps.schedules.timing_errors import NotFoundYet
-from apps.schedules.timing_moved import Clipped, ToBusinessDay, ToOpening
+from apps.schedules.timing_moved import Clipped, ToOpening
 from apps.schedules.timing_open import OpenTimes, Window
 from apps.schedules.timing_sets import RecurrenceSet
 from apps.schedules.timing_steps import Filters, StepCalendar
