@@ -19,9 +19,7 @@ class Job(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=300, help_text="Up to 200; with workflow and step for a job inside of one.")
     kind = models.CharField(max_length=10)
-    workflow_id = models.UUIDField(
-        null=True, help_text="The workflow it is written in; not shown by itself."
-    )
+    workflow_id = models.UUIDField(null=True, help_text="The workflow it is written in; not shown by itself.")
     version = models.IntegerField(default=1)
     revision = models.IntegerField(default=1, help_text="Grows with every change; the ETag.")
     paused_at = models.DateTimeField(null=True)

@@ -25,9 +25,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="job",
             name="workflow_id",
-            field=models.UUIDField(
-                help_text="The workflow it is written in; not shown by itself.", null=True
-            ),
+            field=models.UUIDField(help_text="The workflow it is written in; not shown by itself.", null=True),
         ),
         migrations.AlterField(
             model_name="job",
