@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("due", "0011_flow"),
+        ("due", "0012_workflow_lease"),
     ]
 
     operations = [
