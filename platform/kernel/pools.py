@@ -5,6 +5,8 @@ POOL_NUMBER = {name: number for number, name in enumerate(POOLS)}
 PULL = "pull"  # its tickets wait for the tenant's own workers
 DELIVERY = "queue"  # pull jobs that our workers put on the tenant's own broker
 CELERY_POOLS = ("http", "python", "container", DELIVERY)
+# A pull job may be edited from one to the other while runs of it are alive; of all others the pool is their kind.
+SPANNED = (PULL, DELIVERY)
 BATCH_TASK = "shardbeat.batch"  # the Celery task that a release rings
 RESERVING = ("http",)  # pools of many slots, whose runs may all wait for one slow target
 RESERVED_SHARE = 10  # one of so many slots is kept free for the others
