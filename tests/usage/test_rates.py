@@ -125,6 +125,22 @@ def test_a_plan_that_gets_a_rate_or_loses_it(
     assert released == [2, 1, 1, 1, 15], "a larger burst fills up; it is not there at once"
 
 
+def test_a_clock_that_steps_back_and_forth_gives_nothing_twice(
+    releaser: Make, conn: Conn, registry: Registry, new_tenant: NewTenant
+) -> None:
+    tenant = new_tenant(max_runs_per_min=60, runs_burst=3)  # a token a second
+    live_worker(conn, slots=50, queues=[queue_of(registry, tenant)])
+    service, released = releaser(), []
+    for second, wanted in ((0, 3), (10, 1), (5, 1), (10, 20)):
+        stocked(tenant, wanted)
+        released.append(release_at(service, NOW + second * SECOND))
+    assert released == [3, 1, 1, 1], "of the burst at second 10"
+    assert release_at(service, NOW - 100 * SECOND) == 3, "a row that is far ahead was written by a wrong clock"
+    conn.execute("UPDATE tickets_bucket SET at = clock_timestamp() + interval '30 s', tokens = 0")
+    filling.put(conn, tenant.pk, [filling.Rate(WHOLE_TENANT, 2.0, 3)])
+    assert count(conn, "SELECT count(*) FROM tickets_bucket WHERE at > clock_timestamp() + interval '20 s'") == 1
+
+
 @given(
     per_s=st.floats(0.01, 1_000), burst=st.integers(1, 50),
     asked=st.lists(st.tuples(st.floats(0, 30), st.integers(0, 60)), min_size=1, max_size=40),
