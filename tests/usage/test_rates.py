@@ -13,8 +13,9 @@ import psycopg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.tickets import buckets
-from apps.tickets.values import Rate
+from apps.tickets import buckets, filling
+from apps.tickets.values import WHOLE_TENANT, Rate
+from apps.usage import rates
 from kernel.pools import POOL_NUMBER
 from tests.fixtures_api import in_parallel
 from tests.fixtures_flow import MINUTE, NOW, count, live_worker, make_job, make_ticket, queue_of
@@ -57,6 +58,7 @@ def test_a_burst_goes_at_once_and_the_rest_as_tokens_come_back(
     service = releaser()
     assert [release_at(service, NOW + s * SECOND) for s in (0, 0, 1, 2, 3, 4, 10, 100)] == [3, 0, 0, 1, 0, 1, 3, 3]
     assert release_at(service, NOW + 101 * SECOND) == 0
+    assert rates.used(conn, tenant.pk, 30, 3, now=NOW + 101 * SECOND) == 30, "all of it: the next run has to wait"
     assert service._held_until == NOW + 102 * SECOND and service._wait_s(NOW + 101 * SECOND) is not None
     assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready'") == 9
     assert release_at(service, NOW + 70 * SECOND) == 0, "a clock that goes back brings no tokens"
