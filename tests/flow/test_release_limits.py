@@ -13,7 +13,8 @@ from uuid import UUID
 import psycopg
 
 from apps.dispatch.causes import Causes
-from apps.tickets import filling
+from apps.tickets import filling, holds
+from apps.tickets.values import HoldRow
 from tests.fixtures_api import in_parallel
 from tests.fixtures_flow import (
     NOW,
@@ -146,6 +147,28 @@ def test_a_late_runs_delays_say_what_held_it_and_for_how_long(
     assert execution_of(conn, acme, first)["delays"] is None, "it was in time"
     [delay] = execution_of(conn, acme, late)["delays"]
     assert delay["code"] == "job_concurrency" and 3.9 <= delay["s"] <= 9
+
+
+def test_without_workers_each_tenant_is_told_its_own_cause_and_until_when(
+    releaser: Make, conn: Conn, acme: Tenant, globex: Tenant
+) -> None:
+    for tenant in (acme, globex):
+        make_ticket(tenant)
+    type(acme).objects.filter(pk=acme.pk).update(dispatch_paused=True)
+    service, held = releaser(), "SELECT tenant_id, code FROM tickets_hold ORDER BY 1"
+    release(service, passes=2)
+    told = conn.execute(held).fetchall()
+    assert told == sorted([(acme.pk, "dispatch_paused"), (globex.pk, "no_workers")])
+    conn.execute("UPDATE tickets_hold SET seen_at = seen_at - interval '10 s'")
+    conn.execute("DELETE FROM tickets_ticket")
+    service._holds_at = float("-inf")
+    release(service)
+    late = "SELECT count(*) FROM tickets_hold WHERE seen_at < clock_timestamp() - interval '9 s'"
+    assert count(conn, late) == 0, "nothing is ready any more, and it is written until when it lasted"
+    rows = "SELECT * FROM tickets_hold ORDER BY tenant_id"
+    before = conn.execute(rows).fetchall()
+    holds.write(conn, "python", [HoldRow(globex.pk, None, "no_workers", NOW, NOW, None, None)])
+    assert conn.execute(rows).fetchall() == before, "of one who has lost the lease"
 
 
 def test_of_two_causes_the_one_that_began_last_counts_and_gaps_count_for_none() -> None:
