@@ -53,7 +53,7 @@ class ReleaseService:
         self._keeper = keeper
         self._publisher = publisher
         self._leaving = Leaving(pool, publisher)
-        self._registry = Registry(line)
+        self._registry = Registry(line, listens=True)
         self._memory = Memory()
         self._newcomers = Newcomers()
         self._term: int | None = None  # under which the memory is of this pool's last passes
@@ -69,7 +69,6 @@ class ReleaseService:
         term = self._keeper.held(KIND).get(POOL_NUMBER[self.pool])
         if term is None:
             return Pass()
-        self._registry.refresh()
         counts: dict[str, int] = {}
         conn = self._line.get()
         row = conn.execute("SELECT clock_timestamp()").fetchone()
