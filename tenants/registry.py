@@ -13,7 +13,7 @@ from kernel.clock import monotonic_s
 from kernel.pools import POOLS
 from tenants.door import Line
 from tenants.models import Tenant
-from tenants.queues import queue_name, with_own_queue
+from tenants.queues import has_own_queue, queue_name, with_own_queue
 
 REFRESH_S = 3.0
 REST = 5  # times as long as a reading took nobody reads again, whatever is told
@@ -63,12 +63,12 @@ class Tenancy:
 def tenancy_of(tenant: Tenant) -> Tenancy:
     """A tenant that was read with its plan, as the hot paths see it; without its shares of pools."""
     plan, active = tenant.plan, tenant.status == Tenant.Status.ACTIVE
-    group = tenant.worker_group or plan.worker_group
+    group, own = tenant.worker_group or plan.worker_group, has_own_queue(tenant)
     return Tenancy(
         id=tenant.pk, slug=tenant.slug, schema=tenant.schema_name, active=active and not tenant.dispatch_paused,
-        weight=plan.weight, own_queue=plan.own_queue, max_running=plan.max_running, network=reach_of(tenant.network),
+        weight=plan.weight, own_queue=own, max_running=plan.max_running, network=reach_of(tenant.network),
         signing_version=tenant.signing_version, suspended=not active,
-        queues=_queues(tenant.pk, tenant.slug, plan.own_queue, group), wants=frozenset(tenant.event_types),
+        queues=_queues(tenant.pk, tenant.slug, own, group), wants=frozenset(tenant.event_types),
         max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day, group=group,
         runs_burst=plan.runs_burst, max_live=plan.max_live,
     )  # fmt: skip
