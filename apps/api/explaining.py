@@ -13,8 +13,9 @@ from apps.api.documents_runs import NoInput
 from apps.api.endpoint import Endpoint
 from apps.api.openapi import operation, parameter
 from apps.api.reading import nothing_of
-from apps.dispatch.explaining import execution_explain, schedule_explain
-from apps.dispatch.explaining_shape import explanation_shape
+from apps.dispatch.explaining.execution import execution_explain
+from apps.dispatch.explaining.schedules import schedule_explain
+from apps.dispatch.explaining.shape import explanation_shape
 from apps.schedules.input_fields import Fields
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_trigger import read_instant

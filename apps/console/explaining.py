@@ -13,9 +13,10 @@ from django.utils.html import format_html
 
 from apps.audit.trail import database_now
 from apps.console.reading import ReadOnlyAdmin, bounded
-from apps.dispatch.explaining import execution_explain, schedule_explain
-from apps.dispatch.explaining_shape import explanation_text
-from apps.dispatch.explaining_words import words_of
+from apps.dispatch.explaining.execution import execution_explain
+from apps.dispatch.explaining.schedules import schedule_explain
+from apps.dispatch.explaining.shape import explanation_text
+from apps.dispatch.explaining.words import words_of
 from kernel.errors import NotFound
 
 

@@ -95,7 +95,7 @@ class Sharing:
         total: dict[str, int] = {}
         for name, group in self.capacity.groups.items():
             given = sum(count for one, count in self.given.items() if self._group(one) == name)
-            total[name] = max(0, min(group.kept, group.free - given + group.kept))
+            total[name] = group.places_for_newcomers(given)
         for queue in {self.known[one].queue(self.pool) for one in new}:
             if queue in self.capacity.by_queue:
                 self.capacity.by_queue[queue] += total.get(self.capacity.whose[queue], 0)

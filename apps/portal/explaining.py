@@ -8,9 +8,10 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from apps.dispatch.explaining import execution_explain, schedule_explain
-from apps.dispatch.explaining_values import Explanation, Thing
-from apps.dispatch.explaining_words import words_of
+from apps.dispatch.explaining.execution import execution_explain
+from apps.dispatch.explaining.schedules import schedule_explain
+from apps.dispatch.explaining.values import Explanation, Thing
+from apps.dispatch.explaining.words import words_of
 from apps.portal.pages import Page
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults

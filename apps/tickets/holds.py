@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from kernel.rows import json_rows
 
 Conn = psycopg.Connection[Any]
 HOLDS_MAX = 1_000  # of a pool in one writing: those that have lasted longest
+FRESH = timedelta(seconds=15)  # what is written every few seconds and was seen since then lasts
 KEPT_H = 24
 READ_BACK_H = 1
 PRUNED_MAX = 5_000
@@ -31,6 +32,11 @@ WHERE excluded.seen_at >= h.seen_at
 _READ = """
 SELECT tenant_id, flow, code, since, seen_at, "limit", use FROM tickets_hold
 WHERE pool = %(pool)s AND seen_at > %(now)s - %(hours)s * interval '1 hour' ORDER BY seen_at DESC LIMIT %(limit)s
+"""
+
+# In the order in which they began, so that of one flow, or of the whole tenant, the newest stays.
+_LASTING = """
+SELECT pool, flow, code FROM tickets_hold WHERE tenant_id = %(tenant)s AND seen_at > %(fresh)s ORDER BY since
 """
 
 _PRUNE = """
@@ -63,6 +69,12 @@ def read(conn: Conn, pool: str, *, now: datetime) -> list[HoldRow]:
     """What was seen within the last hour, for a loop that begins."""
     given = {"pool": pool, "now": now, "hours": READ_BACK_H, "limit": 10 * HOLDS_MAX}
     return [HoldRow._make(row) for row in conn.execute(_READ, given)]
+
+
+def lasting(conn: Conn, tenant_id: int, *, now: datetime) -> dict[tuple[str, UUID | None], str]:
+    """What holds a tenant back, as a code by pool and flow; no flow: all of the tenant's in that pool."""
+    rows = conn.execute(_LASTING, {"tenant": tenant_id, "fresh": now - FRESH})
+    return {(pool, flow): code for pool, flow, code in rows}
 
 
 def prune(conn: Conn, *, now: datetime) -> int:

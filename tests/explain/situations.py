@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from tests.explain.stage import Stage
 from tests.fixtures_flow import executions_of, fire, make_schedule
 
+GONE = 1_000_000  # a tenant's number that no test has
 Asked = tuple[str, UUID] | tuple[str, UUID, datetime]
 
 
@@ -231,13 +232,59 @@ def the_pool_is_full(stage: Stage) -> Asked:
     return "execution", stage.run()
 
 
-@situation("fair_share", "Other work has its turn")
-def its_share_is_spent(stage: Stage) -> Asked:
+@situation("about_to_start", "next pass", fine=True)
+def a_flood_of_others_leaves_places_to_who_comes_new(stage: Stage) -> Asked:
+    flooded(stage)
+    held_by(stage, "fair_share")  # of the last time that it waited
+    return "execution", stage.ticket(stage.run(), available_at=stage.now)
+
+
+@situation("behind_others", "1 waiting of its job come first")
+def who_comes_new_has_as_many_places_as_there_are(stage: Stage) -> Asked:
+    flooded(stage)
+    job = stage.job()
+    for run in sorted(stage.run(job) for _ in range(2)):
+        stage.ticket(run, available_at=stage.now)
+    return "execution", run
+
+
+@situation("pool_full", "All that the workers of the pool python can take")
+def who_was_passed_over_is_not_new(stage: Stage) -> Asked:
+    flooded(stage)
+    stage.ticket(stage.run(), available_at=stage.at(-10))
+    return "execution", stage.ticket(stage.run(), available_at=stage.now)
+
+
+@situation("pool_full", "All that the workers of the pool python can take")
+def places_of_newcomers_are_taken(stage: Stage) -> Asked:
+    flooded(stage, more=1)
+    return "execution", stage.ticket(stage.run(), available_at=stage.now)
+
+
+@situation("pool_full", "All that the workers of the pool python can take")
+def what_is_made_up_for_has_no_place_of_newcomers(stage: Stage) -> Asked:
+    flooded(stage)
+    return "execution", stage.ticket(stage.run(), available_at=stage.now, lane=1)
+
+
+def flooded(stage: Stage, *, more: int = 0) -> None:
+    """Runs of another tenant hold the two places of the only slot, and `more`; released five seconds ago."""
+    stage.work(slots=1)
+    for run in [stage.run() for _ in range(2 + more)]:
+        stage.ticket(run, tenant_id=GONE, queue="python.own.acme", state="queued", release=1, queued_at=stage.at(-5))
+
+
+def held_by(stage: Stage, code: str) -> None:
     stage.conn.execute(
         "INSERT INTO tickets_hold (pool, tenant_id, flow, code, since, seen_at)"
-        " VALUES ('python', %s, NULL, 'fair_share', %s, %s)",
-        [stage.tenant.pk, stage.at(-20), stage.now],
+        " VALUES ('python', %s, NULL, %s, %s, %s)",
+        [stage.tenant.pk, code, stage.at(-20), stage.now],
     )
+
+
+@situation("fair_share", "Other work has its turn")
+def its_share_is_spent(stage: Stage) -> Asked:
+    held_by(stage, "fair_share")
     return "execution", stage.run()
 
 

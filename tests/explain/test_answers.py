@@ -19,7 +19,7 @@ STATEMENTS_MAX = 12
 
 
 def test_every_code_is_documented() -> None:
-    from apps.dispatch.explaining_words import WORDS
+    from apps.dispatch.explaining.words import WORDS
 
     text = DOCS.read_text()
     assert [code for code in WORDS if f"`{code}`" not in text] == []
@@ -27,7 +27,7 @@ def test_every_code_is_documented() -> None:
 
 def test_every_rule_of_admission_has_its_words() -> None:
     from apps.dispatch.admission import CODES
-    from apps.dispatch.explaining_words import ADMISSION_WORDS
+    from apps.dispatch.explaining.words import ADMISSION_WORDS
 
     assert tuple(ADMISSION_WORDS) == CODES
 

@@ -13,7 +13,8 @@ from tests.explain.stage import Stage
 
 
 def explained_of(stage: Stage, kind: str, key: UUID, instant: datetime | None = None, **more: Any) -> Any:
-    from apps.dispatch.explaining import execution_explain, schedule_explain
+    from apps.dispatch.explaining.execution import execution_explain
+    from apps.dispatch.explaining.schedules import schedule_explain
     from tenants.models import Tenant
     from tenants.work import in_tenant
 
@@ -25,7 +26,7 @@ def explained_of(stage: Stage, kind: str, key: UUID, instant: datetime | None = 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.name)
 def test_the_true_cause_is_named(situation: Situation, stage: Stage) -> None:
-    from apps.dispatch.explaining_shape import explanation_shape, explanation_text
+    from apps.dispatch.explaining.shape import explanation_shape, explanation_text
 
     found = explained_of(stage, *situation.make(stage))
     verdict = found.verdict

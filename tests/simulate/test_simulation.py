@@ -13,7 +13,9 @@ from apps.dispatch.simulation.changes import changed, read_sets, scaled
 from apps.dispatch.simulation.engine import Result, simulate
 from apps.dispatch.simulation.measures import Demand, shares_due, waits_of
 from apps.dispatch.simulation.settings import Settings
-from apps.dispatch.simulation.sizing import read_demand
+from apps.dispatch.simulation.sizing import plan, read_demand
+from apps.dispatch.simulation.sizing_figures import FIGURES
+from apps.dispatch.simulation.sizing_text import plan_text
 from apps.dispatch.simulation.spec import read_spec
 from kernel.errors import InvalidInput
 
@@ -218,12 +220,39 @@ def test_a_file_that_is_wrong_or_has_no_end_is_refused(wrong: dict[str, Any]) ->
 @pytest.mark.parametrize(
     "wrong", [{"worker_processes": {"http": 0}}, {"worker_processes": {"gpu": 1}}, {"worker_processes": 3},
               {"pools": 3},
-              {"worker_processes": {"http": "x"}}, {"dispatchers": 2.5}, {"pools": {"http": {"share": 0.5}}}],
+              {"worker_processes": {"http": "x"}}, {"dispatchers": 2.5}, {"pools": {"http": {"share": 0.5}}},
+              {"slot_use": 1.1}, {"burst_s": 0}, {"attempts": 0.5}, {"late_s": -1}],
 )  # fmt: skip
 def test_a_demand_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         read_demand(wrong)
     assert read_demand({"pools": {"http": {"run_s": 2}}}).pools["http"].run_s == 2
+
+
+def test_slots_that_are_all_busy_are_not_enough_and_a_burst_gets_what_the_mean_leaves() -> None:
+    """100 runs a second of 10 s hold 1,000 slots all the time: who waits there would wait for ever."""
+    asked = {
+        "runs_per_day": 8_640_000, "peak": 1, "attempts": 1, "burst_per_s": 0,
+        "pools": {"container": {"share": 1, "run_s": 10, "slots_a_process": 10}},
+    }  # fmt: skip
+
+    def planned(**more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        found = plan(read_demand({**asked, **more}), FIGURES)
+        return found, next(part for part in found["parts"] if part["name"].startswith("worker"))
+
+    full, part = planned(worker_processes={"container": 100})
+    assert (part["needed"], part["use"], part["most_per_s"]) == (125, pytest.approx(1), pytest.approx(80))
+    assert full["bottleneck"]["part"] == part["name"] and not full["bottleneck"]["holds"]
+    assert planned()[0]["bottleneck"]["holds"]
+    burst, part = planned(burst_per_s=200, burst_s=10, late_s=10)
+    assert part["needed"] == 250, "100 more a second bring 2,000 runs in 20 s"
+    assert burst["burst"] == {"due": 2_000, "per_s": pytest.approx(100), "by": part["name"],
+                              "seconds": pytest.approx(20), "late_s": pytest.approx(10), "holds": True}  # fmt: skip
+    for more in ({"worker_processes": {"container": 249}}, {"dispatchers": 1, "burst_per_s": 20_000}):
+        assert not planned(**{"burst_per_s": 200, "worker_processes": {"container": 10**6}, **more})[0]["burst"][
+            "holds"
+        ]
+    assert "NOT ENOUGH" in plan_text(planned(worker_processes={"container": 1})[0])
 
 
 def test_a_time_limit_ends_it() -> None:

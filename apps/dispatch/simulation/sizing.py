@@ -1,8 +1,9 @@
 """Sizes that no machine at hand has: how many dispatchers, workers and database cores a demand needs. Pure arithmetic.
 
 Each part has a cost in CPU time for each run (`Figure`, measured by the bench or taken over from the repository's
-figures) and a share of a core that may be used. Slots follow from Little's law: rate times mean run time. What comes
-out is as good as the figures and as linear as the assumptions, which are part of the answer.
+figures) and a share of a core that may be used. Slots follow from Little's law: rate times mean run time, of which a
+share may be busy. All parts are sized for one rate, and a burst gets what each part has beside the mean. What comes out
+is as good as the figures and as linear as the assumptions, which are part of the answer.
 """
 
 import math
@@ -14,6 +15,7 @@ from kernel.errors import Faults
 
 DAY_S = 86_400
 GB = 1e9
+LEAST = {"peak": 1, "attempts": 1, "burst_per_s": 0, "late_s": 0}  # of the others: more than 0
 
 
 class Figure(NamedTuple):
@@ -40,7 +42,7 @@ class Demand:
     runs_per_day: int = 100_000_000
     peak: float = 3.0  # the busiest minutes, as a multiple of the day's mean
     burst_per_s: float = 10_000.0
-    burst_s: float = 10.0  # how long a burst lasts: so much is due at one aligned minute
+    burst_s: float = 10.0  # how long a burst lasts
     late_s: float = 10.0  # dispatch lateness that is allowed at its end
     attempts: float = 1.1  # for each run, retries included
     retention_days: float = 30.0
@@ -51,6 +53,7 @@ class Demand:
         }
     )  # fmt: skip
     use: float = 0.6  # of a core's time that may be planned with
+    slot_use: float = 0.8  # of the slots, as SCALE_UTILISATION of a running platform
     dispatchers: int | None = None  # given numbers: how full they would be
     database_cores: float | None = None
     worker_processes: Mapping[str, int] = field(default_factory=dict)
@@ -63,29 +66,38 @@ class Part:
     name: str
     needed: float
     given: float | None
-    use: float  # of the given number, or of the needed one, at the peak
-    most_per_s: float  # runs a second that the given (or needed) number can do
+    use: float  # of the given number, or of the needed one, at the peak: of a core's time, or of the slots
+    most_per_s: float  # runs a second at which the given (or needed) number is as busy as may be planned with
     why: str
 
 
 def plan(demand: Demand, figures: Mapping[str, Figure]) -> dict[str, Any]:
     """What the demand needs, part by part; the part that gives way first; and everything that was assumed."""
     value = {name: figure.value for name, figure in figures.items()}
-    mean = demand.runs_per_day / DAY_S
-    peak = max(mean * demand.peak, mean)
-    parts = [*_dispatching(demand, value, peak), *_working(demand, value, peak), _database(demand, value, peak)]
+    rates = _rates(demand)
+    parts = [*_dispatching(demand, value, rates), *_working(demand, value, rates), _database(demand, value, rates)]
     first = min(parts, key=lambda part: part.most_per_s)
-    burst = _burst(demand, value, parts)
     return {
         "demand": asdict(demand),
-        "rates": {"mean_per_s": mean, "peak_per_s": peak, "burst_per_s": demand.burst_per_s},
+        "rates": {
+            "mean_per_s": rates.mean, "peak_per_s": rates.peak, "burst_per_s": demand.burst_per_s,
+            "sized_for_per_s": rates.sized_for,
+        },
         "parts": [asdict(part) for part in parts],
-        "bottleneck": {"part": first.name, "most_per_s": first.most_per_s, "holds": first.most_per_s >= peak},
-        "burst": burst,
-        "storage": _storage(demand, value, mean, peak),
+        "bottleneck": {"part": first.name, "most_per_s": first.most_per_s, "holds": first.most_per_s >= rates.peak},
+        "burst": _burst(demand, rates, first),
+        "storage": _storage(demand, value, rates),
         "figures": {name: {"value": figure.value, "source": figure.source} for name, figure in figures.items()},
         "assumptions": assumptions(demand),
     }  # fmt: skip
+
+
+class Rates(NamedTuple):
+    """Runs a second: on average, in the busiest minutes, and what all parts are sized for."""
+
+    mean: float
+    peak: float
+    sized_for: float
 
 
 def read_demand(data: Mapping[str, Any]) -> Demand:
@@ -103,7 +115,11 @@ def read_demand(data: Mapping[str, Any]) -> Demand:
             faults.add(f"/{name}", "unknown_field", f"Known: {', '.join(known)}.")
         elif name in ("pools", "worker_processes"):
             faults.add(f"/{name}", "not_an_object", "Give an object by pool.")
-        elif isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e15:
+        elif isinstance(given, bool) or not isinstance(given, int | float) or not given < 1e15:
+            faults.add(f"/{name}", "out_of_range", "Give a number.")
+        elif name in LEAST and given < LEAST[name]:
+            faults.add(f"/{name}", "out_of_range", f"Give a number of at least {LEAST[name]}.")
+        elif name not in LEAST and given <= 0:
             faults.add(f"/{name}", "out_of_range", "Give a number above 0.")
         elif name == "dispatchers" and given != int(given):
             faults.add(f"/{name}", "out_of_range", "Give a whole number.")
@@ -117,8 +133,9 @@ def read_demand(data: Mapping[str, Any]) -> Demand:
             faults.add(f"/worker_processes/{pool}", "out_of_range", "Give a whole number above 0.")
     if not demand.pools or abs(sum(pool.share for pool in demand.pools.values()) - 1) > 0.01:
         faults.add("/pools", "shares", "The pools' shares add up to 1.")
-    if demand.use > 1:
-        faults.add("/use", "out_of_range", "A share of a core: at most 1.")
+    for name in ("use", "slot_use"):
+        if getattr(demand, name) > 1:
+            faults.add(f"/{name}", "out_of_range", "A share: at most 1.")
     faults.raise_if_any()
     return demand
 
@@ -148,11 +165,14 @@ def assumptions(demand: Demand) -> list[str]:
         "the repository's figures are of no-op runs of 8 tenants: with thousands of tenants a batch has fewer runs of"
         " each schema, and costs more for each; measure yours",
         "the database is one primary; its disks keep up with the WAL named above and commits take under a millisecond",
+        "parts are sized for the busier of the peak and of the mean with a burst",
         "all runs of a pool are released by the one process that holds its lease; fire scales with the dispatchers up"
         " to the shards",
         f"the pools' shares and mean run times are as given; each run is attempted {demand.attempts:g} times",
-        "a burst is due at one instant, spread evenly over shards and tenants, and on top of the mean",
-        "slots follow Little's law at the peak, with nothing to spare for waits: see the simulation for those",
+        f"a burst is {demand.burst_per_s:,.0f} runs a second for {demand.burst_s:g} s, spread evenly over shards and"
+        f" tenants, on top of the mean; it may be fired, released and started {demand.late_s:g} s late at its end",
+        f"slots follow Little's law, and {demand.slot_use:.0%} of them are busy: what is left is for waits, and the"
+        " simulation says how long those are",
         "web, broker and network are not part of the plan; the broker carries one message for up to 100 runs",
     ]
 
@@ -171,87 +191,84 @@ def _pool(name: str, one: Any, faults: Faults) -> PoolDemand:
         return PoolDemand(0, 1, 1)
 
 
-def _dispatching(demand: Demand, value: Mapping[str, float], peak: float) -> list[Part]:
+def _rates(demand: Demand) -> Rates:
+    """A burst of so many a second may take `late_s` longer than it lasts, and comes on top of the mean."""
+    mean = demand.runs_per_day / DAY_S
+    peak = max(mean * demand.peak, mean)
+    return Rates(mean, peak, max(peak, mean + _burst_needs(demand)))
+
+
+def _burst_needs(demand: Demand) -> float:
+    return demand.burst_per_s * demand.burst_s / (demand.burst_s + demand.late_s)
+
+
+def _dispatching(demand: Demand, value: Mapping[str, float], rates: Rates) -> list[Part]:
     a_core = 1_000 * demand.use
     fire, release = value["dispatcher_fire_ms"], value["dispatcher_release_ms"] * demand.attempts
-    by_peak = peak * (fire + release) / a_core
-    by_burst = demand.burst_per_s * demand.burst_s / (demand.burst_s + demand.late_s) * (fire + release) / a_core
-    needed = max(2, math.ceil(max(by_peak, by_burst)))  # one may die
+    needed = max(2, math.ceil(rates.sized_for * (fire + release) / a_core))
     count = demand.dispatchers or needed
+    why = f"{fire + release:.3f} ms of a core for each run, fired and released; at least 2, since one may die"
     parts = [
-        _part("dispatchers", needed, demand.dispatchers, peak, count * a_core / (fire + release), demand,
-              f"{fire + release:.3f} ms of a core for each run, fired and released; at least 2, since one may die")
+        _part(
+            "dispatchers", needed, demand.dispatchers, rates, count * a_core / (fire + release), why, used=demand.use
+        )
     ]  # fmt: skip
     for name, pool in demand.pools.items():
         most = a_core / release / pool.share if pool.share else math.inf
-        parts.append(
-            _part(
-                f"release of pool {name}",
-                1,
-                1,
-                peak,
-                most,
-                demand,
-                "one process releases a pool, whatever their number",
-            )
-        )
+        why = "one process releases a pool, whatever their number"
+        parts.append(_part(f"release of pool {name}", 1, 1, rates, most, why, used=demand.use))
     return parts
 
 
-def _working(demand: Demand, value: Mapping[str, float], peak: float) -> list[Part]:
+def _working(demand: Demand, value: Mapping[str, float], rates: Rates) -> list[Part]:
     parts = []
     for name, pool in demand.pools.items():
-        rate = peak * pool.share * demand.attempts
+        attempts = pool.share * demand.attempts  # for each run of all pools
         cost = value.get(f"worker_{name}_ms", value["worker_python_ms"])
-        slots = rate * pool.run_s
-        needed = max(2, math.ceil(max(slots / pool.slots_a_process, rate * cost / (1_000 * demand.use))))
-        given = demand.worker_processes.get(name)
+        slots = rates.sized_for * attempts * pool.run_s
+        by_slots = slots / demand.slot_use / pool.slots_a_process
+        by_core = rates.sized_for * attempts * cost / (1_000 * demand.use)
+        needed, given = max(2, math.ceil(max(by_slots, by_core))), demand.worker_processes.get(name)
         count = given or needed
-        by_slots = count * pool.slots_a_process / (pool.run_s * pool.share * demand.attempts)
-        by_core = count * 1_000 * demand.use / (cost * pool.share * demand.attempts)
-        why = f"{slots:,.0f} slots at the peak, {cost:.2f} ms of a core for each attempt; " + (
-            "slots decide" if by_slots < by_core else "CPU time decides"
-        )
-        parts.append(
-            _part(f"worker processes of pool {name}", needed, given, peak, min(by_slots, by_core), demand, why)
-        )
+        if by_slots > by_core:
+            decides, used = f"slots decide, {demand.slot_use:.0%} of them busy", demand.slot_use
+            most = count * pool.slots_a_process * demand.slot_use / (pool.run_s * attempts) if attempts else math.inf
+        else:
+            decides, used = "CPU time decides", demand.use
+            most = count * 1_000 * demand.use / (cost * attempts) if attempts else math.inf
+        why = f"{slots:,.0f} runs at once, {cost:.2f} ms of a core for each attempt; {decides}"
+        parts.append(_part(f"worker processes of pool {name}", needed, given, rates, most, why, used=used))
     return parts
 
 
-def _database(demand: Demand, value: Mapping[str, float], peak: float) -> Part:
+def _database(demand: Demand, value: Mapping[str, float], rates: Rates) -> Part:
     a_run = value["database_fire_ms"] + (value["database_release_ms"] + value["database_run_ms"]) * demand.attempts
-    needed = max(2, math.ceil(peak * a_run / (1_000 * demand.use)))
-    count = demand.database_cores or needed
+    needed = max(2, math.ceil(rates.sized_for * a_run / (1_000 * demand.use)))
+    most = (demand.database_cores or needed) * 1_000 * demand.use / a_run
     why = f"{a_run:.3f} ms of a core for each run: fired, released, started and settled with its history"
-    return _part("database cores", needed, demand.database_cores, peak, count * 1_000 * demand.use / a_run, demand, why)
+    return _part("database cores", needed, demand.database_cores, rates, most, why, used=demand.use)
 
 
-def _part(name: str, needed: float, given: float | None, peak: float, most: float, demand: Demand, why: str) -> Part:
-    return Part(name, needed, given, peak / most * demand.use if most < math.inf else 0.0, most, why)
+def _part(name: str, needed: float, given: float | None, rates: Rates, most: float, why: str, *, used: float) -> Part:
+    """`used` is the part of a core's time or of the slots that is busy at `most` runs a second."""
+    return Part(name, needed, given, rates.peak / most * used, most, why)
 
 
-def _burst(demand: Demand, value: Mapping[str, float], parts: list[Part]) -> dict[str, Any]:
-    """How fast what is due at one instant is fired and released: by the dispatchers or by the database."""
+def _burst(demand: Demand, rates: Rates, first: Part) -> dict[str, Any]:
+    """How fast a burst is fired, released and run: with what the part that gives way first has beside the mean."""
     due = demand.burst_per_s * demand.burst_s
-    by_name = {part.name: part for part in parts}
-    cores = demand.database_cores or by_name["database cores"].needed
-    mean = demand.runs_per_day / DAY_S
-    a_run = value["database_fire_ms"] + value["database_release_ms"]
-    whole = a_run + value["database_run_ms"]
-    left = max(0.001, cores * 1_000 * demand.use - mean * whole)
-    by_database, by_dispatchers = left / a_run, by_name["dispatchers"].most_per_s
-    rate = min(by_database, by_dispatchers)
+    rate = max(0.0, first.most_per_s - rates.mean)
+    seconds = max(demand.burst_s, due / rate) if rate else math.inf
     return {
-        "due": due, "per_s": rate, "by": "database cores" if by_database < by_dispatchers else "dispatchers",
-        "seconds": due / rate, "holds": rate >= demand.burst_per_s or due / rate <= demand.burst_s + demand.late_s,
-        "late_s": max(0.0, due / rate - demand.burst_s),
+        "due": due, "per_s": rate, "by": first.name, "seconds": seconds if rate else None,
+        "holds": rate >= _burst_needs(demand), "late_s": seconds - demand.burst_s if rate else None,
     }  # fmt: skip
 
 
-def _storage(demand: Demand, value: Mapping[str, float], mean: float, peak: float) -> dict[str, float]:
+def _storage(demand: Demand, value: Mapping[str, float], rates: Rates) -> dict[str, float]:
     return {
         "history_gb": demand.runs_per_day * demand.retention_days * value["history_bytes"] / GB,
         "due_index_gb": demand.schedules * value["schedule_bytes"] / GB,
-        "wal_mb_per_s_mean": mean * value["wal_bytes"] / 1e6,
-        "wal_mb_per_s_peak": peak * value["wal_bytes"] / 1e6,
+        "wal_mb_per_s_mean": rates.mean * value["wal_bytes"] / 1e6,
+        "wal_mb_per_s_peak": rates.peak * value["wal_bytes"] / 1e6,
     }

@@ -10,7 +10,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     lines = [
         f"{demand['schedules']:,} schedules, {demand['runs_per_day']:,} runs a day:"
         f" {rates['mean_per_s']:,.0f}/s on average, {rates['peak_per_s']:,.0f}/s at the peak,"
-        f" bursts of {rates['burst_per_s']:,.0f}/s",
+        f" bursts of {rates['burst_per_s']:,.0f}/s; sized for {rates['sized_for_per_s']:,.0f}/s",
         "",
         f"  {'part':<32}{'needed':>8}{'given':>8}{'in use':>8}{'most runs/s':>14}  why",
     ]
@@ -25,9 +25,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         "",
         f"Gives way first: {first['part']}, at {first['most_per_s']:,.0f} runs/s"
         + (": enough." if first["holds"] else ": NOT ENOUGH for the peak."),
-        f"Burst: {burst['due']:,.0f} due at once take {burst['seconds']:.1f} s to be fired and released"
-        f" ({burst['per_s']:,.0f}/s, bound by {burst['by']}), {burst['late_s']:.1f} s beyond its own length"
-        + (": enough." if burst["holds"] else ": NOT ENOUGH."),
+        _burst(burst),
         f"Storage: {storage['history_gb']:,.0f} GB of history for {demand['retention_days']:g} days,"
         f" {storage['due_index_gb']:,.1f} GB of due index,"
         f" WAL {storage['wal_mb_per_s_mean']:,.1f} MB/s on average and {storage['wal_mb_per_s_peak']:,.1f} at the peak",
@@ -42,3 +40,13 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         *(f"  - {line}" for line in plan["assumptions"]),
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def _burst(burst: Mapping[str, Any]) -> str:
+    if burst["seconds"] is None:
+        return f"Burst: {burst['by']} can do no more than the mean: NOT ENOUGH."
+    return (
+        f"Burst: {burst['due']:,.0f} runs take {burst['seconds']:.1f} s to be fired, released and started"
+        f" ({burst['per_s']:,.0f}/s beside the mean, bound by {burst['by']}), {burst['late_s']:.1f} s more than they"
+        " came in" + (": enough." if burst["holds"] else ": NOT ENOUGH.")
+    )

@@ -6,8 +6,9 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from apps.dispatch.explaining import execution_explain, schedule_explain
-from apps.dispatch.explaining_shape import explanation_shape, explanation_text
+from apps.dispatch.explaining.execution import execution_explain
+from apps.dispatch.explaining.schedules import schedule_explain
+from apps.dispatch.explaining.shape import explanation_shape, explanation_text
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults
 from tenants.commands import EXIT_FOUND

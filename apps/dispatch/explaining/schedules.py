@@ -7,10 +7,10 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from apps.dispatch.explaining_causes import Facts, Row, cause_at, cause_now, is_paused, notes_of, status_of
-from apps.dispatch.explaining_ended import By
-from apps.dispatch.explaining_trail import last_by
-from apps.dispatch.explaining_values import Disposition, Explanation
+from apps.dispatch.explaining.causes import Facts, Row, cause_at, cause_now, is_paused, notes_of, status_of
+from apps.dispatch.explaining.ended import By
+from apps.dispatch.explaining.trail import last_by
+from apps.dispatch.explaining.values import Disposition, Explanation
 from apps.due.leases import IMPLAUSIBLE_S
 from apps.schedules import timing
 from apps.schedules.timing_errors import TimingInvalid

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import orjson
 
-from apps.dispatch.explaining_rows import LastAttempt, Run
-from apps.dispatch.explaining_values import Delay, Thing, Verdict
-from apps.dispatch.explaining_words import WORDS, because
+from apps.dispatch.explaining.rows import LastAttempt, Run
+from apps.dispatch.explaining.values import Delay, Thing, Verdict
+from apps.dispatch.explaining.words import WORDS, because
 from kernel.durations import span
 
 LATE_S = 10.0  # a start later than this is something that was found

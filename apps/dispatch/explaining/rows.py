@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from apps.dispatch.explaining_values import HOLDERS_MAX
+from apps.dispatch.explaining.values import HOLDERS_MAX
 from tenants.models import Tenant
 
 Conn = psycopg.Connection[Any]

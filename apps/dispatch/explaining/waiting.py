@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from apps.dispatch.admission import Facts, Refusal, checks, refusal
-from apps.dispatch.explaining_ended import By, instant
-from apps.dispatch.explaining_facts import Known
-from apps.dispatch.explaining_rows import AHEAD_MAX, LastAttempt, Run
-from apps.dispatch.explaining_values import Check, Holder, Position, Thing, Verdict
+from apps.dispatch.explaining.ended import By, instant
+from apps.dispatch.explaining.facts import Known
+from apps.dispatch.explaining.rows import AHEAD_MAX, LastAttempt, Run
+from apps.dispatch.explaining.values import Check, Holder, Position, Thing, Verdict
 from kernel.durations import span
 from kernel.pools import PULL
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from apps.dispatch.explaining_ended import instant
-from apps.dispatch.explaining_values import Check, Explanation, Holder, Thing, Verdict
-from apps.dispatch.explaining_words import words_of
+from apps.dispatch.explaining.ended import instant
+from apps.dispatch.explaining.values import Check, Explanation, Holder, Thing, Verdict
+from apps.dispatch.explaining.words import words_of
 from kernel.durations import span
 
 # Where over the API what a remedy is done to is found; the rest is the operator's.

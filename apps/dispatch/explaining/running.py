@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from apps.dispatch.explaining_ended import By, instant
-from apps.dispatch.explaining_rows import Lengths, Run
-from apps.dispatch.explaining_values import Thing, Verdict
+from apps.dispatch.explaining.ended import By, instant
+from apps.dispatch.explaining.rows import Lengths, Run
+from apps.dispatch.explaining.values import Thing, Verdict
 from kernel.durations import span
 
 LONG_TIMES = 2.0  # of what 19 of 20 runs of its job take

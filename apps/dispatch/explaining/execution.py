@@ -1,7 +1,7 @@
 """Why is it not running? The answer about one execution, from the rows as they are and by the rules that release asks.
 
 What waits is answered by `admission`, what runs by its ticket and worker, what has ended by what was written down.
-About a dozen short statements, whatever waits: see `explaining_rows` and `explaining_facts`.
+About a dozen short statements, whatever waits: see `rows` and `facts`.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ import psycopg
 
 from apps.deadletters.models import DeadLetter
 from apps.dispatch.admission import refusal
-from apps.dispatch.explaining_ended import By, Letter, delays_of, ended, instant, late_s, parts_of
-from apps.dispatch.explaining_facts import Known, known_of
-from apps.dispatch.explaining_rows import (
+from apps.dispatch.explaining.ended import By, Letter, delays_of, ended, instant, late_s, parts_of
+from apps.dispatch.explaining.facts import Known, known_of
+from apps.dispatch.explaining.rows import (
     HeldRow,
     LastAttempt,
     Lengths,
@@ -25,18 +25,16 @@ from apps.dispatch.explaining_rows import (
     lengths_of,
     run_of,
 )
-from apps.dispatch.explaining_running import running
-from apps.dispatch.explaining_schedules import schedule_explain
-from apps.dispatch.explaining_trail import last_by
-from apps.dispatch.explaining_values import Explanation, Holder, Thing, Verdict
-from apps.dispatch.explaining_waiting import checks_of, position_of, queued, waiting
+from apps.dispatch.explaining.running import running
+from apps.dispatch.explaining.trail import last_by
+from apps.dispatch.explaining.values import Explanation, Holder, Thing, Verdict
+from apps.dispatch.explaining.waiting import checks_of, position_of, queued, waiting
 from apps.due.leases import IMPLAUSIBLE_S
 from kernel.errors import NotFound
 from kernel.ids import attempt_id
 from tenants import door
 from tenants.models import Tenant
 
-__all__ = ["execution_explain", "schedule_explain"]
 Conn = psycopg.Connection[Any]
 
 _SHARD_IS_HELD = f"""

@@ -6,7 +6,7 @@ from uuid import UUID
 from apps.audit.models import AuditEvent
 from apps.audit.services import SYSTEM
 from apps.audit.shown import shown
-from apps.dispatch.explaining_ended import By
+from apps.dispatch.explaining.ended import By
 from tenants.models import Tenant
 
 

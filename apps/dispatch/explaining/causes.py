@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from apps.dispatch.explaining_ended import By, instant
-from apps.dispatch.explaining_values import Thing, Verdict
-from apps.dispatch.explaining_words import because
+from apps.dispatch.explaining.ended import By, instant
+from apps.dispatch.explaining.values import Thing, Verdict
+from apps.dispatch.explaining.words import because
 from apps.schedules import policy, timing
 from apps.schedules.timing_preview import left_out
 from apps.schedules.timing_spec import Spec

@@ -4,25 +4,23 @@ Six short statements. What is queued or running is read whole, as each pass of r
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
-from django.conf import settings
 
 from apps.dispatch.admission import Facts
-from apps.dispatch.capacity import capacity_of, leave_to_others
-from apps.dispatch.explaining_rows import Lengths, Run, ahead_of, lengths_of, released_per_s
+from apps.dispatch.explaining.places import places_of
+from apps.dispatch.explaining.rows import Lengths, Run, ahead_of, lengths_of, released_per_s
 from apps.due.leases import IMPLAUSIBLE_S
-from apps.tickets import buckets, waiting, workers
+from apps.tickets import buckets, holds
 from apps.tickets.breakers import WAIT_REASON
 from apps.tickets.values import WHOLE_TENANT, Rate, tenant_rate
-from kernel.pools import POOL_NUMBER, PULL, group_of
+from kernel.pools import CELERY_POOLS, POOL_NUMBER, PULL, WORKFLOW
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
 
 Conn = psycopg.Connection[Any]
-HOLD_FRESH = timedelta(seconds=15)  # release notes every few seconds what it holds back
 
 _SHARED = f"""
 SELECT t.status, t.dispatch_paused, p.max_running, p.max_runs_per_min, p.runs_burst, pp.max_slots,
@@ -43,8 +41,9 @@ _USED_PART = """
 SELECT tenant_id, pool, job_id, flow, guarded, schedule_id, remote FROM tickets_ticket WHERE state = '{state}'
 """
 _USED = f"""
-SELECT count(*), count(*) FILTER (WHERE pool = %(pool)s AND NOT remote), count(*) FILTER (WHERE job_id = %(job)s),
-       count(*) FILTER (WHERE flow = %(flow)s), count(*) FILTER (WHERE guarded AND schedule_id = %(schedule)s)
+SELECT count(*) FILTER (WHERE pool <> '{WORKFLOW}'), count(*) FILTER (WHERE pool = %(pool)s AND NOT remote),
+       count(*) FILTER (WHERE job_id = %(job)s), count(*) FILTER (WHERE flow = %(flow)s),
+       count(*) FILTER (WHERE guarded AND schedule_id = %(schedule)s)
 FROM ({_USED_PART.format(state="queued")} UNION ALL {_USED_PART.format(state="running")}) used
 WHERE tenant_id = %(tenant)s
 """
@@ -120,9 +119,9 @@ def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
     shared = _shared(conn, tenant, run, destination)
     used = _used(conn, tenant, run)
     lengths = lengths_of(conn, tenant, run.job_id)
-    holds = _holds(conn, tenant, run, now)
-    slots, room, consumers = (None, None, 0) if run.pool == PULL else _room(conn, run.pool, queue)
-    fair = 0 if any(one.code == "fair_share" for one in holds) else None
+    held = _held(conn, tenant, run, now)
+    places = None if run.pool not in CELERY_POOLS else places_of(conn, tenant, run, queue)
+    fair = None if places and places.is_kept else 0 if any(one.code == "fair_share" for one in held) else None
     held_by_breaker = bool(destination) and run.rank is None
     facts = Facts(
         now=now, tenant_active=shared.status == "active", dispatch_paused=shared.dispatch_paused,
@@ -134,12 +133,14 @@ def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
         tenant_rate=_tenant_rate(shared, now),
         job_rate=_rate(shared.job_per_s, shared.job_burst, shared.job_tokens, shared.job_at, now),
         breaker_open=held_by_breaker and run.available_at is not None and run.available_at > now,
-        breaker_until=run.available_at if held_by_breaker else None, pool_slots=slots, queue_room=room, fair=fair,
+        breaker_until=run.available_at if held_by_breaker else None, pool_slots=places.slots if places else None,
+        queue_room=places.room if places else None, fair=fair,
         run_s=lengths.median_s,
     )  # fmt: skip
     return Known(
         facts, shared, ahead_of(conn, tenant, run) if run.rank is not None else 0, lengths,
-        released_per_s(conn, tenant, now=now), holds, queue, destination, consumers,
+        released_per_s(conn, tenant, now=now), held, queue, destination,
+        consumers=places.consumers if places else 0,
     )  # fmt: skip
 
 
@@ -178,20 +179,9 @@ def _used(conn: Conn, tenant: Tenant, run: Run) -> Used:
     return Used._make(row)
 
 
-def _holds(conn: Conn, tenant: Tenant, run: Run, now: datetime) -> tuple[HoldRow, ...]:
-    given = {"pool": run.pool, "tenant": tenant.pk, "flow": run.flow or run.job_id, "fresh": now - HOLD_FRESH}
+def _held(conn: Conn, tenant: Tenant, run: Run, now: datetime) -> tuple[HoldRow, ...]:
+    given = {"pool": run.pool, "tenant": tenant.pk, "flow": run.flow or run.job_id, "fresh": now - holds.FRESH}
     return tuple(HoldRow._make(row) for row in conn.execute(_HOLDS, given))
-
-
-def _room(conn: Conn, pool: str, queue: str) -> tuple[int, int, int]:
-    """What workers of the queue can take in all, what they still can, and how many they are: as release counts them."""
-    live = workers.live(conn, pool)
-    serving = [worker for worker in live if queue in worker.queues]
-    capacity = capacity_of(live, waiting.taken(conn, pool), prefetch=settings.PREFETCH_FACTOR)
-    leave_to_others(capacity, pool)
-    group = capacity.groups.get(capacity.whose.get(queue, group_of(queue)))
-    room = min(0 if group is None else group.free, capacity.by_queue.get(queue, 0))
-    return int(sum(worker.slots for worker in serving) * settings.PREFETCH_FACTOR), room, len(serving)
 
 
 def _tenant_rate(shared: Shared, now: datetime) -> Rate | None:
