@@ -69,4 +69,5 @@ def has_own_queue(tenant: Tenant) -> bool:
     group = Coalesce(NullIf("worker_group", Value("")), "plan__worker_group")
     older = Tenant.objects.filter(pk__lt=tenant.pk, status=Tenant.Status.ACTIVE, plan__own_queue=True)
     same = older.annotate(of_group=group).filter(of_group=tenant.worker_group or tenant.plan.worker_group)
-    return same[:most].count() < most
+    found: int = same[:most].count()
+    return found < most
