@@ -16,8 +16,7 @@ from uuid import UUID
 import psycopg
 from django.conf import settings
 
-from apps.dispatch.admission import Facts, refusal
-from apps.dispatch.capacity import Message, capacity_of, leave_to_others, messages_of
+from apps.dispatch.capacity import Capacity, Message, capacity_of, leave_to_others, messages_of
 from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.fairness import FairShare
 from apps.dispatch.keeper import Keeper
@@ -54,7 +53,7 @@ class ReleaseService:
         self._keeper = keeper
         self._publisher = publisher
         self._leaving = Leaving(pool, publisher)
-        self._registry = Registry(line)
+        self._registry = Registry(line, listens=True)
         self._memory = Memory()
         self._newcomers = Newcomers()
         self._term: int | None = None  # under which the memory is of this pool's last passes
@@ -70,11 +69,11 @@ class ReleaseService:
         term = self._keeper.held(KIND).get(POOL_NUMBER[self.pool])
         if term is None:
             return Pass()
-        self._registry.refresh()
         counts: dict[str, int] = {}
         conn = self._line.get()
         row = conn.execute("SELECT clock_timestamp()").fetchone()
         assert row is not None
+        self._registry.refresh()  # after a question, with whose answer comes what was told
         now: datetime = row[0]
         if monotonic_s() >= self._again_at:
             counts["released_again"] = len(
@@ -87,6 +86,7 @@ class ReleaseService:
             counts |= self._leaving.step(conn, workers.live(conn, self.pool), limit=settings.RELEASE_BATCH)
         counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
         if not waiting.any_ready(conn, self.pool):
+            self._keep_holds(conn, now)  # until when lasted what is over
             return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
         self._busy, self._held_until, self._look_s = False, None, BUSY_WAIT_S
         messages, released = self._release(conn, term, now)
@@ -114,11 +114,11 @@ class ReleaseService:
                 return [], 0
             self._remember(conn, term, now)
             live = workers.live(conn, self.pool)
-            if not live:
-                self._without_workers(conn, now)
-                return [], 0
             capacity = capacity_of(live, waiting.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
             leave_to_others(capacity, self.pool)
+            if not live:
+                self._choosing(conn, capacity, now).hold()
+                return [], 0
             since_s = monotonic_s() - self._released_at
             free = min(capacity.free, settings.RELEASE_BATCH)
             early = waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
@@ -130,10 +130,7 @@ class ReleaseService:
                 )
                 self._memory.causes.go_on(now)
                 return [], 0
-            choosing = Choosing(
-                conn, self.pool, registry=self._registry, capacity=capacity, memory=self._memory, now=now,
-                batch=settings.RELEASE_BATCH, newcomers=self._newcomers,
-            )  # fmt: skip
+            choosing = self._choosing(conn, capacity, now, self._newcomers)
             before, self._shared_at = self._shared_at, monotonic_s()
             choosing.choose(elapsed_s=max(1e-6, self._shared_at - before))
             self._busy, self._held_until = choosing.noting.busy, choosing.noting.held_until
@@ -150,6 +147,14 @@ class ReleaseService:
             chosen = [one for one in chosen if one.execution_id in gone]
             self._count(conn, choosing, chosen, now, released_at=at)
         return list(messages_of(chosen, number, capacity.message_max)), len(chosen)
+
+    def _choosing(
+        self, conn: Conn, capacity: Capacity, now: datetime, newcomers: Newcomers | None = None
+    ) -> Choosing:  # fmt: skip
+        return Choosing(
+            conn, self.pool, registry=self._registry, capacity=capacity, memory=self._memory, now=now,
+            batch=settings.RELEASE_BATCH, newcomers=newcomers,
+        )  # fmt: skip
 
     def _has_newcomer(self, conn: Conn) -> bool:
         begun = monotonic_s()
@@ -193,12 +198,6 @@ class ReleaseService:
             self._memory.causes.remember(holds.read(conn, self.pool, now=now))
             self._memory.shares = Shares(fair=FairShare(salt=term))
             self._term = term
-
-    def _without_workers(self, conn: Conn, now: datetime) -> None:
-        held = refusal(Facts(now=now, pool_slots=0))
-        assert held is not None
-        for _, tenant_id in waiting.tenants(conn, self.pool):
-            self._memory.causes.note(tenant_id, None, held.code, now=now, limit=held.limit, use=held.use)
 
     def _tell(self, conn: Conn, tenants: set[int], now: datetime) -> None:
         """Tenants are told once a day that their rate makes runs wait."""
