@@ -5,7 +5,7 @@ A flow is looked at by its head, the ticket of the best rank; only what is to go
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -20,6 +20,12 @@ BEGINNING = UUID(int=0)
 _ANY_READY = """
 SELECT 1 FROM tickets_ticket WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL
 ORDER BY lane, tenant_id, flow LIMIT 1
+"""
+
+_LOOK = f"""
+SELECT statement_timestamp(), coalesce((
+    SELECT available_at FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL ORDER BY available_at LIMIT 1
+    ) <= statement_timestamp(), false), ({_ANY_READY}) IS NOT NULL
 """
 
 _TENANTS = """
@@ -94,6 +100,21 @@ SELECT tenant_id, count(*) FROM (
     UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'running') held
 WHERE tenant_id = ANY(%(tenants)s) GROUP BY 1
 """
+
+
+class Look(NamedTuple):
+    """A first look of a pool's release: the database's time, and whether there is anything to do."""
+
+    now: datetime
+    comes: bool  # a ticket's time has come, in any pool
+    ready: bool
+
+
+def look(conn: Conn, pool: str) -> Look:
+    """In one statement: it is asked whenever somebody rings."""
+    row = conn.execute(_LOOK, {"pool": pool}).fetchone()
+    assert row is not None
+    return Look(*row)
 
 
 def any_ready(conn: Conn, pool: str) -> bool:
