@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from kernel.pools import group_queue, own_queue, shared_queue
+from kernel.pools import WORKFLOW, group_queue, own_queue, shared_queue
 
 if TYPE_CHECKING:
     from tenants.registry import Tenancy
 
 
 def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool, group: str = "") -> str:
-    """A queue of its own; else its dedicated group's, or the shared one that the tenant's number falls on."""
+    """A queue of its own; else its dedicated group's, or the shared one that the tenant's number falls on.
+
+    Runs of workflows go to no worker: all of them have one name.
+    """
+    if pool == WORKFLOW:
+        return WORKFLOW
     if own:
         return own_queue(pool, slug, group)
     return group_queue(pool, group) if group else shared_queue(pool, tenant_id % settings.SHARED_QUEUES)

@@ -11,6 +11,7 @@ from uuid import UUID
 import psycopg
 
 from apps.tickets.values import Candidate, Flow, InFlight
+from kernel.pools import WORKFLOW
 
 Conn = psycopg.Connection[Any]
 BEGINNING = UUID(int=0)
@@ -93,11 +94,11 @@ FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' GROUP BY 1, 2, 3
 """
 
 # A state each, so that their partial indexes are seen: for both at once there is none by tenant, and all tickets of
-# these tenants would be read.
-_HELD_BY_TENANTS = """
+# these tenants would be read. A run of a workflow takes no place of its own; its steps do.
+_HELD_BY_TENANTS = f"""
 SELECT tenant_id, count(*) FROM (
     SELECT tenant_id FROM tickets_ticket WHERE state = 'queued'
-    UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'running') held
+    UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'running' AND pool <> '{WORKFLOW}') held
 WHERE tenant_id = ANY(%(tenants)s) GROUP BY 1
 """
 
