@@ -128,7 +128,7 @@ class Ear:
             kind = "fire" if notice.channel == DUE_CHANNEL else "release"
             wanted = f"release {notice.payload}" if kind == "release" and notice.payload else ""
             for name, loop in self._loops.items():
-                if name == wanted or not wanted and name.split()[0] == kind:
+                if name == wanted or (not wanted and name.split()[0] == kind):
                     loop.wake()
         return Pass({"heard": heard}, full=True)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
+from psycopg.rows import args_row
 
 from apps.tickets.values import Candidate, Flow, InFlight
 from kernel.pools import WORKFLOW
@@ -125,12 +126,22 @@ def any_ready(conn: Conn, pool: str) -> bool:
 
 def tenants(conn: Conn, pool: str) -> list[tuple[int, int]]:
     """(lane, tenant) of what is ready, in that order."""
-    return conn.execute(_TENANTS, {"pool": pool}).fetchall()
+    return ask_tenants(conn, pool).fetchall()
+
+
+def ask_tenants(conn: Conn, pool: str) -> psycopg.Cursor[tuple[int, int]]:
+    """The same for a pipeline."""
+    return conn.execute(_TENANTS, {"pool": pool})
 
 
 def taken(conn: Conn, pool: str) -> list[InFlight]:
     """What is queued or running in a pool."""
-    return [InFlight._make(row) for row in conn.execute(_TAKEN, {"pool": pool})]
+    return ask_taken(conn, pool).fetchall()
+
+
+def ask_taken(conn: Conn, pool: str) -> psycopg.Cursor[InFlight]:
+    """The same for a pipeline."""
+    return conn.cursor(row_factory=args_row(InFlight)).execute(_TAKEN, {"pool": pool})
 
 
 def held_by_tenants(conn: Conn, tenant_ids: Collection[int]) -> dict[int, int]:
