@@ -76,6 +76,11 @@ class Choosing:
     def chosen(self) -> list[Candidate]:
         return list(self.picking.chosen.values())
 
+    def hold(self) -> None:
+        """For a pool without workers: lets nothing go, and notes what holds each tenant back."""
+        self.gathered = gather(self._conn, self._pool, self._tenancies, self._capacity, now=self._now)
+        self._admit()
+
     def choose(self, *, elapsed_s: float) -> None:
         """Fills `chosen`. `elapsed_s` is the time since the last pass that shared."""
         self.gathered = gather(self._conn, self._pool, self._tenancies, self._capacity, now=self._now)
