@@ -1,17 +1,22 @@
-"""Why runs on a page wait that are due: in one statement what the tenant, job, key and queue rules of admission need.
+"""Why several runs wait that are due: in one statement what the tenant, job, key and queue rules of admission need.
 
-Whatever the pool has to say (workers, room, shares) is not asked for lists: `explaining` tells all of it for one run.
+Whatever the pool has to say (workers, room, shares) is not asked here: `explaining` tells all of it for one run.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
+
+import psycopg
 
 from apps.dispatch.admission import Facts, refusal
 from apps.executions.reading import ExecutionRow
+from kernel.pools import WORKFLOW
 from tenants import door
 from tenants.models import Tenant
 
+Conn = psycopg.Connection[Any]
 _IN_USE = "state IN ('queued', 'running')"
 
 # Materialized, so that what a page shows is looked up once; each count reads what limits keep small.
@@ -30,7 +35,8 @@ flows AS MATERIALIZED (
 whole AS MATERIALIZED (
     SELECT t.status = 'active' AS active, t.dispatch_paused, p.max_running, CASE WHEN p.max_running IS NOT NULL THEN
         (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'queued')
-      + (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'running') END AS used
+      + (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'running'
+           AND u.pool <> '{WORKFLOW}') END AS used
     FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
     WHERE t.id = %(tenant)s AND EXISTS (SELECT 1 FROM asked))
 SELECT a.execution_id, w.active, w.dispatch_paused, a.job_limit, q.paused_at IS NOT NULL, a.start_by,
@@ -45,13 +51,14 @@ LEFT JOIN tickets_pullqueue q ON a.pool = 'pull' AND q.tenant_id = %(tenant)s AN
 def with_reasons(tenant: Tenant, rows: Sequence[ExecutionRow], *, now: datetime) -> list[ExecutionRow]:
     """The same rows; those that are due and wait for a rule have its code as their wait_reason."""
     asked = [row.id for row in rows if row.state == "ready" and row.wait_reason is None]
-    found = _reasons(tenant, asked, now) if asked else {}
+    found = reasons_of(door.raw(), tenant.pk, asked, now=now) if asked else {}
     return [row._replace(wait_reason=found[row.id]) if row.id in found else row for row in rows]
 
 
-def _reasons(tenant: Tenant, ids: Sequence[UUID], now: datetime) -> dict[UUID, str]:
+def reasons_of(conn: Conn, tenant_id: int, ids: Sequence[UUID], *, now: datetime) -> dict[UUID, str]:
+    """The codes of the rules that these runs of a tenant wait for; nothing of those that wait for none."""
     found = {}
-    for row in door.raw().execute(_FACTS, {"ids": list(ids), "tenant": tenant.pk}):
+    for row in conn.execute(_FACTS, {"ids": list(ids), "tenant": tenant_id}):
         facts = Facts(
             now=now, tenant_active=row[1], dispatch_paused=row[2], job_limit=row[3], queue_paused=row[4],
             start_by=row[5], job_use=row[6], max_running=row[7], tenant_use=row[8], flow_limit=row[9], key_use=row[10],

@@ -42,8 +42,31 @@ class RecurrenceSet:
     def next_after(self, after: datetime) -> datetime | None:
         index = bisect_right(self._added, after)
         extra = self._added[index] if index < len(self._added) else None
-        found = self._rule_next(after)
+        try:
+            found = self.rule_next_after(after)
+        except NotFoundYet as error:
+            if extra is None or extra > error.searched_to:
+                raise
+            return extra  # the rule has nothing up to there
         return found if extra is None or (found is not None and found < extra) else extra
+
+    def rule_next_after(self, after: datetime) -> datetime | None:
+        """The next instant of the rule alone, without what is added."""
+        at: datetime | None = max(after, self._first - _MICROSECOND)
+        while at is not None:
+            try:
+                at = self._base.next_after(at)
+            except NotFoundYet as error:
+                if self._last is None or error.searched_to < self._last:
+                    raise
+                return None
+            if at is None or (self._last is not None and at > self._last):
+                return None
+            if self._on_left_day(at):
+                at = self._end_of_left(at) - _MICROSECOND
+            elif at not in self._left_out:
+                return at
+        return None
 
     def previous_before(self, before: datetime) -> datetime | None:
         index = bisect_left(self._added, before)
@@ -88,22 +111,15 @@ class RecurrenceSet:
                 found.append((wall, fixed))
         return found
 
-    def _rule_next(self, after: datetime) -> datetime | None:
-        at: datetime | None = max(after, self._first - _MICROSECOND)
-        while at is not None:
-            at = self._base.next_after(at)
-            if at is None or (self._last is not None and at > self._last):
-                return None
-            if self._on_left_day(at):
-                at = self._end_of_left(at) - _MICROSECOND
-            elif at not in self._left_out:
-                return at
-        return None
-
     def _rule_previous(self, before: datetime) -> datetime | None:
         at: datetime | None = before if self._last is None else min(before, self._last + _MICROSECOND)
         while at is not None:
-            at = self._base.previous_before(at)
+            try:
+                at = self._base.previous_before(at)
+            except NotFoundYet as error:
+                if error.searched_to > self._first:
+                    raise
+                return None
             if at is None or at < self._first:
                 return None
             if self._on_left_day(at):

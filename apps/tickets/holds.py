@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,22 +14,29 @@ from kernel.rows import json_rows
 
 Conn = psycopg.Connection[Any]
 HOLDS_MAX = 1_000  # of a pool in one writing: those that have lasted longest
+FRESH = timedelta(seconds=15)  # what is written every few seconds and was seen since then lasts
 KEPT_H = 24
 READ_BACK_H = 1
 PRUNED_MAX = 5_000
 DELAYS_MAX = 8  # of one execution
 
 _WRITE = """
-INSERT INTO tickets_hold (pool, tenant_id, flow, code, since, seen_at, "limit", use)
+INSERT INTO tickets_hold AS h (pool, tenant_id, flow, code, since, seen_at, "limit", use)
 SELECT %(pool)s, m.* FROM json_to_recordset(%(rows)s::json)
     AS m(tenant_id int, flow uuid, code text, since timestamptz, seen_at timestamptz, "limit" int, use int)
 ON CONFLICT (pool, tenant_id, flow, code) DO UPDATE
 SET since = excluded.since, seen_at = excluded.seen_at, "limit" = excluded."limit", use = excluded.use
+WHERE excluded.seen_at >= h.seen_at
 """
 
 _READ = """
 SELECT tenant_id, flow, code, since, seen_at, "limit", use FROM tickets_hold
 WHERE pool = %(pool)s AND seen_at > %(now)s - %(hours)s * interval '1 hour' ORDER BY seen_at DESC LIMIT %(limit)s
+"""
+
+# In the order in which they began, so that of one flow, or of the whole tenant, the newest stays.
+_LASTING = """
+SELECT pool, flow, code FROM tickets_hold WHERE tenant_id = %(tenant)s AND seen_at > %(fresh)s ORDER BY since
 """
 
 _PRUNE = """
@@ -49,7 +56,10 @@ WHERE h.seen_at > m.since AND h.since < %(now)s GROUP BY 1, 2 HAVING
 
 
 def write(conn: Conn, pool: str, rows: Iterable[HoldRow]) -> None:
-    """Makes the rows, or says that they last; the longest when there are too many."""
+    """Makes the rows, or says that they last; the longest when there are too many.
+
+    What somebody saw later stays: who has lost the lease may not know it yet.
+    """
     worst = sorted(rows, key=lambda row: row.since)[:HOLDS_MAX]
     if worst:
         conn.execute(_WRITE, {"pool": pool, "rows": json_rows(worst)})
@@ -59,6 +69,12 @@ def read(conn: Conn, pool: str, *, now: datetime) -> list[HoldRow]:
     """What was seen within the last hour, for a loop that begins."""
     given = {"pool": pool, "now": now, "hours": READ_BACK_H, "limit": 10 * HOLDS_MAX}
     return [HoldRow._make(row) for row in conn.execute(_READ, given)]
+
+
+def lasting(conn: Conn, tenant_id: int, *, now: datetime) -> dict[tuple[str, UUID | None], str]:
+    """What holds a tenant back, as a code by pool and flow; no flow: all of the tenant's in that pool."""
+    rows = conn.execute(_LASTING, {"tenant": tenant_id, "fresh": now - FRESH})
+    return {(pool, flow): code for pool, flow, code in rows}
 
 
 def prune(conn: Conn, *, now: datetime) -> int:

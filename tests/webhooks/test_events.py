@@ -221,6 +221,39 @@ def test_late_runs_are_told_once(conn: Conn, acme: Tenant, registry: Registry) -
     assert tell_late(conn, tenancy, after=NOW, until=NOW + MINUTE) == 0
 
 
+def test_late_runs_say_what_they_wait_for(conn: Conn, acme: Tenant, registry: Registry) -> None:
+    """A rule that refuses them, or what release has noted last; what somebody wrote for an earlier wait is no cause."""
+    from apps.dispatch.lateness import LATE_AFTER, tell_late
+
+    limited, shared, queued = make_job(acme, max_concurrency=1), make_job(acme), make_job(acme)
+    expected: dict[uuid.UUID, str | None] = {make_ticket(acme, limited): "job_concurrency"}
+    expected |= {
+        make_ticket(acme, shared): "job_rate",
+        make_ticket(acme): "fair_share",
+        make_ticket(acme, queued): None,
+    }
+    begun = make_ticket(acme, limited)
+    conn.execute("UPDATE tickets_ticket SET wait_reason = 'retry'")
+    conn.execute(
+        "UPDATE tickets_ticket SET state = 'queued', release = 1, queued_at = actual_at WHERE job_id = %s"
+        " OR execution_id = %s",
+        [queued, begun],
+    )
+    for flow, code, since, seen in [
+        (shared, "job_rate", 30, 1), (shared, "concurrency_key", 90, 60), (None, "pool_full", 60, 2),
+        (None, "fair_share", 40, 1),
+    ]:  # fmt: skip
+        conn.execute(
+            "INSERT INTO tickets_hold (pool, tenant_id, flow, code, since, seen_at)"
+            " VALUES ('python', %s, %s, %s, %s - %s * interval '1 s', %s - %s * interval '1 s')",
+            [acme.pk, flow, code, NOW + LATE_AFTER, since, NOW + LATE_AFTER, seen],
+        )
+    window = {"after": NOW - LATE_AFTER, "until": NOW}
+    assert tell_late(conn, tenancy_of(registry, acme), **window) == 5
+    found = {one["execution_id"]: one["data"]["wait_reason"] for one in events_of(conn, acme)}
+    assert found == {**expected, begun: None}
+
+
 def test_late_runs_are_looked_for_where_somebody_asks(conn: Conn, acme: Tenant, registry: Registry) -> None:
     from apps.dispatch.lateness import Lateness
 

@@ -4,7 +4,7 @@ Six short statements. What is queued or running is read whole, as each pass of r
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
@@ -13,15 +13,14 @@ from apps.dispatch.admission import Facts
 from apps.dispatch.explaining.places import places_of
 from apps.dispatch.explaining.rows import Lengths, Run, ahead_of, lengths_of, released_per_s
 from apps.due.leases import IMPLAUSIBLE_S
-from apps.tickets import buckets
+from apps.tickets import buckets, holds
 from apps.tickets.breakers import WAIT_REASON
 from apps.tickets.values import WHOLE_TENANT, Rate, tenant_rate
-from kernel.pools import POOL_NUMBER, PULL
+from kernel.pools import CELERY_POOLS, POOL_NUMBER, PULL, WORKFLOW
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
 
 Conn = psycopg.Connection[Any]
-HOLD_FRESH = timedelta(seconds=15)  # release notes every few seconds what it holds back
 
 _SHARED = f"""
 SELECT t.status, t.dispatch_paused, p.max_running, p.max_runs_per_min, p.runs_burst, pp.max_slots,
@@ -42,8 +41,9 @@ _USED_PART = """
 SELECT tenant_id, pool, job_id, flow, guarded, schedule_id, remote FROM tickets_ticket WHERE state = '{state}'
 """
 _USED = f"""
-SELECT count(*), count(*) FILTER (WHERE pool = %(pool)s AND NOT remote), count(*) FILTER (WHERE job_id = %(job)s),
-       count(*) FILTER (WHERE flow = %(flow)s), count(*) FILTER (WHERE guarded AND schedule_id = %(schedule)s)
+SELECT count(*) FILTER (WHERE pool <> '{WORKFLOW}'), count(*) FILTER (WHERE pool = %(pool)s AND NOT remote),
+       count(*) FILTER (WHERE job_id = %(job)s), count(*) FILTER (WHERE flow = %(flow)s),
+       count(*) FILTER (WHERE guarded AND schedule_id = %(schedule)s)
 FROM ({_USED_PART.format(state="queued")} UNION ALL {_USED_PART.format(state="running")}) used
 WHERE tenant_id = %(tenant)s
 """
@@ -119,9 +119,9 @@ def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
     shared = _shared(conn, tenant, run, destination)
     used = _used(conn, tenant, run)
     lengths = lengths_of(conn, tenant, run.job_id)
-    holds = _holds(conn, tenant, run, now)
-    places = None if run.pool == PULL else places_of(conn, tenant, run, queue)
-    fair = None if places and places.is_kept else 0 if any(one.code == "fair_share" for one in holds) else None
+    held = _held(conn, tenant, run, now)
+    places = None if run.pool not in CELERY_POOLS else places_of(conn, tenant, run, queue)
+    fair = None if places and places.is_kept else 0 if any(one.code == "fair_share" for one in held) else None
     held_by_breaker = bool(destination) and run.rank is None
     facts = Facts(
         now=now, tenant_active=shared.status == "active", dispatch_paused=shared.dispatch_paused,
@@ -139,7 +139,7 @@ def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
     )  # fmt: skip
     return Known(
         facts, shared, ahead_of(conn, tenant, run) if run.rank is not None else 0, lengths,
-        released_per_s(conn, tenant, now=now), holds, queue, destination,
+        released_per_s(conn, tenant, now=now), held, queue, destination,
         consumers=places.consumers if places else 0,
     )  # fmt: skip
 
@@ -179,8 +179,8 @@ def _used(conn: Conn, tenant: Tenant, run: Run) -> Used:
     return Used._make(row)
 
 
-def _holds(conn: Conn, tenant: Tenant, run: Run, now: datetime) -> tuple[HoldRow, ...]:
-    given = {"pool": run.pool, "tenant": tenant.pk, "flow": run.flow or run.job_id, "fresh": now - HOLD_FRESH}
+def _held(conn: Conn, tenant: Tenant, run: Run, now: datetime) -> tuple[HoldRow, ...]:
+    given = {"pool": run.pool, "tenant": tenant.pk, "flow": run.flow or run.job_id, "fresh": now - holds.FRESH}
     return tuple(HoldRow._make(row) for row in conn.execute(_HOLDS, given))
 
 
