@@ -12,6 +12,7 @@ import psycopg
 
 from apps.dispatch.admission import Facts, refusal
 from apps.executions.reading import ExecutionRow
+from kernel.pools import WORKFLOW
 from tenants import door
 from tenants.models import Tenant
 
@@ -34,7 +35,8 @@ flows AS MATERIALIZED (
 whole AS MATERIALIZED (
     SELECT t.status = 'active' AS active, t.dispatch_paused, p.max_running, CASE WHEN p.max_running IS NOT NULL THEN
         (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'queued')
-      + (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'running') END AS used
+      + (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'running'
+           AND u.pool <> '{WORKFLOW}') END AS used
     FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
     WHERE t.id = %(tenant)s AND EXISTS (SELECT 1 FROM asked))
 SELECT a.execution_id, w.active, w.dispatch_paused, a.job_limit, q.paused_at IS NOT NULL, a.start_by,

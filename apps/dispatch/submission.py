@@ -12,10 +12,10 @@ from apps.audit.services import Actor, Entry, record_many
 from apps.schedules.batches import only, results
 from apps.schedules.input_fields import Fields
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
-from apps.schedules.running import Run, Start, runs_start, share_jobs
+from apps.schedules.running import Run, Start, missing, runs_start, share_jobs
 from apps.schedules.timing_trigger import read_instant
 from apps.usage.admitting import admit_up_to
-from kernel.errors import Faults, FieldError, InvalidInput, ShardbeatError
+from kernel.errors import Faults, InvalidInput, ShardbeatError
 from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
@@ -65,11 +65,11 @@ def executions_submit(
         jobs = share_jobs(tenant, {wish.job_id for wish in wishes.values()})
         starts: dict[int, Start] = {}
         for number, wish in wishes.items():
-            if wish.job_id in jobs:
+            if wish.job_id in jobs and jobs[wish.job_id].word == "job":
                 run_at = wish.run_at if wish.run_at is not None and wish.run_at > now else None
                 starts[number] = Start(jobs[wish.job_id], _run(wish, actor), run_at)
             else:
-                refused[number] = InvalidInput([FieldError("/job", "not_found", "There is no such job.")])
+                refused[number] = InvalidInput([missing("job")])
         admitted = admit_up_to(door.raw(), tenant, len(starts), now)
         if admitted.refusal is not None:
             for number in list(starts)[admitted.runs :]:

@@ -46,6 +46,7 @@ class Entry(NamedTuple):
     flow: UUID | None = None  # of its runs' concurrency key; None: their job
     flow_limit: int | None = None
     flow_key: str | None = None
+    followed: bool = False  # something waits for the end of this delayed execution
 
     @property
     def queue_age_s(self) -> int | None:
@@ -78,7 +79,7 @@ SELECT {COLUMNS}, '' FROM json_to_recordset(%s::json)
     AS m(key uuid, shard smallint, kind text, tenant_id int, due_at timestamptz, nominal_at timestamptz, version int,
          spec text, job_id uuid, job_version int, pool text, queue text, priority smallint, timeout_s int,
          max_concurrency int, own_payload bool, max_queue_age_s int, own_max_queue_age_s int, total_timeout_s int,
-         runs_done int, flow uuid, flow_limit int, flow_key text)
+         runs_done int, flow uuid, flow_limit int, flow_key text, followed bool)
 """
 
 PEEK = """

@@ -35,6 +35,9 @@ class DueEntry(models.Model):
     runs_done = models.IntegerField(
         null=True, help_text="Occurrences before nominal_at that count for max_runs; empty when not counted yet."
     )
+    followed = models.BooleanField(
+        default=False, db_default=False, help_text="Something waits for the end of this delayed execution."
+    )
     parked = models.TextField(blank=True, help_text="Why this entry is put aside; empty when it is served.")
 
     class Meta:

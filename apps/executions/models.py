@@ -42,6 +42,10 @@ class Execution(models.Model):
         null=True, help_text='What held its first release back, the longest first: [{"code", "s"}, ...].'
     )
 
+    workflow_run_id = models.UUIDField(null=True, help_text="The run that it is a step of; of a run itself its own id.")
+    step = models.CharField(max_length=60, null=True)  # noqa: DJ001  most executions are no steps
+    overrides = models.JSONField(null=True, help_text='What its step sets aside of its job: {"retry", "timeout_s"}.')
+
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(state__in=EXECUTION_STATES), name="execution_state_is_known"),
@@ -91,6 +95,12 @@ class Execution(models.Model):
             # readers: lists in order of finished_at, lists by when runs ended or started
             models.Index(
                 fields=["finished_at", "id"], condition=Q(finished_at__isnull=False), name="execution_by_finished_at"
+            ),
+            # reader: executions of a workflow's run
+            models.Index(
+                fields=["workflow_run_id", "id"],
+                condition=Q(workflow_run_id__isnull=False),
+                name="execution_of_workflow_run",
             ),
         ]
 

@@ -5,16 +5,21 @@ from django.db.models import Q
 from django.db.models.functions import Lower
 
 from kernel.ids import uuid7
+from kernel.pools import WORKFLOW
 
-POOL_OF_KIND = {"http": "http", "python": "python", "container": "container", "pull": "pull"}
+POOL_OF_KIND = {"http": "http", "python": "python", "container": "container", "pull": "pull", WORKFLOW: WORKFLOW}
 
 
 class Job(models.Model):
-    """What to run. The definition itself is in JobVersion `version`."""
+    """What to run. The definition itself is in JobVersion `version`.
+
+    A workflow is one of kind `workflow`; a job that is written inside of a workflow names it and changes with it.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    name = models.CharField(max_length=200)
+    name = models.CharField(max_length=300, help_text="Up to 200; with workflow and step for a job inside of one.")
     kind = models.CharField(max_length=10)
+    workflow_id = models.UUIDField(null=True, help_text="The workflow it is written in; not shown by itself.")
     version = models.IntegerField(default=1)
     revision = models.IntegerField(default=1, help_text="Grows with every change; the ETag.")
     paused_at = models.DateTimeField(null=True)
@@ -28,10 +33,31 @@ class Job(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(kind__in=list(POOL_OF_KIND)), name="job_kind_is_known"),
-            models.UniqueConstraint(Lower("name"), condition=Q(deleted_at=None), name="job_name_is_unique"),
-            models.UniqueConstraint(
-                fields=["external_id"], condition=Q(deleted_at=None), name="job_external_id_is_unique"
+            models.CheckConstraint(
+                condition=Q(workflow_id=None) | ~Q(kind=WORKFLOW), name="job_in_a_workflow_is_no_workflow"
             ),
+            models.UniqueConstraint(
+                Lower("name"),
+                condition=Q(deleted_at=None, workflow_id=None) & ~Q(kind=WORKFLOW),
+                name="job_name_is_unique",
+            ),
+            models.UniqueConstraint(
+                Lower("name"), condition=Q(deleted_at=None, kind=WORKFLOW), name="workflow_name_is_unique"
+            ),
+            models.UniqueConstraint(
+                fields=["external_id"],
+                condition=Q(deleted_at=None) & ~Q(kind=WORKFLOW),
+                name="job_external_id_is_unique",
+            ),
+            models.UniqueConstraint(
+                fields=["external_id"],
+                condition=Q(deleted_at=None, kind=WORKFLOW),
+                name="workflow_external_id_is_unique",
+            ),
+        ]
+        indexes = [
+            # reader: changes of a workflow, which change its own jobs
+            models.Index(fields=["workflow_id"], condition=Q(workflow_id__isnull=False), name="job_of_workflow"),
         ]
 
     def __str__(self) -> str:

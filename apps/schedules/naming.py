@@ -10,6 +10,8 @@ from kernel.errors import Conflict
 TAKEN = {
     "job_name_is_unique": ("name_taken", "There is already a job of this name (case does not count)."),
     "job_external_id_is_unique": ("external_id_taken", "There is already a job with this external_id."),
+    "workflow_name_is_unique": ("name_taken", "There is already a workflow of this name (case does not count)."),
+    "workflow_external_id_is_unique": ("external_id_taken", "There is already a workflow with this external_id."),
     "calendar_name_is_unique": ("name_taken", "There is already a calendar of this name (case does not count)."),
     "schedule_name_is_unique": ("name_taken", "There is already a schedule of this name (case does not count)."),
     "schedule_external_id_is_unique": ("external_id_taken", "There is already a schedule with this external_id."),

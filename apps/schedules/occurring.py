@@ -90,4 +90,5 @@ def ticket_of(
         failures=0,
         start_by=start_by(actual_at, entry.queue_age_s),
         total_timeout_s=entry.total_timeout_s,
+        followed=entry.followed,
     )

@@ -12,6 +12,7 @@ import psycopg
 
 from apps.tickets.store import NOTHING
 from apps.tickets.values import Lost, Started
+from kernel.pools import WORKFLOW
 
 Conn = psycopg.Connection[Any]
 
@@ -52,7 +53,7 @@ SELECT {", ".join("t." + name for name in Started._fields)}, t.worker_id, t.dead
 FROM tickets_ticket t
 WHERE t.execution_id = ANY(ARRAY(
     SELECT r.execution_id FROM tickets_ticket r LEFT JOIN tickets_worker w ON w.id = r.worker_id
-    WHERE r.state = 'running'
+    WHERE r.state = 'running' AND r.pool <> '{WORKFLOW}'
       AND (r.deadline < clock_timestamp() OR (NOT r.remote AND (w.id IS NULL OR (w.expires_at < clock_timestamp()
            AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))))
       AND r.execution_id > %(after)s
@@ -99,7 +100,8 @@ def put_back(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) ->
 def lost(conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING) -> list[Lost]:
     """Running tickets whose worker's lease has run out or whose deadline has passed.
 
-    What is held outside has no worker: only its deadline counts, which is its lease or its time-out.
+    What is held outside has no worker: only its deadline counts, which is its lease or its time-out. A run of a
+    workflow has neither: its deadline says when to look at it.
 
     In id order from `after` on. A database that has started within `grace_s` seconds was away itself: no lease could
     be renewed, so one that has run out says nothing yet.

@@ -70,6 +70,10 @@ class Ticket(models.Model):
     lease_s = models.SmallIntegerField(null=True, help_text="A heartbeat from outside extends the deadline by so much.")
     progress = models.JSONField(null=True, help_text="What its holder told last; small.")
 
+    followed = models.BooleanField(
+        default=False, db_default=False, help_text="Something waits for its end: a workflow, or another execution."
+    )
+
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(state__in=TICKET_STATES), name="ticket_state_is_known"),

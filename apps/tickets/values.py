@@ -40,6 +40,7 @@ class Ticket(NamedTuple):
     failures: int
     start_by: datetime | None
     total_timeout_s: int | None
+    followed: bool = False  # something waits for its end
 
 
 class Started(NamedTuple):
@@ -67,6 +68,7 @@ class Started(NamedTuple):
     total_timeout_s: int | None
     actual_at: datetime
     delays: str | None = None  # JSON: what held its first release back
+    followed: bool = False  # something waits for its end
 
     @property
     def give_up_at(self) -> datetime | None:
@@ -185,6 +187,7 @@ class Overdue(NamedTuple):
     flow: UUID
     available_at: datetime
     delays: str | None
+    followed: bool
 
 
 class LiveWorker(NamedTuple):

@@ -56,7 +56,15 @@ SHARED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
 ]
-TENANT_APPS = ["apps.schedules", "apps.executions", "apps.deadletters", "apps.secrets", "apps.events", "apps.webhooks"]
+TENANT_APPS = [
+    "apps.schedules",
+    "apps.executions",
+    "apps.deadletters",
+    "apps.secrets",
+    "apps.events",
+    "apps.webhooks",
+    "apps.workflows",
+]
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
 TENANT_MODEL = "tenants.Tenant"

@@ -16,7 +16,7 @@ from apps.due.leases import IMPLAUSIBLE_S
 from apps.tickets import buckets, holds
 from apps.tickets.breakers import WAIT_REASON
 from apps.tickets.values import WHOLE_TENANT, Rate, tenant_rate
-from kernel.pools import POOL_NUMBER, PULL
+from kernel.pools import CELERY_POOLS, POOL_NUMBER, PULL, WORKFLOW
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
 
@@ -41,8 +41,9 @@ _USED_PART = """
 SELECT tenant_id, pool, job_id, flow, guarded, schedule_id, remote FROM tickets_ticket WHERE state = '{state}'
 """
 _USED = f"""
-SELECT count(*), count(*) FILTER (WHERE pool = %(pool)s AND NOT remote), count(*) FILTER (WHERE job_id = %(job)s),
-       count(*) FILTER (WHERE flow = %(flow)s), count(*) FILTER (WHERE guarded AND schedule_id = %(schedule)s)
+SELECT count(*) FILTER (WHERE pool <> '{WORKFLOW}'), count(*) FILTER (WHERE pool = %(pool)s AND NOT remote),
+       count(*) FILTER (WHERE job_id = %(job)s), count(*) FILTER (WHERE flow = %(flow)s),
+       count(*) FILTER (WHERE guarded AND schedule_id = %(schedule)s)
 FROM ({_USED_PART.format(state="queued")} UNION ALL {_USED_PART.format(state="running")}) used
 WHERE tenant_id = %(tenant)s
 """
@@ -119,7 +120,7 @@ def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
     used = _used(conn, tenant, run)
     lengths = lengths_of(conn, tenant, run.job_id)
     held = _held(conn, tenant, run, now)
-    places = None if run.pool == PULL else places_of(conn, tenant, run, queue)
+    places = None if run.pool not in CELERY_POOLS else places_of(conn, tenant, run, queue)
     fair = None if places and places.is_kept else 0 if any(one.code == "fair_share" for one in held) else None
     held_by_breaker = bool(destination) and run.rank is None
     facts = Facts(

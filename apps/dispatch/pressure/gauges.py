@@ -26,7 +26,7 @@ from apps.tickets import buckets, depths
 from apps.tickets.values import Rate, tenant_rate
 from apps.usage import lately, pressure
 from kernel.clock import monotonic_s
-from kernel.pools import POOLS
+from kernel.pools import POOLS, WORKFLOW
 from kernel.service import Pass
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
@@ -179,7 +179,7 @@ class _Uses:
         self.serial: set[UUID] = set()
         for one in taken:
             used = one.queued + one.running + one.outside
-            self.tenant[one.tenant_id] += used
+            self.tenant[one.tenant_id] += used if one.pool != WORKFLOW else 0
             self.pool[one.pool, one.tenant_id] += used
             self.job[one.job_id] += used
             self.flow[one.flow] += used

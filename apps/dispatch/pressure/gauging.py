@@ -19,7 +19,7 @@ from apps.dispatch.pressure.scaling import (
     slots_wanted,
     workers_wanted,
 )
-from kernel.pools import PULL
+from kernel.pools import CELERY_POOLS
 
 LANES = ("live", "catch_up", "backfill")
 WORKERS_KEPT = 10_000  # whose counters are remembered from one measurement to the next
@@ -188,10 +188,10 @@ def _rate(
         row.slots_each = row.slots // row.workers
     elif was:
         row.slots_each = was.slots_each
-    if row.pool != PULL:  # those are the tenants' own workers
+    if row.pool in CELERY_POOLS:  # others have no workers of ours
         row.wanted_slots = slots_wanted(Demand(row.arrivals_per_s, row.run_s, shares), policy).slots
         row.wanted_workers = row.slots_each and workers_wanted(row.wanted_slots, per_worker=row.slots_each)
-    oldest_s = 0.0 if row.pool == PULL else row.oldest_wait_s[LANES[0]]  # nobody shares the tenants' own workers
+    oldest_s = row.oldest_wait_s[LANES[0]] if row.pool in CELERY_POOLS else 0.0  # what is not shared presses nobody
     row.pressed = presses(bool(was and was.pressed), oldest_wait_s=oldest_s, after_s=defer_s)
 
 

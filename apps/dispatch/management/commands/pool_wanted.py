@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 
 from apps.dispatch.pressure import pool_figures
 from apps.dispatch.pressure.gauging import PoolFigures
-from kernel.pools import POOLS
+from kernel.pools import CELERY_POOLS
 from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
@@ -19,7 +19,7 @@ class Command(Base):
     help = "How many slots each pool should have. With --pool only that number. Exit 1 when nobody measures."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--pool", choices=POOLS, help="Only this one: prints its number of slots.")
+        parser.add_argument("--pool", choices=CELERY_POOLS, help="Only this one: prints its number of slots.")
         parser.add_argument("--group", metavar="NAME", help="Workers of this group; empty: the shared ones.")
 
     def handle(self, *args: Any, **options: Any) -> None:
