@@ -10,7 +10,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.tickets.values import LANES, Replaced, Ticket
+from apps.tickets.values import LANES, Current, Replaced, Ticket
 from kernel.pools import POOLS, PULL
 
 Conn = psycopg.Connection[Any]
@@ -29,7 +29,7 @@ INSERT = (
 )
 
 LOCK_CURRENT = """
-SELECT t.execution_id, t.fence, t.cancel_requested, clock_timestamp()
+SELECT t.execution_id, t.fence, t.cancel_requested, t.followed, clock_timestamp()
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
 JOIN tickets_ticket t ON t.execution_id = m.execution_id AND t.fence = m.fence
 WHERE t.state = 'running' ORDER BY t.execution_id FOR UPDATE OF t
@@ -52,7 +52,7 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 
 CANCEL_WAITING = """
 DELETE FROM tickets_ticket WHERE execution_id = %s AND tenant_id = %s AND state IN ('blocked', 'ready', 'queued')
-RETURNING attempt, first_queued_at, first_started_at
+RETURNING attempt, first_queued_at, first_started_at, followed
 """
 
 # Whoever holds it outside learns of it from a heartbeat and gets a moment to stop.
@@ -72,7 +72,7 @@ WITH waiting AS (
     ORDER BY execution_id FOR UPDATE)
 DELETE FROM tickets_ticket t
 WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM waiting)) AND t.state IN ('blocked', 'ready', 'queued')
-RETURNING t.tenant_id, t.execution_id, t.attempt, t.first_queued_at, t.first_started_at
+RETURNING t.tenant_id, t.execution_id, t.attempt, t.first_queued_at, t.first_started_at, t.followed
 """
 
 CANCEL_RUNNING_OF = f"""
@@ -159,14 +159,14 @@ def notify_all_pulling(conn: Conn) -> None:
     conn.execute("SELECT pg_notify(%s, '')", [PULL_CHANNEL])
 
 
-def lock_current(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> tuple[dict[tuple[UUID, int], bool], datetime]:
-    """Locks, in id order, those (execution, fence) that still are what runs; the value says "cancel requested".
+def lock_current(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> tuple[dict[tuple[UUID, int], Current], datetime]:
+    """Locks, in id order, those (execution, fence) that still are what runs.
 
     Also the database's time, which is of no meaning when none of them is.
     """
     rows = conn.execute(LOCK_CURRENT, [[one[0] for one in pairs], [one[1] for one in pairs]]).fetchall()
-    now = max((row[3] for row in rows), default=datetime.max.replace(tzinfo=UTC))
-    return {(row[0], row[1]): row[2] for row in rows}, now
+    now = max((row[4] for row in rows), default=datetime.max.replace(tzinfo=UTC))
+    return {(row[0], row[1]): Current(row[2], row[3]) for row in rows}, now
 
 
 def end(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
@@ -180,7 +180,10 @@ def try_again(conn: Conn, rows: Sequence[tuple[UUID, int, datetime, int, str]]) 
 
 
 def cancel_waiting(conn: Conn, execution_id: UUID, *, tenant_id: int) -> tuple[Any, ...] | None:
-    """Deletes a ticket that waits; its (attempt, first_queued_at, first_started_at), None when it does not wait."""
+    """Deletes a ticket that waits; its (attempt, first_queued_at, first_started_at, followed).
+
+    None when it does not wait.
+    """
     return conn.execute(CANCEL_WAITING, [execution_id, tenant_id]).fetchone()
 
 
