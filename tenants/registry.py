@@ -7,14 +7,17 @@ from typing import Any
 
 import orjson
 from django.conf import settings
+from psycopg import Connection, Notify
 
 from kernel.clock import monotonic_s
 from kernel.pools import POOLS
 from tenants.door import Line
 from tenants.models import Tenant
-from tenants.queues import queue_name, with_own_queue
+from tenants.queues import has_own_queue, queue_name, with_own_queue
 
 REFRESH_S = 3.0
+REST = 5  # times as long as a reading took nobody reads again, whatever is told
+CHANNEL = "shardbeat_tenants"  # a plan or a tenant has changed: triggers say so
 
 SELECT_TENANTS = """
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
@@ -60,12 +63,12 @@ class Tenancy:
 def tenancy_of(tenant: Tenant) -> Tenancy:
     """A tenant that was read with its plan, as the hot paths see it; without its shares of pools."""
     plan, active = tenant.plan, tenant.status == Tenant.Status.ACTIVE
-    group = tenant.worker_group or plan.worker_group
+    group, own = tenant.worker_group or plan.worker_group, has_own_queue(tenant)
     return Tenancy(
         id=tenant.pk, slug=tenant.slug, schema=tenant.schema_name, active=active and not tenant.dispatch_paused,
-        weight=plan.weight, own_queue=plan.own_queue, max_running=plan.max_running, network=reach_of(tenant.network),
+        weight=plan.weight, own_queue=own, max_running=plan.max_running, network=reach_of(tenant.network),
         signing_version=tenant.signing_version, suspended=not active,
-        queues=_queues(tenant.pk, tenant.slug, plan.own_queue, group), wants=frozenset(tenant.event_types),
+        queues=_queues(tenant.pk, tenant.slug, own, group), wants=frozenset(tenant.event_types),
         max_runs_per_min=plan.max_runs_per_min, max_runs_per_day=plan.max_runs_per_day, group=group,
         runs_burst=plan.runs_burst, max_live=plan.max_live,
     )  # fmt: skip
@@ -77,11 +80,17 @@ def reach_of(network: Iterable[str]) -> tuple[str, ...]:
 
 
 class Registry:
-    """All tenants by id. Not shared between threads."""
+    """All tenants by id. Not shared between threads.
 
-    def __init__(self, line: Line) -> None:
+    With `listens` a change that was saved before the connection's last statement is known at the next `refresh`.
+    """
+
+    def __init__(self, line: Line, *, listens: bool = False) -> None:
         self._line = line
-        self._read_at = float("-inf")
+        self._listens = listens
+        self._listening_on: Connection[Any] | None = None
+        self._changed = False  # since the last reading began
+        self._read_at = self._not_before = float("-inf")
         self.by_id: dict[int, Tenancy] = {}
         self.beyond: Counter[str] = Counter()  # by group: tenants that share though their plan gives them an own queue
 
@@ -94,9 +103,14 @@ class Registry:
         return found
 
     def refresh(self, *, force: bool = False) -> None:
-        """Reads all tenants again when the last read is older than REFRESH_S."""
-        if not force and monotonic_s() - self._read_at < REFRESH_S:
+        """Reads all tenants again when the last read is older than REFRESH_S, or something has changed since."""
+        begun = monotonic_s()
+        if self._listens:
+            self._listen()
+        told = self._changed and begun >= self._not_before
+        if not force and not told and begun - self._read_at < REFRESH_S:
             return
+        self._changed = False
         rows = self._line.get().execute(SELECT_TENANTS).fetchall()
         found = [_tenancy(row) for row in rows]
         kept, self.beyond = with_own_queue(found, most=settings.OWN_QUEUES_MAX)
@@ -105,6 +119,17 @@ class Registry:
             for one in found
         }
         self._read_at = monotonic_s()
+        self._not_before = self._read_at + REST * (self._read_at - begun)
+
+    def _listen(self) -> None:
+        conn = self._line.get()
+        if self._listening_on is not conn:
+            conn.add_notify_handler(self._hear)
+            conn.execute(f"LISTEN {CHANNEL}")
+            self._listening_on, self._changed = conn, True
+
+    def _hear(self, notice: Notify) -> None:
+        self._changed = self._changed or notice.channel == CHANNEL
 
 
 def _sharing(one: Tenancy) -> Tenancy:

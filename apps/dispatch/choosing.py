@@ -4,7 +4,7 @@ Every rule is asked of `admission`. What a tenant can't use of its share is offe
 held back is noted with its cause.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -38,7 +38,7 @@ class Memory:
 
 
 class Choosing:
-    """One pass. `chosen` are locked and may go."""
+    """One pass over what `waits`, as (lane, tenant). `chosen` are locked and may go."""
 
     def __init__(
         self,
@@ -50,17 +50,17 @@ class Choosing:
         memory: Memory,
         now: datetime,
         batch: int,
-        newcomers: Newcomers | None = None,
+        waits: Sequence[tuple[int, int]],
+        newcomers: Newcomers,
     ) -> None:
         self._conn, self._pool, self._now, self._capacity = conn, pool, now, capacity
         self._waits: dict[int, list[int]] = {lane: [] for lane in LANES}
         self._tenancies: dict[int, Tenancy] = {}
-        for lane, tenant_id in waiting.tenants(conn, pool):
+        for lane, tenant_id in waits:
             tenancy = registry.get(tenant_id)
             if tenancy is not None:
                 self._tenancies[tenant_id] = tenancy
                 self._waits[lane].append(tenant_id)
-        newcomers = newcomers or Newcomers()
         newcomers.passed(self._waits[LIVE])
         self.gathered = Gathered({}, {})
         self.noting = Noting(memory.causes, now)
@@ -75,6 +75,11 @@ class Choosing:
     @property
     def chosen(self) -> list[Candidate]:
         return list(self.picking.chosen.values())
+
+    def hold(self) -> None:
+        """For a pool without workers: lets nothing go, and notes what holds each tenant back."""
+        self.gathered = gather(self._conn, self._pool, self._tenancies, self._capacity, now=self._now)
+        self._admit()
 
     def choose(self, *, elapsed_s: float) -> None:
         """Fills `chosen`. `elapsed_s` is the time since the last pass that shared."""

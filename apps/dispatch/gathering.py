@@ -11,6 +11,7 @@ from apps.dispatch.capacity import Capacity
 from apps.tickets import waiting
 from apps.tickets.values import Rate
 from apps.usage import rates
+from kernel.pools import SPANNED
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -24,12 +25,16 @@ class Gathered(NamedTuple):
 
 
 def gather(conn: Conn, pool: str, tenancies: Mapping[int, Tenancy], capacity: Capacity, *, now: datetime) -> Gathered:
-    """Locks the tenants that have a limit over all pools, in id order, and reads how much of it is used."""
+    """Locks the tenants that have a limit over several pools, in id order, and reads how much of it is used.
+
+    In a pool that jobs move out of and into each of their limits is such a one.
+    """
     active = [one for one in tenancies.values() if one.active]
     limited = [one.id for one in active if one.max_running is not None]
     rated = {one.id: (one.max_runs_per_min, one.runs_burst) for one in active if one.max_runs_per_min is not None}
-    if limited or rated:
-        waiting.lock_tenants(conn, {*limited, *rated})
+    spanning = [one.id for one in active] if pool in SPANNED else []
+    if limited or rated or spanning:
+        waiting.lock_tenants(conn, {*limited, *rated, *spanning})
     held = waiting.held_by_tenants(conn, limited) if limited else {}
     left = rates.left(conn, rated, now=now) if rated else {}
     facts = {

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -31,6 +31,8 @@ class Source(Protocol):
     def candidates(self, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]: ...
 
     def taken(self, some: Sequence[Flow]) -> list[InFlight]: ...
+
+    def busy_elsewhere(self, schedules: Collection[UUID]) -> set[UUID]: ...
 
 
 @dataclass(slots=True)
@@ -114,7 +116,7 @@ class Picking:
             self._flows[place] = [one for one in found if self._may_go(one)]
 
     def _count(self, found: Sequence[Flow]) -> None:
-        """What is taken of limits that the capacity does not count: those of a pull queue."""
+        """What is taken of limits that the capacity does not count: of pull queues and of pools that share jobs."""
         new = [one for one in found if _limited(one, None) and ("key", one.flow) not in self._left]
         for one in self.source.taken(new):
             if (one.lane, one.flow) in self._taken:
@@ -168,6 +170,7 @@ class Picking:
         for queue, ids in moved.items():
             releasing.move_to_queue(self.conn, ids, queue)
         self._empty.update(flow for flow, most in wanted if seen[flow.tenant_id, flow.flow] < most)
+        self._serial |= self.source.busy_elsewhere({one.serial for one in found if one.serial} - self._serial)
         return sorted(found, key=lambda one: (one.rank, one.execution_id))
 
     def _admit(self, lane: int, found: Sequence[Candidate], grants: Mapping[int, int], used: Counter[int]) -> None:

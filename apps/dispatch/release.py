@@ -16,8 +16,7 @@ from uuid import UUID
 import psycopg
 from django.conf import settings
 
-from apps.dispatch.admission import Facts, refusal
-from apps.dispatch.capacity import Message, capacity_of, leave_to_others, messages_of
+from apps.dispatch.capacity import Capacity, Message, capacity_of, leave_to_others, messages_of
 from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.fairness import FairShare
 from apps.dispatch.keeper import Keeper
@@ -54,7 +53,7 @@ class ReleaseService:
         self._keeper = keeper
         self._publisher = publisher
         self._leaving = Leaving(pool, publisher)
-        self._registry = Registry(line)
+        self._registry = Registry(line, listens=True)
         self._memory = Memory()
         self._newcomers = Newcomers()
         self._term: int | None = None  # under which the memory is of this pool's last passes
@@ -70,12 +69,10 @@ class ReleaseService:
         term = self._keeper.held(KIND).get(POOL_NUMBER[self.pool])
         if term is None:
             return Pass()
-        self._registry.refresh()
         counts: dict[str, int] = {}
         conn = self._line.get()
-        row = conn.execute("SELECT clock_timestamp()").fetchone()
-        assert row is not None
-        now: datetime = row[0]
+        now, comes, ready = waiting.look(conn, self.pool)
+        self._registry.refresh()  # after a question, with whose answer comes what was told
         if monotonic_s() >= self._again_at:
             counts["released_again"] = len(
                 releasing.release_again(
@@ -85,9 +82,12 @@ class ReleaseService:
             )  # fmt: skip
             self._again_at = monotonic_s() + AGAIN_EVERY_S
             counts |= self._leaving.step(conn, workers.live(conn, self.pool), limit=settings.RELEASE_BATCH)
-        counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
-        if not waiting.any_ready(conn, self.pool):
-            return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
+        if comes:
+            counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH, pool=self.pool)
+            ready = ready or waiting.any_ready(conn, self.pool)
+        if not ready:
+            self._keep_holds(conn, now)  # until when lasted what is over
+            return Pass(counts, full=counts.get("promoted", 0) >= settings.RELEASE_BATCH)
         self._busy, self._held_until, self._look_s = False, None, BUSY_WAIT_S
         messages, released = self._release(conn, term, now)
         if messages:
@@ -109,31 +109,44 @@ class ReleaseService:
     def _release(self, conn: Conn, term: int, now: datetime) -> tuple[list[Message], int]:
         begun = monotonic_s()
         with conn.transaction():
-            shard = POOL_NUMBER[self.pool]
-            if not leases.still_held(conn, kind=KIND, shard=shard, owner=self._keeper.id, term=term):
+            rests_s = self._newcomers.rests_s(begun)
+            with conn.pipeline():  # one round trip: what is busy is looked at often
+                held = leases.ask_still_held(
+                    conn, kind=KIND, shard=POOL_NUMBER[self.pool], owner=self._keeper.id, term=term
+                )
+                alive, taken = workers.ask_live(conn, self.pool), waiting.ask_taken(conn, self.pool)
+                asked = None if rests_s else waiting.ask_tenants(conn, self.pool)
+            if held.fetchone() is None:
                 return [], 0
+            looked = monotonic_s()
             self._remember(conn, term, now)
-            live = workers.live(conn, self.pool)
-            if not live:
-                self._without_workers(conn, now)
-                return [], 0
-            capacity = capacity_of(live, waiting.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
+            live = alive.fetchall()
+            capacity = capacity_of(live, taken.fetchall(), prefetch=settings.PREFETCH_FACTOR)
             leave_to_others(capacity, self.pool)
+            waits = None if asked is None else asked.fetchall()
+            if not live:
+                waits = waiting.tenants(conn, self.pool) if waits is None else waits
+                self._choosing(conn, capacity, now, waits, Newcomers()).hold()
+                return [], 0
             since_s = monotonic_s() - self._released_at
             free = min(capacity.free, settings.RELEASE_BATCH)
             early = waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
             places = any(group.free + group.kept > 0 for group in capacity.groups.values())
-            if early and not (places and self._has_newcomer(conn)):
+            new = waits is not None and self._newcomers.looked(
+                [tenant_id for lane, tenant_id in waits if lane == LIVE], begun=begun, ended=looked
+            )
+            if early and not (places and new):
                 self._busy = True
                 self._look_s = look_again_s(
                     free=free, free_before=self._free_after, capacity=capacity.most, since_release_s=since_s
                 )
+                if places and rests_s:  # who rang may be new, and was not looked at
+                    self._look_s = min(self._look_s, rests_s)
                 self._memory.causes.go_on(now)
                 return [], 0
-            choosing = Choosing(
-                conn, self.pool, registry=self._registry, capacity=capacity, memory=self._memory, now=now,
-                batch=settings.RELEASE_BATCH, newcomers=self._newcomers,
-            )  # fmt: skip
+            if waits is None:
+                waits = waiting.tenants(conn, self.pool)
+            choosing = self._choosing(conn, capacity, now, waits, self._newcomers)
             before, self._shared_at = self._shared_at, monotonic_s()
             choosing.choose(elapsed_s=max(1e-6, self._shared_at - before))
             self._busy, self._held_until = choosing.noting.busy, choosing.noting.held_until
@@ -151,12 +164,13 @@ class ReleaseService:
             self._count(conn, choosing, chosen, now, released_at=at)
         return list(messages_of(chosen, number, capacity.message_max)), len(chosen)
 
-    def _has_newcomer(self, conn: Conn) -> bool:
-        begun = monotonic_s()
-        if not self._newcomers.is_time(begun):
-            return False
-        waits = [tenant_id for lane, tenant_id in waiting.tenants(conn, self.pool) if lane == LIVE]
-        return self._newcomers.looked(waits, begun=begun, ended=monotonic_s())
+    def _choosing(
+        self, conn: Conn, capacity: Capacity, now: datetime, waits: Sequence[tuple[int, int]], newcomers: Newcomers
+    ) -> Choosing:
+        return Choosing(
+            conn, self.pool, registry=self._registry, capacity=capacity, memory=self._memory, now=now,
+            batch=settings.RELEASE_BATCH, waits=waits, newcomers=newcomers,
+        )  # fmt: skip
 
     def _count(
         self, conn: Conn, choosing: Choosing, released: Sequence[Candidate], now: datetime, *, released_at: datetime
@@ -193,12 +207,6 @@ class ReleaseService:
             self._memory.causes.remember(holds.read(conn, self.pool, now=now))
             self._memory.shares = Shares(fair=FairShare(salt=term))
             self._term = term
-
-    def _without_workers(self, conn: Conn, now: datetime) -> None:
-        held = refusal(Facts(now=now, pool_slots=0))
-        assert held is not None
-        for _, tenant_id in waiting.tenants(conn, self.pool):
-            self._memory.causes.note(tenant_id, None, held.code, now=now, limit=held.limit, use=held.use)
 
     def _tell(self, conn: Conn, tenants: set[int], now: datetime) -> None:
         """Tenants are told once a day that their rate makes runs wait."""

@@ -25,12 +25,16 @@ _LIMITED = _OF_JOBS.format(columns="b.owner")
 _READ = _OF_JOBS.format(columns="b.owner, b.per_s, b.burst, b.tokens, b.at")
 _LOCK = _READ + " ORDER BY b.tenant_id, b.owner FOR UPDATE OF b SKIP LOCKED"
 
-_TAKE = """
-INSERT INTO tickets_bucket (tenant_id, owner, per_s, burst, tokens, at)
+# The instant never goes back, or a clock that steps back and forth again would give tokens for that time twice.
+LATER_AT = f"""CASE WHEN b.at > excluded.at + interval '{AHEAD_MAX.total_seconds()} seconds' THEN excluded.at
+                ELSE greatest(b.at, excluded.at) END"""
+
+_TAKE = f"""
+INSERT INTO tickets_bucket AS b (tenant_id, owner, per_s, burst, tokens, at)
 SELECT m.*, %(now)s FROM unnest(%(tenants)s::int[], %(owners)s::uuid[], %(per_s)s::float8[], %(bursts)s::int[],
                                 %(tokens)s::float8[]) AS m ORDER BY 1, 2
 ON CONFLICT (tenant_id, owner) DO UPDATE SET per_s = excluded.per_s, burst = excluded.burst, tokens = excluded.tokens,
-       at = excluded.at
+       at = {LATER_AT}
 """
 
 

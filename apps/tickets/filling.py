@@ -9,6 +9,7 @@ from uuid import UUID
 
 import psycopg
 
+from apps.tickets.buckets import LATER_AT
 from kernel.rows import json_rows
 
 Conn = psycopg.Connection[Any]
@@ -23,11 +24,12 @@ class Rate(NamedTuple):
 
 
 # A new one is full; one that changes keeps what it has, as far as that fits.
-_PUT = """
+_PUT = f"""
 INSERT INTO tickets_bucket AS b (tenant_id, owner, per_s, burst, tokens, at)
 SELECT %s, m.owner, m.per_s, m.burst, m.burst, clock_timestamp()
 FROM json_to_recordset(%s::json) AS m(owner uuid, per_s float8, burst int) ORDER BY m.owner
-ON CONFLICT (tenant_id, owner) DO UPDATE SET per_s = excluded.per_s, burst = excluded.burst, at = excluded.at,
+ON CONFLICT (tenant_id, owner) DO UPDATE SET per_s = excluded.per_s, burst = excluded.burst,
+    at = {LATER_AT},
     tokens = least(excluded.burst, b.burst,
                    b.tokens + b.per_s * greatest(0, extract(epoch FROM excluded.at - b.at)::float8))
 """

@@ -21,11 +21,12 @@ PRUNED_MAX = 5_000
 DELAYS_MAX = 8  # of one execution
 
 _WRITE = """
-INSERT INTO tickets_hold (pool, tenant_id, flow, code, since, seen_at, "limit", use)
+INSERT INTO tickets_hold AS h (pool, tenant_id, flow, code, since, seen_at, "limit", use)
 SELECT %(pool)s, m.* FROM json_to_recordset(%(rows)s::json)
     AS m(tenant_id int, flow uuid, code text, since timestamptz, seen_at timestamptz, "limit" int, use int)
 ON CONFLICT (pool, tenant_id, flow, code) DO UPDATE
 SET since = excluded.since, seen_at = excluded.seen_at, "limit" = excluded."limit", use = excluded.use
+WHERE excluded.seen_at >= h.seen_at
 """
 
 _READ = """
@@ -55,7 +56,10 @@ WHERE h.seen_at > m.since AND h.since < %(now)s GROUP BY 1, 2 HAVING
 
 
 def write(conn: Conn, pool: str, rows: Iterable[HoldRow]) -> None:
-    """Makes the rows, or says that they last; the longest when there are too many."""
+    """Makes the rows, or says that they last; the longest when there are too many.
+
+    What somebody saw later stays: who has lost the lease may not know it yet.
+    """
     worst = sorted(rows, key=lambda row: row.since)[:HOLDS_MAX]
     if worst:
         conn.execute(_WRITE, {"pool": pool, "rows": json_rows(worst)})

@@ -4,15 +4,17 @@ A remote holder has no worker row. Its lease is the ticket's deadline: the earli
 the attempt. Heartbeats move it; the fence decides who may. As in `store`, nothing here commits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
 
+from apps.tickets import waiting
 from apps.tickets.store import AGING
 from apps.tickets.values import Candidate, Flow, InFlight, Started
+from kernel.pools import PULL
 
 Conn = psycopg.Connection[Any]
 Pair = tuple[UUID, int]  # execution and fence
@@ -47,12 +49,6 @@ WITH RECURSIVE flow AS (
     UNION ALL
     SELECT n.* FROM flow f CROSS JOIN LATERAL ({_HEAD.format(after="f.flow")}) n
 ) SELECT * FROM flow LIMIT %(most)s
-"""
-
-_TAKEN = """
-SELECT tenant_id, '', lane, flow, job_id, count(*), 0 FROM tickets_ticket
-WHERE state IN ('queued', 'running') AND (job_id = ANY(%(jobs)s) AND job_limit IS NOT NULL
-                                          OR flow = ANY(%(flows)s) AND flow_limit IS NOT NULL) GROUP BY 1, 3, 4, 5
 """
 
 _CANDIDATES = """
@@ -162,11 +158,11 @@ class QueueTickets:
 
     def taken(self, some: Sequence[Flow]) -> list[InFlight]:
         """What is queued or running of those that have a limit, in any pool."""
-        jobs = list({one.job_id for one in some if one.job_limit is not None})
-        keys = [one.flow for one in some if one.flow_limit is not None]
-        if not jobs and not keys:
-            return []
-        return [InFlight._make(row) for row in self._conn.execute(_TAKEN, {"jobs": jobs, "flows": keys})]
+        return waiting.taken_of_limits(self._conn, some)
+
+    def busy_elsewhere(self, schedules: Collection[UUID]) -> set[UUID]:
+        """Of these schedules those that may have a run in another pool."""
+        return waiting.busy_elsewhere(self._conn, PULL, schedules)
 
     def candidates(self, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]:
         """Locks up to so many of the best ready tickets of each flow that may go."""

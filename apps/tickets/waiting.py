@@ -5,13 +5,14 @@ A flow is looked at by its head, the ticket of the best rank; only what is to go
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
+from psycopg.rows import args_row
 
 from apps.tickets.values import Candidate, Flow, InFlight
-from kernel.pools import WORKFLOW
+from kernel.pools import SPANNED, WORKFLOW
 
 Conn = psycopg.Connection[Any]
 BEGINNING = UUID(int=0)
@@ -21,6 +22,12 @@ BEGINNING = UUID(int=0)
 _ANY_READY = """
 SELECT 1 FROM tickets_ticket WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL
 ORDER BY lane, tenant_id, flow LIMIT 1
+"""
+
+_LOOK = f"""
+SELECT statement_timestamp(), coalesce((
+    SELECT available_at FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL ORDER BY available_at LIMIT 1
+    ) <= statement_timestamp(), false), ({_ANY_READY}) IS NOT NULL
 """
 
 _TENANTS = """
@@ -87,6 +94,27 @@ SELECT tenant_id, CASE WHEN remote THEN '' ELSE queue END, lane, flow, job_id, c
 FROM tickets_ticket WHERE pool = %(pool)s AND state = 'running' GROUP BY 1, 2, 3, 4, 5
 """
 
+# By the partial indexes of what has such a limit.
+_TAKEN_OF_LIMITS = """
+SELECT tenant_id, '', lane, flow, job_id, count(*), 0 FROM tickets_ticket
+WHERE state IN ('queued', 'running') AND pool <> %(but)s
+  AND (job_id = ANY(%(jobs)s) AND job_limit IS NOT NULL OR flow = ANY(%(flows)s) AND flow_limit IS NOT NULL)
+GROUP BY 1, 3, 4, 5
+"""
+
+# What waits is locked, so that no other pool lets it go meanwhile; who can't have all of it leaves the schedule alone:
+# two that pick at the same moment both do, and neither waits for the other.
+_ELSEWHERE = """
+WITH others AS MATERIALIZED (
+    SELECT execution_id, schedule_id, state FROM tickets_ticket
+    WHERE guarded AND schedule_id = ANY(%(schedules)s) AND pool <> %(pool)s),
+held AS MATERIALIZED (
+    SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(ARRAY(SELECT execution_id FROM others))
+    AND state NOT IN ('queued', 'running') ORDER BY execution_id FOR UPDATE SKIP LOCKED)
+SELECT DISTINCT o.schedule_id FROM others o LEFT JOIN held h ON h.execution_id = o.execution_id
+WHERE h.execution_id IS NULL
+"""
+
 # A state each, so that their partial indexes are seen: for both at once there is none by tenant, and all tickets of
 # these tenants would be read. A run of a workflow takes no place of its own; its steps do.
 _HELD_BY_TENANTS = f"""
@@ -97,6 +125,21 @@ WHERE tenant_id = ANY(%(tenants)s) GROUP BY 1
 """
 
 
+class Look(NamedTuple):
+    """A first look of a pool's release: the database's time, and whether there is anything to do."""
+
+    now: datetime
+    comes: bool  # a ticket's time has come, in any pool
+    ready: bool
+
+
+def look(conn: Conn, pool: str) -> Look:
+    """In one statement: it is asked whenever somebody rings."""
+    row = conn.execute(_LOOK, {"pool": pool}).fetchone()
+    assert row is not None
+    return Look(*row)
+
+
 def any_ready(conn: Conn, pool: str) -> bool:
     """Whether there is anything to release."""
     return conn.execute(_ANY_READY, {"pool": pool}).fetchone() is not None
@@ -104,12 +147,41 @@ def any_ready(conn: Conn, pool: str) -> bool:
 
 def tenants(conn: Conn, pool: str) -> list[tuple[int, int]]:
     """(lane, tenant) of what is ready, in that order."""
-    return conn.execute(_TENANTS, {"pool": pool}).fetchall()
+    return ask_tenants(conn, pool).fetchall()
+
+
+def ask_tenants(conn: Conn, pool: str) -> psycopg.Cursor[tuple[int, int]]:
+    """The same for a pipeline."""
+    return conn.execute(_TENANTS, {"pool": pool})
 
 
 def taken(conn: Conn, pool: str) -> list[InFlight]:
     """What is queued or running in a pool."""
-    return [InFlight._make(row) for row in conn.execute(_TAKEN, {"pool": pool})]
+    return ask_taken(conn, pool).fetchall()
+
+
+def ask_taken(conn: Conn, pool: str) -> psycopg.Cursor[InFlight]:
+    """The same for a pipeline."""
+    return conn.cursor(row_factory=args_row(InFlight)).execute(_TAKEN, {"pool": pool})
+
+
+def taken_of_limits(conn: Conn, some: Sequence[Flow], *, but: str = "") -> list[InFlight]:
+    """What is queued or running of these flows and of their jobs, where these have a limit; not in the pool `but`."""
+    jobs = list({one.job_id for one in some if one.job_limit is not None})
+    keys = [one.flow for one in some if one.flow_limit is not None]
+    if not jobs and not keys:
+        return []
+    return [InFlight._make(row) for row in conn.execute(_TAKEN_OF_LIMITS, {"jobs": jobs, "flows": keys, "but": but})]
+
+
+def busy_elsewhere(conn: Conn, pool: str, schedules: Collection[UUID]) -> set[UUID]:
+    """Of schedules that run one at a time those of which another pool runs one, or may be about to.
+
+    The job of a schedule can be changed for one of another pool while its runs wait.
+    """
+    if not schedules:
+        return set()
+    return {row[0] for row in conn.execute(_ELSEWHERE, {"schedules": sorted(schedules), "pool": pool})}
 
 
 def held_by_tenants(conn: Conn, tenant_ids: Collection[int]) -> dict[int, int]:
@@ -143,8 +215,12 @@ class PoolTickets:
         return [Candidate._make(row) for row in self._conn.execute(_CANDIDATES, parameters)]
 
     def taken(self, some: Sequence[Flow]) -> list[InFlight]:
-        """Nothing that `taken` of the pool did not count."""
-        return []
+        """What `taken` of the pool did not count of their limits. The caller holds their tenants' rows."""
+        return taken_of_limits(self._conn, some, but=self._pool) if self._pool in SPANNED else []
+
+    def busy_elsewhere(self, schedules: Collection[UUID]) -> set[UUID]:
+        """Of these schedules those that may have a run in another pool."""
+        return busy_elsewhere(self._conn, self._pool, schedules)
 
     def overlapped(self, some: Sequence[Flow]) -> list[Flow]:
         """Of these flows those whose head waits for another run of its schedule."""

@@ -4,6 +4,7 @@ What does not fit waits. Whoever releases runs of a tenant with such a limit hol
 transaction ends, so that reading and taking are one step (see `apps.tickets.waiting.lock_tenants`).
 """
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -37,8 +38,11 @@ def held_back(conn: Conn, tenant_id: int, *, per_min: int, now: datetime) -> Non
 
 
 def used(conn: Conn, tenant_id: int, per_min: int | None, burst: int | None, *, now: datetime) -> int:
-    """How much of a minute's runs its bucket lacks now: all of them when the next run has to wait; 0 without a rate."""
+    """How much of its bucket is spent, as a part of a minute's runs; 0 without a rate.
+
+    Only whole tokens count: all of it is spent when the next run has to wait.
+    """
     if per_min is None:
         return 0
     rate = left(conn, {tenant_id: (per_min, burst)}, now=now)[tenant_id]
-    return round(per_min * (1 - max(0.0, rate.tokens) / rate.burst))
+    return round(per_min * (1 - max(0, math.floor(rate.tokens)) / rate.burst))

@@ -660,6 +660,9 @@ class Counting:
     def get(self) -> Any:
         return self
 
+    def add_notify_handler(self, heard: Callable[..., None]) -> None:
+        self.conn.add_notify_handler(heard)
+
     def execute(self, query: Any, *more: Any) -> Any:
         self.seen += query == self.statement
         return self.conn.execute(query, *more)

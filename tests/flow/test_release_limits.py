@@ -13,7 +13,8 @@ from uuid import UUID
 import psycopg
 
 from apps.dispatch.causes import Causes
-from apps.tickets import filling
+from apps.tickets import filling, holds
+from apps.tickets.values import HoldRow
 from tests.fixtures_api import in_parallel
 from tests.fixtures_flow import (
     NOW,
@@ -146,6 +147,61 @@ def test_a_late_runs_delays_say_what_held_it_and_for_how_long(
     assert execution_of(conn, acme, first)["delays"] is None, "it was in time"
     [delay] = execution_of(conn, acme, late)["delays"]
     assert delay["code"] == "job_concurrency" and 3.9 <= delay["s"] <= 9
+
+
+def test_what_a_plan_or_a_tenant_is_changed_to_holds_from_the_next_pass_on(
+    releaser: Make, conn: Conn, registry: Registry, new_tenant: Callable[..., Tenant]
+) -> None:
+    from tenants.models import Plan, PlanPool, Tenant
+
+    tenant = new_tenant(weight=1)  # a plan of its own
+    live_worker(conn, queues=[queue_of(registry, tenant)])
+    job, service = make_job(tenant), releaser()
+    make_ticket(tenant, job)
+    assert len(release(service)) == 1, "it knows the tenant"
+    for _ in range(9):
+        make_ticket(tenant, job)
+
+    def held() -> int:
+        service._registry._not_before = float("-inf")  # as if the last reading were long ago
+        release(service)
+        return count(conn, IN_FLIGHT)
+
+    plan = Plan.objects.filter(pk=tenant.plan_id)
+    plan.update(max_running=3)
+    assert held() == 3
+    plan.update(max_running=None, max_runs_per_min=1, runs_burst=1)
+    assert held() == 4
+    plan.update(max_runs_per_min=None, runs_burst=None)
+    PlanPool.objects.create(plan_id=tenant.plan_id, pool="python", max_slots=6)
+    assert held() == 6
+    PlanPool.objects.filter(plan_id=tenant.plan_id).delete()
+    Tenant.objects.filter(pk=tenant.pk).update(dispatch_paused=True)
+    assert held() == 6
+    Tenant.objects.filter(pk=tenant.pk).update(dispatch_paused=False)
+    assert held() == 10
+
+
+def test_without_workers_each_tenant_is_told_its_own_cause_and_until_when(
+    releaser: Make, conn: Conn, acme: Tenant, globex: Tenant
+) -> None:
+    for tenant in (acme, globex):
+        make_ticket(tenant)
+    type(acme).objects.filter(pk=acme.pk).update(dispatch_paused=True)
+    service, held = releaser(), "SELECT tenant_id, code FROM tickets_hold ORDER BY 1"
+    release(service, passes=2)
+    told = conn.execute(held).fetchall()
+    assert told == sorted([(acme.pk, "dispatch_paused"), (globex.pk, "no_workers")])
+    conn.execute("UPDATE tickets_hold SET seen_at = seen_at - interval '10 s'")
+    conn.execute("DELETE FROM tickets_ticket")
+    service._holds_at = float("-inf")
+    release(service)
+    late = "SELECT count(*) FROM tickets_hold WHERE seen_at < clock_timestamp() - interval '9 s'"
+    assert count(conn, late) == 0, "nothing is ready any more, and it is written until when it lasted"
+    rows = "SELECT * FROM tickets_hold ORDER BY tenant_id"
+    before = conn.execute(rows).fetchall()
+    holds.write(conn, "python", [HoldRow(globex.pk, None, "no_workers", NOW, NOW, None, None)])
+    assert conn.execute(rows).fetchall() == before, "of one who has lost the lease"
 
 
 def test_of_two_causes_the_one_that_began_last_counts_and_gaps_count_for_none() -> None:

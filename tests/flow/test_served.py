@@ -24,7 +24,8 @@ from kernel.errors import Conflict, InvalidInput, NotFound
 from kernel.listening import Told, read_rules
 from kernel.pools import SYSTEM_QUEUE
 from tenants.models import Plan, Tenant
-from tenants.registry import Registry
+from tenants.provisioning import queue_for
+from tenants.registry import Registry, tenancy_of
 from tests.fixtures_flow import (
     NOW,
     Noted,
@@ -195,10 +196,12 @@ def test_own_queues_are_for_so_many_tenants_of_a_group(
     registry.refresh(force=True)
     assert queue_of(registry, first) == f"python.own.{first.slug}@vip"
     assert queue_of(registry, second) == "python.group.vip"
+    assert [queue_for(one, "python") for one in (first, second)] == [queue_of(registry, one) for one in (first, second)]
+    assert tenancy_of(second).queue("python") == "python.group.vip"
     assert registry.beyond["vip"] == 1 and not registry.by_id[second.pk].own_queue
     Tenant.objects.filter(pk=first.pk).update(status="suspended")
     registry.refresh(force=True)
-    assert queue_of(registry, second) == f"python.own.{second.slug}@vip"
+    assert queue_of(registry, second) == f"python.own.{second.slug}@vip" == queue_for(second, "python")
     settings.OWN_QUEUES_MAX = 0
     registry.refresh(force=True)
     assert not registry.beyond

@@ -13,8 +13,9 @@ import psycopg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.tickets import buckets
-from apps.tickets.values import Rate
+from apps.tickets import buckets, filling
+from apps.tickets.values import WHOLE_TENANT, Rate
+from apps.usage import rates
 from kernel.pools import POOL_NUMBER
 from tests.fixtures_api import in_parallel
 from tests.fixtures_flow import MINUTE, NOW, count, live_worker, make_job, make_ticket, queue_of
@@ -57,6 +58,7 @@ def test_a_burst_goes_at_once_and_the_rest_as_tokens_come_back(
     service = releaser()
     assert [release_at(service, NOW + s * SECOND) for s in (0, 0, 1, 2, 3, 4, 10, 100)] == [3, 0, 0, 1, 0, 1, 3, 3]
     assert release_at(service, NOW + 101 * SECOND) == 0
+    assert rates.used(conn, tenant.pk, 30, 3, now=NOW + 101 * SECOND) == 30, "all of it: the next run has to wait"
     assert service._held_until == NOW + 102 * SECOND and service._wait_s(NOW + 101 * SECOND) is not None
     assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready'") == 9
     assert release_at(service, NOW + 70 * SECOND) == 0, "a clock that goes back brings no tokens"
@@ -123,6 +125,22 @@ def test_a_plan_that_gets_a_rate_or_loses_it(
         Plan.objects.filter(pk=tenant.plan_id).update(max_runs_per_min=limit, runs_burst=burst)
         released.append(release_at(service, NOW + second * SECOND))
     assert released == [2, 1, 1, 1, 15], "a larger burst fills up; it is not there at once"
+
+
+def test_a_clock_that_steps_back_and_forth_gives_nothing_twice(
+    releaser: Make, conn: Conn, registry: Registry, new_tenant: NewTenant
+) -> None:
+    tenant = new_tenant(max_runs_per_min=60, runs_burst=3)  # a token a second
+    live_worker(conn, slots=50, queues=[queue_of(registry, tenant)])
+    service, released = releaser(), []
+    for second, wanted in ((0, 3), (10, 1), (5, 1), (10, 20)):
+        stocked(tenant, wanted)
+        released.append(release_at(service, NOW + second * SECOND))
+    assert released == [3, 1, 1, 1], "of the burst at second 10"
+    assert release_at(service, NOW - 100 * SECOND) == 3, "a row that is far ahead was written by a wrong clock"
+    conn.execute("UPDATE tickets_bucket SET at = clock_timestamp() + interval '30 s', tokens = 0")
+    filling.put(conn, tenant.pk, [filling.Rate(WHOLE_TENANT, 2.0, 3)])
+    assert count(conn, "SELECT count(*) FROM tickets_bucket WHERE at > clock_timestamp() + interval '20 s'") == 1
 
 
 @given(
