@@ -1,8 +1,4 @@
-"""Tickets of executions that wait for others to end, in SQL; and the mark of those whose end somebody waits for.
-
-Whoever locks tickets that are blocked and others locks the blocked ones last (docs/architecture.md): the end of a run
-holds its own ticket while it decides on those that wait for it.
-"""
+"""Tickets of executions that wait for others to end, in SQL; and the mark of those whose end somebody waits for."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -11,18 +7,15 @@ from uuid import UUID
 
 import psycopg
 
-from apps.tickets.store import AGING, notify_pull, notify_ready
+from apps.tickets.store import AGING, LOCK_ORDER, notify_pull, notify_ready
 from kernel.pools import PULL
 
 Conn = psycopg.Connection[Any]
 
-# The order of locks of live tickets, whatever their state.
-ORDER = "(state = 'blocked'), execution_id"
-
 _FOLLOW = f"""
 WITH live AS (
     SELECT execution_id FROM tickets_ticket WHERE execution_id = ANY(%(ids)s) AND tenant_id = %(tenant)s
-    ORDER BY {ORDER} FOR UPDATE)
+    ORDER BY {LOCK_ORDER} FOR UPDATE)
 UPDATE tickets_ticket t SET followed = true FROM live WHERE t.execution_id = live.execution_id
 RETURNING t.execution_id
 """
@@ -76,8 +69,7 @@ def unblock(conn: Conn, ids: Sequence[UUID], *, now: datetime) -> list[Unblocked
     """blocked -> ready, and wakes who waits for them; returns those that went."""
     found = [Unblocked._make(row) for row in conn.execute(_UNBLOCK, {"ids": list(ids), "now": now, "aging": AGING})]
     notify_pull(conn, {(one.tenant_id, one.queue) for one in found if one.pool == PULL})
-    if any(one.pool != PULL for one in found):
-        notify_ready(conn)
+    notify_ready(conn, {one.pool for one in found})
     return found
 
 

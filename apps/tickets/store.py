@@ -19,6 +19,9 @@ READY_CHANNEL = "shardbeat_ready"
 PULL_CHANNEL = "shardbeat_pull"  # "tenant queue", or nothing for all
 NOTHING = UUID(int=0)
 NOTIFIED_ONE_BY_ONE = 50
+# Whoever locks tickets of any state does it in this order: the end of a run holds its own ticket while it decides on
+# those that wait for it, so what is blocked comes last.
+LOCK_ORDER = "(state = 'blocked'), execution_id"
 AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiting: nothing starves
 REMOTE_CANCEL_GRACE_S = 10  # to hear of a cancel and stop
 COPY_IN = f"COPY tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) FROM STDIN"
@@ -89,6 +92,7 @@ SELECT (SELECT count(*) FROM (
             SELECT 1 FROM tickets_ticket WHERE tenant_id = %(tenant)s AND pool = ANY(%(pools)s)
              AND lane = ANY(%(lanes)s) AND state = 'ready' AND rank IS NOT NULL LIMIT %(most)s) ready)
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'ready' AND rank IS NULL)
+     + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'blocked')
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'queued')
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'running')
 """
@@ -98,6 +102,7 @@ ALIVE_OF_TENANTS = """
 WITH others AS MATERIALIZED (
     SELECT tenant_id, count(*) AS n FROM (
         SELECT tenant_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL
+        UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'blocked'
         UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'queued'
         UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'running') one
     WHERE tenant_id = ANY(%(tenants)s) GROUP BY 1)
@@ -239,9 +244,9 @@ def cancel_running_of(conn: Conn, schedule_ids: Sequence[UUID]) -> int:
 
 
 def lock(conn: Conn, ids: Sequence[UUID]) -> None:
-    """Locks tickets in id order, whatever their state."""
+    """Locks tickets in their order, whatever their state."""
     conn.execute(
-        "SELECT 1 FROM tickets_ticket WHERE execution_id = ANY(%s) ORDER BY execution_id FOR UPDATE", [list(ids)]
+        f"SELECT 1 FROM tickets_ticket WHERE execution_id = ANY(%s) ORDER BY {LOCK_ORDER} FOR UPDATE", [list(ids)]
     )
 
 
