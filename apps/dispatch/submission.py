@@ -12,7 +12,7 @@ from apps.audit.services import Actor, Entry, record_many
 from apps.schedules.batches import only, results
 from apps.schedules.input_fields import Fields
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
-from apps.schedules.running import Run, Start, runs_start, share_jobs
+from apps.schedules.running import JobNow, Run, Start, missing, runs_start, share_jobs
 from apps.schedules.timing_trigger import read_instant
 from apps.usage.admitting import admit_up_to
 from apps.workflows.definition import On
@@ -128,8 +128,9 @@ def _known(tenant: Tenant, wishes: Iterable[Submission]) -> Collection[UUID]:
     return parents_known(door.raw(), tenant.schema_name, {one for wish in wishes for one in wish.depends_on})
 
 
-def _faults(wish: Submission, jobs: Collection[UUID], known: Collection[UUID]) -> list[FieldError]:
-    faults = [] if wish.job_id in jobs else [FieldError("/job", "not_found", "There is no such job.")]
+def _faults(wish: Submission, jobs: Mapping[UUID, JobNow], known: Collection[UUID]) -> list[FieldError]:
+    job = jobs.get(wish.job_id)
+    faults = [] if job is not None and job.word == "job" else [missing("job")]
     return faults + [
         FieldError(f"/depends_on/{place}", "not_found", "There is no such execution.")
         for place, parent in enumerate(wish.depends_on)

@@ -17,15 +17,16 @@ from apps.executions.models import Execution
 from apps.schedules import store
 from apps.schedules.keyed import flows_of_executions
 from apps.schedules.models import Job, JobVersion, ScheduleVersion
+from apps.schedules.schedule_input import Word
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
 from apps.tickets.values import lane_of, start_by
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, SKIPPED, Tally
-from kernel.errors import NotFound
+from kernel.errors import FieldError, NotFound
 from kernel.ids import uuid7s
 from kernel.limitrules import Flow, flow_of, value_at, value_of
-from kernel.pools import pool_of
+from kernel.pools import WORKFLOW, pool_of
 from tenants import door
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
@@ -49,6 +50,11 @@ class JobNow:
     paused: bool
     key: Mapping[str, Any] | None = None  # its concurrency key
     key_value: Any = None  # what it has of that itself, in its labels or its payload
+
+    @property
+    def word(self) -> Word:
+        """What it is for its users."""
+        return "workflow" if self.pool == WORKFLOW else "job"
 
     @property
     def limit(self) -> int | None:
@@ -112,6 +118,11 @@ def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
         paused=job.paused_at is not None, key=key,
         key_value=None if key is None else value_of(key, labels=job.labels, payload=definition.payload),
     )  # fmt: skip
+
+
+def missing(word: Word) -> FieldError:
+    """What the member of this name gets that names none."""
+    return FieldError(f"/{word}", "not_found", f"There is no such {word}.")
 
 
 def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
