@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     atomic = False
 
     dependencies = [
-        ("tickets", "0008_workflows"),
+        ("tickets", "0009_blocked"),
     ]
 
     operations = [
