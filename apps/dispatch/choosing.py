@@ -4,7 +4,7 @@ Every rule is asked of `admission`. What a tenant can't use of its share is offe
 held back is noted with its cause.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -38,7 +38,7 @@ class Memory:
 
 
 class Choosing:
-    """One pass. `chosen` are locked and may go."""
+    """One pass over what `waits`, as (lane, tenant). `chosen` are locked and may go."""
 
     def __init__(
         self,
@@ -50,17 +50,17 @@ class Choosing:
         memory: Memory,
         now: datetime,
         batch: int,
-        newcomers: Newcomers | None = None,
+        waits: Sequence[tuple[int, int]],
+        newcomers: Newcomers,
     ) -> None:
         self._conn, self._pool, self._now, self._capacity = conn, pool, now, capacity
         self._waits: dict[int, list[int]] = {lane: [] for lane in LANES}
         self._tenancies: dict[int, Tenancy] = {}
-        for lane, tenant_id in waiting.tenants(conn, pool):
+        for lane, tenant_id in waits:
             tenancy = registry.get(tenant_id)
             if tenancy is not None:
                 self._tenancies[tenant_id] = tenancy
                 self._waits[lane].append(tenant_id)
-        newcomers = newcomers or Newcomers()
         newcomers.passed(self._waits[LIVE])
         self.gathered = Gathered({}, {})
         self.noting = Noting(memory.causes, now)

@@ -104,7 +104,7 @@ class Dispatcher:
 
 
 class Ear:
-    """Listens for "something is due soon" and "something is ready"."""
+    """Listens for "something is due soon" and "something is ready", in a pool or, without a name, in any."""
 
     name = "listen"
 
@@ -125,9 +125,10 @@ class Ear:
         heard = 0
         for notice in conn.notifies(timeout=LISTEN_S, stop_after=1):
             heard += 1
-            wanted = "fire" if notice.channel == DUE_CHANNEL else "release"
+            kind = "fire" if notice.channel == DUE_CHANNEL else "release"
+            wanted = f"release {notice.payload}" if kind == "release" and notice.payload else ""
             for name, loop in self._loops.items():
-                if name.split()[0] == wanted:
+                if name == wanted or (not wanted and name.split()[0] == kind):
                     loop.wake()
         return Pass({"heard": heard}, full=True)
 

@@ -205,7 +205,7 @@ def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int
             quotas.give_back(conn, counted, fired, now=now)
         deltas.add(conn, _tally(plan, fired, counted, replaced), now=now)
         if new:
-            tickets.notify_ready(conn)
+            tickets.notify_ready(conn, {one.pool for one in made})
             tickets.notify_pull(conn, ((one.tenant_id, one.queue) for one in made if one.pool == PULL))
     return {
         "fired": len(new),

@@ -51,9 +51,9 @@ class Newcomers:
         self.new = now - self._waited
         self._waited = now
 
-    def is_time(self, at: float) -> bool:
-        """Whether to look now: looks take a small part of the time, however many tenants there are."""
-        return at >= self._not_before
+    def rests_s(self, at: float) -> float:
+        """Seconds until the next look, or 0: looks take a small part of the time, however many tenants there are."""
+        return max(0.0, self._not_before - at)
 
     def looked(self, waits: Iterable[int], *, begun: float, ended: float) -> bool:
         """Whether one of those that wait is new."""

@@ -71,10 +71,8 @@ class ReleaseService:
             return Pass()
         counts: dict[str, int] = {}
         conn = self._line.get()
-        row = conn.execute("SELECT clock_timestamp()").fetchone()
-        assert row is not None
+        now, comes, ready = waiting.look(conn, self.pool)
         self._registry.refresh()  # after a question, with whose answer comes what was told
-        now: datetime = row[0]
         if monotonic_s() >= self._again_at:
             counts["released_again"] = len(
                 releasing.release_again(
@@ -84,10 +82,12 @@ class ReleaseService:
             )  # fmt: skip
             self._again_at = monotonic_s() + AGAIN_EVERY_S
             counts |= self._leaving.step(conn, workers.live(conn, self.pool), limit=settings.RELEASE_BATCH)
-        counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH)
-        if not waiting.any_ready(conn, self.pool):
+        if comes:
+            counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH, pool=self.pool)
+            ready = ready or waiting.any_ready(conn, self.pool)
+        if not ready:
             self._keep_holds(conn, now)  # until when lasted what is over
-            return Pass(counts, full=counts["promoted"] >= settings.RELEASE_BATCH)
+            return Pass(counts, full=counts.get("promoted", 0) >= settings.RELEASE_BATCH)
         self._busy, self._held_until, self._look_s = False, None, BUSY_WAIT_S
         messages, released = self._release(conn, term, now)
         if messages:
@@ -109,28 +109,44 @@ class ReleaseService:
     def _release(self, conn: Conn, term: int, now: datetime) -> tuple[list[Message], int]:
         begun = monotonic_s()
         with conn.transaction():
-            shard = POOL_NUMBER[self.pool]
-            if not leases.still_held(conn, kind=KIND, shard=shard, owner=self._keeper.id, term=term):
+            rests_s = self._newcomers.rests_s(begun)
+            with conn.pipeline():  # one round trip: what is busy is looked at often
+                held = leases.ask_still_held(
+                    conn, kind=KIND, shard=POOL_NUMBER[self.pool], owner=self._keeper.id, term=term
+                )
+                alive, taken = workers.ask_live(conn, self.pool), waiting.ask_taken(conn, self.pool)
+                asked = None if rests_s else waiting.ask_tenants(conn, self.pool)
+            if held.fetchone() is None:
                 return [], 0
+            looked = monotonic_s()
             self._remember(conn, term, now)
-            live = workers.live(conn, self.pool)
-            capacity = capacity_of(live, waiting.taken(conn, self.pool), prefetch=settings.PREFETCH_FACTOR)
+            live = alive.fetchall()
+            capacity = capacity_of(live, taken.fetchall(), prefetch=settings.PREFETCH_FACTOR)
             leave_to_others(capacity, self.pool)
+            waits = None if asked is None else asked.fetchall()
             if not live:
-                self._choosing(conn, capacity, now).hold()
+                waits = waiting.tenants(conn, self.pool) if waits is None else waits
+                self._choosing(conn, capacity, now, waits, Newcomers()).hold()
                 return [], 0
             since_s = monotonic_s() - self._released_at
             free = min(capacity.free, settings.RELEASE_BATCH)
             early = waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
             places = any(group.free + group.kept > 0 for group in capacity.groups.values())
-            if early and not (places and self._has_newcomer(conn)):
+            new = waits is not None and self._newcomers.looked(
+                [tenant_id for lane, tenant_id in waits if lane == LIVE], begun=begun, ended=looked
+            )
+            if early and not (places and new):
                 self._busy = True
                 self._look_s = look_again_s(
                     free=free, free_before=self._free_after, capacity=capacity.most, since_release_s=since_s
                 )
+                if places and rests_s:  # who rang may be new, and was not looked at
+                    self._look_s = min(self._look_s, rests_s)
                 self._memory.causes.go_on(now)
                 return [], 0
-            choosing = self._choosing(conn, capacity, now, self._newcomers)
+            if waits is None:
+                waits = waiting.tenants(conn, self.pool)
+            choosing = self._choosing(conn, capacity, now, waits, self._newcomers)
             before, self._shared_at = self._shared_at, monotonic_s()
             choosing.choose(elapsed_s=max(1e-6, self._shared_at - before))
             self._busy, self._held_until = choosing.noting.busy, choosing.noting.held_until
@@ -149,19 +165,12 @@ class ReleaseService:
         return list(messages_of(chosen, number, capacity.message_max)), len(chosen)
 
     def _choosing(
-        self, conn: Conn, capacity: Capacity, now: datetime, newcomers: Newcomers | None = None
-    ) -> Choosing:  # fmt: skip
+        self, conn: Conn, capacity: Capacity, now: datetime, waits: Sequence[tuple[int, int]], newcomers: Newcomers
+    ) -> Choosing:
         return Choosing(
             conn, self.pool, registry=self._registry, capacity=capacity, memory=self._memory, now=now,
-            batch=settings.RELEASE_BATCH, newcomers=newcomers,
+            batch=settings.RELEASE_BATCH, waits=waits, newcomers=newcomers,
         )  # fmt: skip
-
-    def _has_newcomer(self, conn: Conn) -> bool:
-        begun = monotonic_s()
-        if not self._newcomers.is_time(begun):
-            return False
-        waits = [tenant_id for lane, tenant_id in waiting.tenants(conn, self.pool) if lane == LIVE]
-        return self._newcomers.looked(waits, begun=begun, ended=monotonic_s())
 
     def _count(
         self, conn: Conn, choosing: Choosing, released: Sequence[Candidate], now: datetime, *, released_at: datetime

@@ -137,11 +137,17 @@ def end_backends(conn: Conn, owners: Sequence[UUID]) -> int:
 
 def still_held(conn: Conn, *, kind: str, shard: int, owner: UUID, term: int) -> bool:
     """Holds the lease row for this transaction if it is still ours at that term: limits that are sums need it."""
-    row = conn.execute(
+    return ask_still_held(conn, kind=kind, shard=shard, owner=owner, term=term).fetchone() is not None
+
+
+def ask_still_held(
+    conn: Conn, *, kind: str, shard: int, owner: UUID, term: int
+) -> psycopg.Cursor[tuple[int]]:  # fmt: skip
+    """The same for a pipeline: without a row it is not ours any more."""
+    return conn.execute(
         "SELECT 1 FROM due_shardlease WHERE kind = %s AND shard = %s AND owner = %s AND term = %s FOR SHARE",
         [kind, shard, owner, term],
-    ).fetchone()
-    return row is not None
+    )
 
 
 def remove_dispatcher(conn: Conn, dispatcher: UUID) -> None:

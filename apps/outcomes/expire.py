@@ -65,7 +65,8 @@ def expire_batch(
             _end(conn, tenancy, gone, now)
         if by_tenant:
             deltas.add(conn, tally, now=now)
-            notify_ready(conn)  # what was behind them may go now
+            pools = {one.pool for of_tenant in by_tenant.values() for one in of_tenant}
+            notify_ready(conn, pools)  # what was behind them may go now
     return counts
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import orjson
 import psycopg
 
-from apps.tickets.store import AGING, notify_pull
+from apps.tickets.store import AGING, notify_pull, notify_ready
 from kernel.pools import PULL
 
 Conn = psycopg.Connection[Any]
@@ -48,11 +48,12 @@ WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM found)) AND t.state = 
 """
 
 
-def promote(conn: Conn, *, now: datetime, limit: int) -> int:
-    """Ranks tickets whose time has come; returns how many."""
+def promote(conn: Conn, *, now: datetime, limit: int, pool: str = "") -> int:
+    """Ranks tickets whose time has come, of all pools, and tells who serves another one; returns how many."""
     parameters = {"now": now, "aging": AGING, "limit": limit}
     rows = conn.execute(PROMOTE, parameters).fetchall()
-    notify_pull(conn, ((tenant_id, queue) for pool, tenant_id, queue in rows if pool == PULL))
+    notify_pull(conn, ((tenant_id, queue) for its, tenant_id, queue in rows if its == PULL))
+    notify_ready(conn, {row[0] for row in rows} - {pool})
     return len(rows)
 
 

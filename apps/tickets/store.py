@@ -126,7 +126,7 @@ def insert(conn: Conn, ticket: Ticket) -> None:
     if ticket.pool == PULL:
         notify_pull(conn, {(ticket.tenant_id, ticket.queue)})
     else:
-        notify_ready(conn)
+        notify_ready(conn, {ticket.pool})
 
 
 def add(conn: Conn, new: Sequence[Ticket]) -> None:
@@ -135,13 +135,14 @@ def add(conn: Conn, new: Sequence[Ticket]) -> None:
         return
     copy_in(conn, new)
     notify_pull(conn, {(one.tenant_id, one.queue) for one in new if one.pool == PULL})
-    if any(one.pool != PULL for one in new):
-        notify_ready(conn)
+    notify_ready(conn, {one.pool for one in new})
 
 
-def notify_ready(conn: Conn) -> None:
-    """Tells the release loops, when this transaction commits, that something is ready."""
-    conn.execute("SELECT pg_notify(%s, '')", [READY_CHANNEL])
+def notify_ready(conn: Conn, pools: Iterable[str] | None = None) -> None:
+    """Tells the release loops of these pools, or all, when this transaction commits, that something may go."""
+    told = [""] if pools is None else sorted(set(pools) - {PULL})
+    if told:
+        conn.execute("SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload", [READY_CHANNEL, told])
 
 
 def notify_pull(conn: Conn, queues: Iterable[tuple[int, str]]) -> None:

@@ -5,10 +5,11 @@ A flow is looked at by its head, the ticket of the best rank; only what is to go
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
+from psycopg.rows import args_row
 
 from apps.tickets.values import Candidate, Flow, InFlight
 from kernel.pools import SPANNED, WORKFLOW
@@ -21,6 +22,12 @@ BEGINNING = UUID(int=0)
 _ANY_READY = """
 SELECT 1 FROM tickets_ticket WHERE pool = %(pool)s AND state = 'ready' AND rank IS NOT NULL
 ORDER BY lane, tenant_id, flow LIMIT 1
+"""
+
+_LOOK = f"""
+SELECT statement_timestamp(), coalesce((
+    SELECT available_at FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL ORDER BY available_at LIMIT 1
+    ) <= statement_timestamp(), false), ({_ANY_READY}) IS NOT NULL
 """
 
 _TENANTS = """
@@ -118,6 +125,21 @@ WHERE tenant_id = ANY(%(tenants)s) GROUP BY 1
 """
 
 
+class Look(NamedTuple):
+    """A first look of a pool's release: the database's time, and whether there is anything to do."""
+
+    now: datetime
+    comes: bool  # a ticket's time has come, in any pool
+    ready: bool
+
+
+def look(conn: Conn, pool: str) -> Look:
+    """In one statement: it is asked whenever somebody rings."""
+    row = conn.execute(_LOOK, {"pool": pool}).fetchone()
+    assert row is not None
+    return Look(*row)
+
+
 def any_ready(conn: Conn, pool: str) -> bool:
     """Whether there is anything to release."""
     return conn.execute(_ANY_READY, {"pool": pool}).fetchone() is not None
@@ -125,12 +147,22 @@ def any_ready(conn: Conn, pool: str) -> bool:
 
 def tenants(conn: Conn, pool: str) -> list[tuple[int, int]]:
     """(lane, tenant) of what is ready, in that order."""
-    return conn.execute(_TENANTS, {"pool": pool}).fetchall()
+    return ask_tenants(conn, pool).fetchall()
+
+
+def ask_tenants(conn: Conn, pool: str) -> psycopg.Cursor[tuple[int, int]]:
+    """The same for a pipeline."""
+    return conn.execute(_TENANTS, {"pool": pool})
 
 
 def taken(conn: Conn, pool: str) -> list[InFlight]:
     """What is queued or running in a pool."""
-    return [InFlight._make(row) for row in conn.execute(_TAKEN, {"pool": pool})]
+    return ask_taken(conn, pool).fetchall()
+
+
+def ask_taken(conn: Conn, pool: str) -> psycopg.Cursor[InFlight]:
+    """The same for a pipeline."""
+    return conn.cursor(row_factory=args_row(InFlight)).execute(_TAKEN, {"pool": pool})
 
 
 def taken_of_limits(conn: Conn, some: Sequence[Flow], *, but: str = "") -> list[InFlight]:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import orjson
 import psycopg
+from psycopg.rows import args_row
 
 from apps.tickets.values import LiveWorker
 
@@ -49,7 +50,12 @@ def renew(
 
 def live(conn: Conn, pool: str) -> list[LiveWorker]:
     """Workers that serve a pool now."""
-    return [LiveWorker._make(row) for row in conn.execute(LIVE, {"pool": pool})]
+    return ask_live(conn, pool).fetchall()
+
+
+def ask_live(conn: Conn, pool: str) -> psycopg.Cursor[LiveWorker]:
+    """The same for a pipeline."""
+    return conn.cursor(row_factory=args_row(LiveWorker)).execute(LIVE, {"pool": pool})
 
 
 def remove(conn: Conn, worker: UUID) -> None:

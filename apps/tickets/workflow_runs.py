@@ -69,7 +69,7 @@ def look_at(conn: Conn, run_ids: Collection[UUID]) -> None:
     """Somebody is to look at these runs as soon as this transaction commits. Locks their tickets in id order."""
     if run_ids:
         conn.execute(_LOOK_AT, [list(run_ids)])
-        notify_ready(conn)
+        notify_ready(conn, {WORKFLOW})
 
 
 def looked(conn: Conn, one: Due, *, next_at: datetime) -> None:

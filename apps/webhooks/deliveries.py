@@ -105,7 +105,7 @@ def make(
     new = [_ticket(row, tenant_id, queue, now) for row in rows if row.id in made]
     if new:
         tickets.copy_in(conn, new)
-        tickets.notify_ready(conn)
+        tickets.notify_ready(conn, {one.pool for one in new})
     return [one.execution_id for one in new]
 
 

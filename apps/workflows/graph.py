@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from apps.workflows.definition import On, Step, Workflow
+from apps.workflows.inputs import reads_of
 
 MAX_STEPS = 1_000
 MAX_DEPTH = 500  # steps on the longest path
@@ -27,6 +28,7 @@ class Graph:
     children: Mapping[str, tuple[tuple[str, On], ...]]  # the edges that leave a step
     roots: tuple[str, ...]  # steps without needs
     handlers: frozenset[str]  # decided also after the run stopped: see `_handlers`
+    reads: Mapping[str, frozenset[str]]  # the steps whose results a step's templates name
 
     def downstream(self, names: Iterable[str]) -> set[str]:
         """All steps below these, without them unless one is below another."""
@@ -51,6 +53,7 @@ def graph_of(workflow: Workflow) -> Graph:
         children={name: tuple(out) for name, out in children.items()},
         roots=tuple(step.name for step in workflow.steps if not step.needs),
         handlers=_handlers(steps),
+        reads={step.name: reads_of(step) for step in workflow.steps},
     )
 
 

@@ -1,10 +1,8 @@
-"""Graphs of workflows' versions for the hot paths: read once a process, then remembered. Safe from any thread."""
+"""Graphs of stored versions of workflows, for the hot paths: read once a process, then remembered."""
 
-import logging
-import threading
 from collections import OrderedDict
-from collections.abc import Collection
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -14,44 +12,46 @@ from psycopg import sql
 from apps.workflows.definition import from_json
 from apps.workflows.graph import Graph, graph_of
 
-log = logging.getLogger(__name__)
-Conn = psycopg.Connection[Any]
-Version = tuple[UUID, int]
-REMEMBERED_STEPS = 200_000  # of all graphs together
-
-_READ = """
-SELECT v.job_id, v.version, v.target::text FROM {schema}.schedules_jobversion v
-JOIN unnest(%s::uuid[], %s::int[]) AS m(job_id, version) ON m.job_id = v.job_id AND m.version = v.version
-"""
+REMEMBERED_STEPS = 50_000  # of all graphs together; about 100 MB at most
 
 
-class _Memory(NamedTuple):
-    graphs: "OrderedDict[tuple[str, UUID, int], Graph]"
-    lock: threading.Lock
+class Graphs:
+    """Remembers graphs by schema, workflow and version. Not shared between threads."""
 
+    def __init__(self) -> None:
+        self._graphs: OrderedDict[tuple[str, UUID, int], Graph] = OrderedDict()
+        self._steps = 0
 
-_memory = _Memory(OrderedDict(), threading.Lock())
-
-
-def graphs_of(conn: Conn, schema: str, wanted: Collection[Version]) -> dict[Version, Graph]:
-    """Graphs by (workflow, version), shared by all who ask: nobody may change them. Unreadable ones are left out."""
-    with _memory.lock:
-        found = {key: _memory.graphs[(schema, *key)] for key in set(wanted) if (schema, *key) in _memory.graphs}
+    def load(
+        self, conn: psycopg.Connection[Any], schema: str, wanted: Iterable[tuple[UUID, int]]
+    ) -> dict[tuple[UUID, int], Graph]:
+        """Graphs by (workflow, version); one query for those not known. Missing or unreadable ones are left out."""
+        keys = set(wanted)
+        found = {key: self._graphs[(schema, *key)] for key in keys if (schema, *key) in self._graphs}
+        missing = [key for key in keys if key not in found]
+        if missing:
+            query = sql.SQL(
+                "SELECT v.job_id, v.version, v.target::text FROM {}.schedules_jobversion v"
+                " JOIN unnest(%s::uuid[], %s::int[]) AS m(job_id, version)"
+                " ON m.job_id = v.job_id AND m.version = v.version"
+            ).format(sql.Identifier(schema))
+            for job_id, version, target in conn.execute(
+                query, [[key[0] for key in missing], [key[1] for key in missing]]
+            ):
+                try:
+                    graph = graph_of(from_json(orjson.loads(target)))
+                except (ValueError, TypeError, KeyError):
+                    continue
+                found[(job_id, version)] = graph
+                self._keep((schema, job_id, version), graph)
         for key in found:
-            _memory.graphs.move_to_end((schema, *key))
-    missing = set(wanted) - found.keys()
-    if not missing:
+            if (schema, *key) in self._graphs:
+                self._graphs.move_to_end((schema, *key))
         return found
-    query = sql.SQL(_READ).format(schema=sql.Identifier(schema))
-    new = {}
-    for row in conn.execute(query, [[key[0] for key in missing], [key[1] for key in missing]]):
-        try:
-            new[row[0], row[1]] = graph_of(from_json(orjson.loads(row[2])))
-        except (KeyError, TypeError, ValueError):
-            log.exception("version %d of workflow %s in %s can't be read", row[1], row[0], schema)
-    with _memory.lock:
-        _memory.graphs.update({(schema, *key): graph for key, graph in new.items()})
-        steps = sum(len(graph.steps) for graph in _memory.graphs.values())
-        while steps > REMEMBERED_STEPS and len(_memory.graphs) > 1:
-            steps -= len(_memory.graphs.popitem(last=False)[1].steps)
-    return found | new
+
+    def _keep(self, key: tuple[str, UUID, int], graph: Graph) -> None:
+        self._graphs[key] = graph
+        self._steps += len(graph.steps)
+        while self._steps > REMEMBERED_STEPS:
+            _, oldest = self._graphs.popitem(last=False)
+            self._steps -= len(oldest.steps)

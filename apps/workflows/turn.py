@@ -5,6 +5,7 @@ changed in memory, `go_on` until nothing follows any more, and written once by `
 that end and their children, not from the size of the graph.
 """
 
+import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
@@ -16,7 +17,7 @@ import psycopg
 
 from apps.workflows import deciding, store
 from apps.workflows.deciding import End
-from apps.workflows.graphs import graphs_of
+from apps.workflows.graphs import Graphs
 from apps.workflows.starting import Starting
 from apps.workflows.values import CANCELLED, DEADLINE, FAIL_FAST, RunNow, StepEnd, StepNow, with_error
 from tenants.registry import Tenancy
@@ -24,6 +25,17 @@ from tenants.registry import Tenancy
 Conn = psycopg.Connection[Any]
 ROUNDS_BY_NAME = 2  # rounds that read only children; a longer cascade reads all of the run that waits at once
 OUTSIDE = ("compensation", "on_failure")  # steps beside the graph: nothing needs them
+
+
+_here = threading.local()
+
+
+def graphs_here() -> Graphs:
+    """The graphs that this thread remembers."""
+    if not hasattr(_here, "graphs"):
+        _here.graphs = Graphs()
+    found: Graphs = _here.graphs
+    return found
 
 
 class _Ending(NamedTuple):
@@ -56,7 +68,7 @@ class Turn:
     def take(self, run_ids: Collection[UUID]) -> None:
         """Reads runs. Those whose definition can't be read, or that are not there, are left out."""
         rows = store.runs(self.conn, self.tenancy.schema, set(run_ids) - self.runs.keys())
-        graphs = graphs_of(self.conn, self.tenancy.schema, {(row[4], row[5]) for row in rows})
+        graphs = graphs_here().load(self.conn, self.tenancy.schema, {(row[4], row[5]) for row in rows})
         for row in rows:
             if (row[4], row[5]) in graphs:
                 self.runs[row[0]] = RunNow(*row, graphs[row[4], row[5]])

@@ -43,6 +43,17 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 FREE = frozenset({"payload", "labels"})
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """Names that templates of one kind may begin with, each with its members; below `free` ones anything may be."""
+
+    members: Mapping[str, tuple[str, ...]]
+    free: frozenset[str]
+
+
+OF_A_RUN = Known(NAMES, FREE)
+
 Value = Any
 Write = Callable[[Value], str]
 
@@ -112,9 +123,9 @@ def has_template(text: str) -> bool:
     return "{{" in text
 
 
-def read_template(text: str) -> Template:
+def read_template(text: str, known: Known = OF_A_RUN) -> Template:
     """Raises BadTemplate with the position of the fault. Short ones are remembered: many large ones fill the memory."""
-    return _remembered(text) if len(text) <= REMEMBERED_MAX_CHARS else _read_template(text)
+    return _remembered(text, known) if len(text) <= REMEMBERED_MAX_CHARS else _read_template(text, known)
 
 
 def value_of(expression: Expression, values: Mapping[str, Any]) -> Value:
@@ -254,7 +265,7 @@ def _instant(value: Value) -> datetime | None:
     return at if at is not None and at.tzinfo else None
 
 
-def _read_template(text: str) -> Template:
+def _read_template(text: str, known: Known) -> Template:
     texts: list[str] = []
     expressions: list[Expression] = []
     at = 0
@@ -262,7 +273,7 @@ def _read_template(text: str) -> Template:
         if len(expressions) == MAX_EXPRESSIONS:
             raise BadTemplate(f"A target may have {MAX_EXPRESSIONS} templates.", start)
         texts.append(text[at:start])
-        expression, at = _read_expression(text, start)
+        expression, at = _read_expression(text, start, known)
         expressions.append(expression)
     texts.append(text[at:])
     return Template(tuple(texts), tuple(expressions))
@@ -309,14 +320,14 @@ class _Reader:
         return BadTemplate(detail if closed else "'{{' has no '}}'.", self.at if closed else self.start)
 
 
-def _read_expression(text: str, start: int) -> tuple[Expression, int]:
+def _read_expression(text: str, start: int, known: Known) -> tuple[Expression, int]:
     reader = _Reader(text, start)
     literal = reader.literal()
     # `nullable` is a name, though it begins like a constant
     path = None
     if literal is MISSING or _NAME.match(text, reader.at):
         reader.at = start + 2
-        path, literal = _read_path(reader), None
+        path, literal = _read_path(reader, known), None
     source = text[start + 2 : reader.at].strip()
     filters: list[tuple[str, Any]] = []
     while reader.sign("|"):
@@ -328,14 +339,14 @@ def _read_expression(text: str, start: int) -> tuple[Expression, int]:
     return Expression(start, source, path, literal, tuple(filters)), reader.at
 
 
-def _read_path(reader: _Reader) -> tuple[str | int, ...]:
+def _read_path(reader: _Reader, known: Known) -> tuple[str | int, ...]:
     reader.take(_SPACE)
     at = reader.at
     first = reader.take(_NAME)
     if first is None:
         raise reader.fail("Here a name such as payload should stand.")
-    if first not in NAMES:
-        raise BadTemplate(f"There is no {first!r}. Known: {', '.join(NAMES)}.", at)
+    if first not in known.members:
+        raise BadTemplate(f"There is no {first!r}. Known: {', '.join(known.members)}.", at)
     path: list[str | int] = [first]
     while True:
         if reader.sign("."):
@@ -351,8 +362,8 @@ def _read_path(reader: _Reader) -> tuple[str | int, ...]:
         if isinstance(step, bool) or not isinstance(step, str | int) or (isinstance(step, int) and step < 0):
             raise reader.fail("Here the name of a member or a place in a list should stand.")
         path.append(step)
-    members = NAMES[first]
-    if first not in FREE and not (len(path) == 2 and path[1] in members if members else len(path) == 1):
+    members = known.members[first]
+    if first not in known.free and not (len(path) == 2 and path[1] in members if members else len(path) == 1):
         raise BadTemplate(f"{first!r} has {'the members ' + ', '.join(members) if members else 'no members'}.", at)
     return tuple(path)
 

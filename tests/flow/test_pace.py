@@ -1,5 +1,6 @@
 """How often release looks, and who does not wait for room that others leave: pure."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,8 +48,8 @@ def test_newcomers_are_those_that_did_not_wait_before() -> None:
 def test_looks_for_newcomers_take_a_small_part_of_the_time() -> None:
     newcomers = Newcomers()
     newcomers.looked([1], begun=10.0, ended=10.02)
-    assert not newcomers.is_time(10.02 + LOOK_REST * 0.02 - 0.001)
-    assert newcomers.is_time(10.02 + LOOK_REST * 0.02 + 0.001)
+    assert newcomers.rests_s(10.02 + LOOK_REST * 0.02 - 0.001) == pytest.approx(0.001)
+    assert newcomers.rests_s(10.02 + LOOK_REST * 0.02 + 0.001) == 0.0
 
 
 @given(slots=st.integers(0, 10_000), prefetch=st.floats(1, 8))

@@ -11,7 +11,7 @@ from kernel.durations import span
 # Where over the API what a remedy is done to is found; the rest is the operator's.
 _PATHS = {
     "job": "jobs/{}", "schedule": "schedules/{}", "execution": "executions/{}", "deadletter": "dead-letters/{}",
-    "queue": "queues/{}", "breakers": "breakers", "usage": "usage",
+    "workflow_run": "workflow-runs/{}", "queue": "queues/{}", "breakers": "breakers", "usage": "usage",
 }  # fmt: skip
 
 

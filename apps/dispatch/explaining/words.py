@@ -208,8 +208,41 @@ SCHEDULE_WORDS: Mapping[str, Words] = {
     "run_waits": Words("Its latest run was made and waits", "Ask for that run: what holds it back is said there."),
 }
 
+# Of steps and runs of workflows.
+STEP_WORDS: Mapping[str, Words] = {
+    "waits_for_steps": Words("Steps that it needs have not ended"),
+    "waits_for_previous": Words(
+        "The same step of the run before has not succeeded",
+        "See to that run: retry the step there, or skip it with a reason.",
+    ),
+    "items_in_flight": Words("As many items of its list as may run at once are under way"),
+    "items_running": Words("Items of its list run"),
+    "awaits_approval": Words("A person has to approve it", "Approve or reject the step."),
+    "step_delay": Words("It waits for its time"),
+    "sub_workflow": Words("It is a run of another workflow"),
+    "run_goes_on": Words("It goes on"),
+    "run_paused": Words("The run is paused", "Resume the run."),
+    "run_cancelling": Words("The run was cancelled and what runs of it stops", "Wait; it ends by itself."),
+    "run_failed": Words("A step failed the run", "Mend the cause and retry the run: what failed runs again."),
+    "run_deadline": Words(
+        "The run was not done by its deadline", "Retry the run: it gets its time again. Or raise deadline_s."
+    ),
+    "step_failed": Words("The step failed", "Mend the cause and retry the step, or skip it with a reason."),
+    "upstream_failed": Words(
+        "A step that it needs failed", "Mend and retry that step; this one is decided again. Or force this one."
+    ),
+    "upstream_skipped": Words("Steps that it needs did not end as it asks", "Force the step to run it nevertheless."),
+    "when_false": Words("Its condition did not hold"),
+    "fail_fast": Words(
+        "Another step had failed, and the workflow stops at its first failure", "Mend the cause and retry the run."
+    ),
+    "by_person": Words("A person decided so"),
+    "items_failed": Words("Too many items of its list failed", "Mend the cause and retry the step."),
+}
+
 WORDS: Mapping[str, Words] = {
     **ADMISSION_WORDS, **WAITING_WORDS, **RUNNING_WORDS, **ENDED_WORDS, **SKIPPED_WORDS, **SCHEDULE_WORDS,
+    **STEP_WORDS,
 }  # fmt: skip
 
 
