@@ -1,7 +1,7 @@
 """The page of what-if questions: a form, bars and a table. It reads, simulates for seconds, and changes nothing."""
 
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import psycopg
@@ -18,7 +18,8 @@ from apps.dispatch.simulation.asking import Question, answer_of, gather
 from apps.dispatch.simulation.changes import KNOWN, read_sets
 from apps.dispatch.simulation.scenarios import SCENARIOS
 from apps.dispatch.simulation.text import percent, seconds
-from kernel.errors import InvalidInput
+from apps.schedules.timing_trigger import read_instant
+from kernel.errors import Faults, InvalidInput
 from tenants import door
 from tenants.registry import Registry
 
@@ -34,6 +35,7 @@ WINDOWS = (
     ("240", "the last 4 hours"),
     ("1440", "the last day"),
 )
+WINDOW = "window"
 _one_at_a_time = threading.Lock()
 
 
@@ -44,10 +46,16 @@ class Form(forms.Form):
         label="Runs of",
         choices=[
             ("History", WINDOWS),
+            ("A window", [(WINDOW, "history or schedules, between the times below")]),
             ("Schedules", [("+15", "the next 15 minutes"), ("+60", "the next hour")]),
             ("Synthetic", [(name, f"{name}: {one['about']}") for name, one in SCENARIOS.items()]),
         ],
     )
+    since = forms.CharField(
+        label="From", required=False, max_length=40,
+        help_text="Of a window: such as 2026-11-30T08:00Z, UTC where it names no offset. Past or future, not both.",
+    )  # fmt: skip
+    until = forms.CharField(label="To", required=False, max_length=40, help_text="At most seven days later.")
     changes = forms.CharField(
         label="What if", required=False, max_length=2_000, widget=forms.Textarea(attrs={"rows": 4, "cols": 60}),
         help_text="A change in each line, such as tenant.acme.weight=3 or slots.http=400. Nothing: only the present.",
@@ -75,7 +83,9 @@ def page(request: HttpRequest) -> HttpResponse:
         "limit_s": LIMIT_S,
     }  # fmt: skip
     status = 200
-    if form.is_bound and form.is_valid():
+    if form.is_bound and not form.is_valid():
+        status = 400
+    elif form.is_bound:
         found, fault, status = _answered(form.cleaned_data)
         context["fault"] = fault
         if found is not None:
@@ -90,7 +100,7 @@ def _answered(asked: dict[str, Any]) -> tuple[dict[str, Any] | None, str, int]:
         lines = [line for line in asked["changes"].splitlines() if line.strip()]
         if len(lines) > CHANGES_MAX:
             return None, f"At most {CHANGES_MAX} changes.", 400
-        question = _question(asked["source"], lines, asked["seed"] or 0)
+        question = _question(asked, lines)
         line = door.Line("simulate page", opened=_short_statements)
         try:
             registry = Registry(line)
@@ -111,14 +121,27 @@ def _short_statements(conn: "psycopg.Connection[Any]") -> None:
     conn.execute(f"SET statement_timeout = {STATEMENT_MS}")
 
 
-def _question(source: str, lines: list[str], seed: int) -> Question:
-    changes = read_sets(lines)
+def _question(asked: dict[str, Any], lines: list[str]) -> Question:
+    changes, source, seed = read_sets(lines), asked["source"], asked["seed"] or 0
     if source in SCENARIOS:
         return Question(changes, seed, SCENARIOS[source], runs_max=RUNS_MAX, limit_s=LIMIT_S)
-    now = database_now()
-    length = timedelta(minutes=int(source))
-    since, until = (now, now + length) if source.startswith("+") else (now - length, now)
+    since, until = _window(asked) if source == WINDOW else _around(database_now(), source)
     return Question(changes, seed, None, since, until, runs_max=RUNS_MAX, limit_s=LIMIT_S)
+
+
+def _window(asked: dict[str, Any]) -> tuple[datetime | None, datetime | None]:
+    faults = Faults()
+    since, until = (
+        read_instant(asked[name], label, "UTC", faults) for name, label in (("since", "From"), ("until", "To"))
+    )
+    faults.raise_if_any()
+    return since, until
+
+
+def _around(now: datetime, minutes: str) -> tuple[datetime, datetime]:
+    """The last so many minutes, or with a plus sign the next."""
+    length = timedelta(minutes=int(minutes))
+    return (now, now + length) if minutes.startswith("+") else (now - length, now)
 
 
 def _shown(found: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from apps.schedules.timing_runs import counted
 from apps.tickets import store as tickets
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, COUNTED, FIRED, SKIPPED, Tally
+from apps.workflows.depending import dependents_decide
 from kernel.pools import PULL
 from kernel.service import Pass
 from tenants.door import Line
@@ -169,7 +170,7 @@ def fire_batch(
 
 def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int], *, now: datetime) -> dict[str, int]:
     schemas = {tenant_id: tenancy.schema for tenant_id, tenancy in registry.by_id.items()}
-    replaced = _make_way(conn, plan) if plan.replacing else {}
+    replaced, followed = _make_way(conn, plan) if plan.replacing else ({}, {})
     with conn.pipeline():
         if plan.moves:
             moved = entries.move(conn, plan.moves)
@@ -192,6 +193,8 @@ def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int
             _tell_missed(conn, registry, tenant_id, skips, now)
         for entry, reason in plan.poison:
             entries.park(conn, entry.key, reason)
+    for tenant_id, ends in sorted(followed.items()):
+        dependents_decide(conn, registry.by_id[tenant_id], ends, now)
     written = (moved.rowcount if plan.moves else 0) + (gone.rowcount if plan.finished else 0)
     if written != len(plan.moves) + len(plan.finished):
         # Can't be while the rows are locked; if it ever is, nothing of this batch may stand.
@@ -245,18 +248,24 @@ def _tell_missed(
         events.emit(conn, tenancy.schema, tenant_id, told, ring=bool(tenancy.wants))
 
 
-def _make_way(conn: Conn, plan: Plan) -> dict[int, list[executions.Replaced]]:
-    """Takes the tickets of what waits and asks what runs to stop."""
+def _make_way(conn: Conn, plan: Plan) -> tuple[dict[int, list[executions.Replaced]], dict[int, dict[UUID, str]]]:
+    """Takes the tickets of what waits and asks what runs to stop.
+
+    What ended so, by tenant; and of that what others wait for, with its state.
+    """
     found: dict[int, list[executions.Replaced]] = defaultdict(list)
+    followed: dict[int, dict[UUID, str]] = defaultdict(dict)
     if plan.cancelling:
         tickets.lock_runs_of(conn, plan.replacing)  # in one order; and nothing starts between the two steps
     for one in tickets.replace_waiting(conn, plan.replacing):
         found[one.tenant_id].append(
             executions.Replaced(one.execution_id, one.attempt, one.first_queued_at, one.first_started_at)
         )
+        if one.followed:
+            followed[one.tenant_id][one.execution_id] = executions.replaced_state(one.attempt)
     if plan.cancelling:
         tickets.cancel_running_of(conn, plan.cancelling)
-    return found
+    return found, followed
 
 
 def _alive(conn: Conn, found: Sequence[Entry]) -> dict[UUID, int]:

@@ -156,7 +156,7 @@ class ReleaseService:
                 return [], 0
             number = releasing.next_release(conn)
             self._released_at = monotonic_s()
-            self._free_after = free - len(chosen)
+            self._free_after = max(0, free - len(chosen))  # as the next look counts: newcomers go beyond it
             at = now + timedelta(seconds=self._released_at - begun)  # lateness ends here
             ids = [one.execution_id for one in chosen]
             gone = set(releasing.release(conn, ids, release=number, now=at, delays=self._delays(chosen, at)))

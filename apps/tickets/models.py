@@ -117,6 +117,8 @@ class Ticket(models.Model):
             ),
             # reader: release, tickets whose time has come
             models.Index(fields=["available_at"], condition=Q(state="ready", rank__isnull=True), name="ticket_waiting"),
+            # readers: quotas (what waits for others), reconcile
+            models.Index(fields=["tenant_id", "execution_id"], condition=Q(state="blocked"), name="ticket_blocked"),
             # readers: release (what is in flight), reconcile (queued but not started)
             models.Index(fields=["queued_at"], condition=Q(state="queued"), name="ticket_queued"),
             # reader: the loop of workflows' runs, those that are to be looked at

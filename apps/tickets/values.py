@@ -88,6 +88,13 @@ class Lost(NamedTuple):
     timed_out: bool  # held outside, and its time-out is what has passed
 
 
+class Current(NamedTuple):
+    """What is known of a ticket that still is what runs: somebody wants it to stop; something waits for its end."""
+
+    cancel_requested: bool
+    followed: bool
+
+
 class Rate(NamedTuple):
     """A token bucket as it is now: what comes back in a second, the most that there is, and what there is."""
 
@@ -164,6 +171,7 @@ class Replaced(NamedTuple):
     attempt: int
     first_queued_at: datetime | None
     first_started_at: datetime | None
+    followed: bool
 
 
 class Overdue(NamedTuple):

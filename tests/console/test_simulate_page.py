@@ -24,6 +24,22 @@ def test_the_first_page_leads_to_it_and_history_may_be_empty(page: Any, acme: An
     assert "0 runs" in text
 
 
+def test_a_window_between_two_times(page: Any, acme: Any) -> None:
+    asked = {"source": "window", "since": "2026-01-05T08:00Z", "until": "2026-01-05T09:30+01:00"}
+    text = page.get("/admin/simulate/", asked).content.decode()
+    assert "History from 2026-01-05 08:00:00 to 08:30:00 UTC" in text
+    for since, until, word in (
+        ("<b>", "2026-01-05T08:00Z", "From: "), ("2026-01-05T08:00Z", "", "To: "),
+        ("2026-01-05T08:00Z", "2026-02-05T08:00Z", "seven days"), ("2026-01-05T08:00Z", "2026-01-04", "To: "),
+        ("2026-01-05T08:00Z", "2026-01-04T00:00Z", "ends after it begins"),
+    ):  # fmt: skip
+        response = page.get("/admin/simulate/", {"source": "window", "since": since, "until": until})
+        assert response.status_code == 400 and word in response.content.decode()
+        assert "<b>" not in response.content.decode()
+    for wrong in ({"source": "x"}, {"source": "flood", "seed": "x"}):
+        assert page.get("/admin/simulate/", wrong).status_code == 400
+
+
 def test_what_makes_no_sense_or_is_too_much_is_told(page: Any, acme: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("apps.console.simulate.LIMIT_S", 0.1)
     for changes, word in (("tenant.nobody.weight=1", "nobody"), ("<script>=1", "Known"), ("x=1\n" * 21, "At most 20")):

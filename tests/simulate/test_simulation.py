@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
+from apps.dispatch.pace import REFILL_WAIT_S, kept_for_newcomers
 from apps.dispatch.simulation.answer import Side, answer
 from apps.dispatch.simulation.changes import changed, read_sets, scaled
 from apps.dispatch.simulation.engine import Result, simulate
 from apps.dispatch.simulation.measures import Demand, shares_due, waits_of
+from apps.dispatch.simulation.rounds import Rounds
 from apps.dispatch.simulation.settings import Settings
 from apps.dispatch.simulation.sizing import plan, read_demand
 from apps.dispatch.simulation.sizing_figures import FIGURES
 from apps.dispatch.simulation.sizing_text import plan_text
 from apps.dispatch.simulation.spec import read_spec
+from apps.dispatch.simulation.state import Run, State
 from kernel.errors import InvalidInput
 
-NO_COST = {"round_s": 0.0005, "release_s": 0, "handover_s": 0, "settle_s": 0, "overhead_s": 0}
+NO_COST = {"round_s": 0.0005} | dict.fromkeys(("look_s", "release_s", "handover_s", "settle_s", "overhead_s"), 0)
 
 
 def run(seed: int = 1, **document: Any) -> tuple[Settings, Result]:
@@ -103,6 +106,30 @@ def test_what_goes_at_once_is_held_back_for_no_longer_than_it_waits() -> None:
     acme = result.tenants[1]
     assert max(acme.waits) < 0.2
     assert sum(acme.held.values()) < 2 * sum(acme.waits)
+
+
+def test_a_pass_looks_as_release_does_and_newcomers_have_their_places() -> None:
+    settings, load = read_spec(
+        {"slots": {"python": 10}, "tenants": {"flood": {}, "new": {}}, "costs": {"round_s": 0, "look_s": 0.01},
+         "jobs": [{"tenant": name, "pool": "python", "arrivals": {"flood": 90}} for name in ("flood", "new")]}
+    )  # fmt: skip
+    state = State(settings, load.starts_at)
+    pool, rounds = state.pools["python"], Rounds(state, "python")
+
+    def come(tenant: int, count: int) -> None:
+        for arrival in [one for one in load.arrivals if one.job == tenant][:count]:
+            pool.add(Run(pool.waiting.total(), arrival, settings.jobs[tenant], 0.0))
+
+    come(1, 90)
+    assert len(rounds.release(0.0).released) == 20, "its slots and as many ahead"
+    full = rounds.release(0.2)
+    assert (full.released, full.look_s, full.lasting) == ([], 0.05, False)
+    assert rounds.release(0.201).look_s == pytest.approx(0.201 / 4), "nobody looks for newcomers again at once"
+    come(2, 6)
+    assert [run.tenant for run in rounds.release(0.3).released] == [2] * kept_for_newcomers(capacity=20, slots=10)
+    assert not rounds.release(0.4).released, "it is no newcomer any more, nor is the other"
+    late = rounds.release(0.9)
+    assert (late.look_s, late.lasting) == (REFILL_WAIT_S, True)
 
 
 def test_what_does_not_come_to_be_is_counted() -> None:

@@ -104,7 +104,7 @@ def _window(
     question: Question, since: datetime, until: datetime, now: datetime, conn: Conn, tenancies: Mapping[int, Tenancy]
 ) -> Material:
     if not since < until <= since + WINDOW_MAX:
-        raise InvalidInput([FieldError("/to", "bad_window", "--to is later than --from, by at most seven days.")])
+        raise InvalidInput([FieldError("/to", "bad_window", "A window ends after it begins, by at most seven days.")])
     if since >= now - timedelta(seconds=1):
         return _future(question, since, until, now, conn, tenancies)
     if until > now:

@@ -6,6 +6,7 @@ settings and load always give the same result. docs/simulate.md says what is not
 """
 
 import heapq
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from apps.dispatch.simulation.sampling import Sampler
 from apps.dispatch.simulation.settings import Arrival, Load, Settings
 from apps.dispatch.simulation.state import Run, State
 from apps.schedules.policy import overlap
+from kernel.service import IDLE_S
 
 DAY_S = 86_400
 WAKE_S = 0.002  # from a commit until the release loop that it wakes has begun
@@ -50,12 +52,16 @@ Event = tuple[float, int, Callable[[Any], None], Any]
 
 @dataclass(slots=True)
 class _Loop:
-    """The release loop of one pool. `at` is when its next round begins; None while nothing has changed."""
+    """The release loop of one pool. `at` is when its next round begins; None while nothing has changed.
+
+    Meanwhile it looks in vain, every `every_s` seconds since its last round.
+    """
 
     rounds: Rounds
     at: float | None = None
+    since: float = 0.0
     busy_until: float = 0.0
-    idle_since: float = 0.0
+    every_s: float = IDLE_S
     waits: bool = False  # runs are ready, and none of them could go
 
 
@@ -156,43 +162,52 @@ class _Simulation:
 
     def _ready(self, run: Run) -> None:
         self.state.pools[run.job.pool].add(run)
-        self._wake(run.job.pool, self.now + WAKE_S)
+        if run.step or run.arrival.delayed:
+            self._look(self.loops[run.job.pool])
+        else:
+            self._wake(self.loops[run.job.pool], self.now + WAKE_S)
 
     # --- release ---
 
-    def _wake(self, pool: str, at: float) -> None:
-        """The pool's loop begins a round at this time, or when the one that it is in has ended."""
-        loop = self.loops[pool]
+    def _wake(self, loop: _Loop, at: float) -> None:
+        """The loop begins a round at this time, or when the one that it is in has ended."""
         at = max(at, loop.busy_until)
         if loop.at is None or at < loop.at:
             loop.at = at
-            self._later(at, self._round, (loop, at, pool))
+            self._later(at, self._round, (loop, at))
 
-    def _round(self, what: tuple[_Loop, float, str]) -> None:
-        loop, at, pool = what
+    def _look(self, loop: _Loop) -> None:
+        """Something is another: the loop finds it when it looks next, since nobody tells it."""
+        if loop.at is None:
+            looks = max(1, math.ceil((self.now - loop.since) / loop.every_s))
+            self._wake(loop, loop.since + looks * loop.every_s)
+
+    def _round(self, what: tuple[_Loop, float]) -> None:
+        loop, at = what
         if loop.at != at:
             return
         loop.at = None
         self.rounds += 1
         done = loop.rounds.release(self.now)
+        loop.since, loop.busy_until = self.now, self.now + done.took_s
+        loop.waits = done.look_s is not None
         for run in done.expired:
             self._end(run, "expired")
-        if not done.released:
-            loop.waits = done.waits
-            loop.idle_since = loop.busy_until = self.now
-            if done.again_at is not None:
-                self._wake(pool, done.again_at)
+        if done.released:
+            self._later(loop.busy_until + self.costs.handover_s, self._hand_over, done.released)
+            self._wake(loop, loop.busy_until)
             return
-        loop.busy_until = self.now + self.costs.round_s + self.costs.release_s * len(done.released)
-        self._later(loop.busy_until + self.costs.handover_s, self._hand_over, done.released)
-        self._wake(pool, loop.busy_until)
+        loop.every_s = IDLE_S if done.look_s is None else done.look_s + done.took_s
+        if done.again_at is not None:
+            self._wake(loop, done.again_at)
+        if done.look_s is not None and not done.lasting:
+            self._wake(loop, loop.busy_until + done.look_s)
 
     def _changed(self, run: Run) -> None:
         """Something is free again: loops that wait for it look again, as often as they do in reality."""
         for pool, loop in self.loops.items():
-            if loop.waits and loop.at is None and (pool == run.job.pool or loop.rounds.spans_pools(run.tenant)):
-                looks = int((self.now - loop.idle_since) / loop.rounds.look_s) + 1
-                self._wake(pool, loop.idle_since + looks * loop.rounds.look_s)
+            if loop.waits and (pool == run.job.pool or loop.rounds.spans_pools(run.tenant)):
+                self._look(loop)
 
     # --- workers ---
 

@@ -142,6 +142,7 @@ def load_of(
                     at=(made - since).total_seconds(), job=number, tries=tries, priority=row.priority,
                     lane=lane_of(row.trigger), key=key, lag=(made - row.actual_at).total_seconds(),
                     was_s=None if _never(row) else max(0.0, (started - row.actual_at).total_seconds()),
+                    delayed=row.created_at < row.actual_at,
                 )
             )  # fmt: skip
     arrivals.sort(key=lambda one: one.at)

@@ -8,38 +8,45 @@ from uuid import UUID
 
 from apps.dispatch.capacity import Capacity, Group, leave_to_others
 from apps.dispatch.flowshare import FLOWS_MAX, FlowClaim, FlowShare
-from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, waits_for_more
+from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, Newcomers, look_again_s, waits_for_more
 from apps.dispatch.sharing import Shares, Sharing
 from apps.dispatch.simulation.admitting import Admitted, Admitting, OfFlow
 from apps.dispatch.simulation.measures import Demand
 from apps.dispatch.simulation.state import Flow, Run, State
-from apps.tickets.values import LANES
+from apps.tickets.values import LANES, LIVE
+
+LASTING_S = 4 * REFILL_WAIT_S  # after so long without a release a full pool is looked at as rarely as it ever is
 
 
 @dataclass(slots=True)
 class Done:
-    """What a pass did. `waits` says that runs are ready which could not go; `again_at` when some may by themselves."""
+    """What a pass did.
+
+    `look_s` is when to look again, in seconds after it, if runs are ready that could not go; `lasting` says that all
+    further looks find the same until something ends or comes. `again_at` is when some may go by themselves.
+    """
 
     released: list[Run] = field(default_factory=list)
     expired: list[Run] = field(default_factory=list)
-    waits: bool = False
+    took_s: float = 0.0
+    look_s: float | None = None
+    lasting: bool = False
     again_at: float | None = None
 
 
 class Rounds:
     """The passes of one pool."""
 
-    look_s = BUSY_WAIT_S
-
     def __init__(self, state: State, pool: str) -> None:
         self.pool = pool
         self._state, self._mine = state, state.pools[pool]
         self._groups = sorted(group for name, group in state.settings.slots if name == pool)
-        self._shares, self._flows = Shares(), FlowShare()
+        self._shares, self._flows, self._newcomers = Shares(), FlowShare(), Newcomers()
         self._admitting = Admitting(state, self._mine, state.instant)
         self._ids: dict[Flow, UUID] = {}
         self._admitted: dict[int, Admitted] = {}
         self._shared_at = self._released_at = float("-inf")
+        self._free_after = 0  # places that the last release left
 
     def release(self, now: float) -> Done:
         """One pass."""
@@ -48,11 +55,24 @@ class Rounds:
             return done
         settings = self._state.settings
         capacity = self._capacity()
-        free, since = min(capacity.free, settings.release_batch), now - self._released_at
-        if waits_for_more(free=free, capacity=capacity.most, since_release_s=since):
-            done.waits = True
-            done.again_at = None if free <= 0 else self._released_at + REFILL_WAIT_S + 1e-6  # and not just before
+        free, since_s = min(capacity.free, settings.release_batch), now - self._released_at
+        early = waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
+        places = any(group.free + group.kept > 0 for group in capacity.groups.values())
+        rests_s = self._newcomers.rests_s(now)
+        new = not rests_s and self._newcomers.looked(
+            self._mine.ready[LIVE], begun=now, ended=now + settings.costs.look_s
+        )
+        if early and not (places and new):
+            done.took_s = settings.costs.look_s
+            done.look_s = look_again_s(
+                free=free, free_before=self._free_after, capacity=capacity.most, since_release_s=since_s
+            )
+            if places and rests_s:
+                done.look_s = min(done.look_s, rests_s)
+            done.lasting = free <= 0 and since_s >= LASTING_S and done.look_s == REFILL_WAIT_S
             return done
+        self._of_queues(capacity)
+        self._newcomers.passed(self._mine.ready[LIVE])
         self._admitted = {tenant: self._admitting.of(tenant, now) for tenant in sorted(self._mine.waiting)}
         for admitted in self._admitted.values():
             done.expired += admitted.expired
@@ -62,13 +82,20 @@ class Rounds:
         def pick(lane: int, grants: Mapping[int, int]) -> Counter[int]:
             return Counter({one: self._take(one, lane, grant, capacity, now, done) for one, grant in grants.items()})
 
-        sharing = Sharing(self.pool, capacity, self._shares, settings.release_batch, waits, settings.tenants, pick)
+        sharing = Sharing(
+            self.pool, capacity, self._shares, settings.release_batch, waits, settings.tenants, pick,
+            newcomers=self._newcomers.new,
+        )  # fmt: skip
         sharing.left = {tenant: admitted.most for tenant, admitted in self._admitted.items()}
         elapsed_s, self._shared_at = now - self._shared_at, now
         sharing.share(max(1e-6, elapsed_s))
+        done.took_s = settings.costs.round_s + settings.costs.release_s * len(done.released)
         if done.released:
-            self._released_at = now
-        done.waits = bool(self._mine.waiting)
+            self._released_at = now + settings.costs.round_s
+            self._free_after = max(0, free - len(done.released))
+            return done
+        done.look_s = BUSY_WAIT_S if self._mine.waiting else None
+        done.lasting = True
         until = min((one.until for one in self._admitted.values()), default=float("inf"))
         done.again_at = max(now + BUSY_WAIT_S, until) if until < float("inf") else None
         return done
@@ -113,22 +140,25 @@ class Rounds:
         return found
 
     def _capacity(self) -> Capacity:
-        """What workers can take now; every queue of a group is served by all of its workers."""
+        """What workers can take now, group by group."""
         settings, mine = self._state.settings, self._mine
         groups = {}
         for name in self._groups:
             most = self.most(name)
             held = [mine.by_lane[name, lane] for lane in LANES]
             groups[name] = Group(settings.slots[self.pool, name], most, most - mine.by_group[name], held)
-        found = Capacity(groups, {}, {}, {}, Counter(), mine.held, Counter(), Counter(), mine.running, {})
-        for tenant in mine.waiting:
-            group, queue = settings.tenants[tenant].group, self._state.queue_of_tenant(tenant, self.pool)
-            if group in groups:
-                found.slots[queue] = groups[group].slots
-                found.whose[queue] = group
-                found.by_queue[queue] = groups[group].capacity - mine.by_queue[queue]
-        leave_to_others(found, self.pool)
-        return found
+        return Capacity(groups, {}, {}, {}, Counter(), mine.held, Counter(), Counter(), mine.running, {})
+
+    def _of_queues(self, capacity: Capacity) -> None:
+        """The queues of those that wait; every queue of a group is served by all of its workers."""
+        for tenant in self._mine.waiting:
+            group = self._state.settings.tenants[tenant].group
+            queue, found = self._state.queue_of_tenant(tenant, self.pool), capacity.groups.get(group)
+            if found is not None:
+                capacity.slots[queue] = found.slots
+                capacity.whose[queue] = group
+                capacity.by_queue[queue] = found.capacity - self._mine.by_queue[queue]
+        leave_to_others(capacity, self.pool)
 
     def _take(self, tenant: int, lane: int, grant: int, capacity: Capacity, now: float, done: Done) -> int:
         """Releases up to so many of the tenant's best runs of a lane; returns how many went."""

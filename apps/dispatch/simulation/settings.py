@@ -62,7 +62,8 @@ class JobSetting:
 class Arrival(NamedTuple):
     """One run: made `at`, with what its attempts take: (run, wait, run, wait, ..., run) seconds.
 
-    It was due `lag` seconds before. `fired` says that a dispatcher's fire step makes it, which takes its turn.
+    It was due `lag` seconds before. `fired` says that a dispatcher's fire step makes it, which takes its turn, and
+    `delayed` that it was made long before and only waited for its time: nobody is told when that has come.
     `serial` is the schedule that counts its runs under `overlap`. `was_s` is how long it waited in reality, since due.
     """
 
@@ -77,6 +78,7 @@ class Arrival(NamedTuple):
     overlap: str = "allow"
     lag: float = 0.0
     was_s: float | None = None
+    delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Costs:
     fire_per_s: float = 5_000.0  # one dispatcher's
     round_s: float = 0.01  # a release round that finds something
     release_s: float = 0.000_05  # and for each run in it
+    look_s: float = 0.004  # a look that finds too little room for a round
     handover_s: float = 0.01  # from the commit to the start at an idle worker
     settle_s: float = 0.01  # from the end of a run until its ticket is gone
     overhead_s: float = 0.002  # of a slot for each attempt, besides the run itself
