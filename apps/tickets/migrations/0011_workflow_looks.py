@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tickets", "0009_blocked"),
+        ("tickets", "0010_serial_taken"),
     ]
 
     operations = [
