@@ -116,8 +116,16 @@ def it_waited_for_too_long(stage: Stage) -> Asked:
     return "execution", stage.ticket(stage.run(), start_by=stage.at(-1))
 
 
-@situation("workflow_blocked", "depends on")
+@situation("workflow_blocked", "1 of 2 that it depends on", "succeeds (it is ready)", holders=1)
 def it_depends_on_others(stage: Stage) -> Asked:
+    first, second = stage.run(), stage.run()
+    run = stage.run(depends_on=[str(first), str(second)])
+    stage.end(stage.begin(first))
+    return "execution", run
+
+
+@situation("workflow_blocked", "reconcile")
+def it_was_forgotten(stage: Stage) -> Asked:
     return "execution", stage.ticket(stage.run(), state="blocked", rank=None)
 
 
@@ -506,6 +514,13 @@ def passed_over(stage: Stage, schedule: UUID, minutes: int) -> UUID:
 
 def at_minute(stage: Stage, minutes: int) -> datetime:
     return stage.now.replace(second=0, microsecond=0) + timedelta(minutes=minutes)
+
+
+@situation("dependency_not_met", "to be succeeded", "is dead")
+def what_it_depends_on_failed(stage: Stage) -> Asked:
+    run = stage.run(depends_on=[str(parent := stage.run())])
+    stage.end(stage.begin(parent), "failed", retryable=False)
+    return "execution", run
 
 
 @situation("misfire_skipped", "occurrences from", "did not run")
