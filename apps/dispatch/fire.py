@@ -6,6 +6,7 @@ inserted again), add a ticket for each that was inserted. A batch that fails is 
 """
 
 import logging
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from apps.dispatch import quotas
 from apps.dispatch.apart import Apart
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.missed import missed_events
+from apps.dispatch.pace import Yielding
 from apps.dispatch.planning import Plan, make_plan
 from apps.dispatch.pressure.backlogs import Backlogs
 from apps.dispatch.pressure.deferral import Deferral
@@ -33,6 +35,7 @@ from apps.tickets import store as tickets
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, COUNTED, FIRED, SKIPPED, Tally
 from apps.workflows.depending import dependents_decide
+from kernel.clock import monotonic_s
 from kernel.pools import PULL
 from kernel.service import Pass
 from tenants.door import Line
@@ -50,8 +53,9 @@ class FireService:
 
     name = "fire"
 
-    def __init__(self, line: Line, keeper: Keeper) -> None:
+    def __init__(self, line: Line, keeper: Keeper, *, yielding: Yielding | None = None) -> None:
         self._line = line
+        self._yielding = yielding or Yielding()
         self._keeper = keeper
         self._registry = Registry(line)
         self._looked_ahead_to: datetime | None = None
@@ -72,8 +76,7 @@ class FireService:
         due = [shard for shard, at in earliest.items() if at <= now]
         if not due:
             self._look_ahead(conn, sorted(shards), now)
-            nearest = min(earliest.values(), default=None)
-            return Pass(wait_s=(nearest - now).total_seconds() if nearest is not None else None)
+            return Pass(wait_s=self._until(min(earliest.values(), default=None), now))
         self._registry.refresh()
         terms = {shard: shards[shard] for shard in due}
         self._deferral.ask(conn)
@@ -84,10 +87,15 @@ class FireService:
         # What is held back is due all the time: what comes next must not wait for the next look at it.
         _, later = entries.peek(conn, sorted(shards), after=now)
         self._look_ahead(conn, sorted(shards), now)
-        return Pass(counts, wait_s=(min(later.values()) - now).total_seconds() if later else None)
+        return Pass(counts, wait_s=self._until(min(later.values(), default=None), now))
 
     def close(self) -> None:
         self._line.close()
+
+    def _until(self, nearest: datetime | None, now: datetime) -> float | None:
+        wait_s = None if nearest is None else (nearest - now).total_seconds()
+        self._yielding.due_at = math.inf if wait_s is None else monotonic_s() + wait_s
+        return wait_s
 
     def _fire(self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime) -> dict[str, int]:
         batch = partial(

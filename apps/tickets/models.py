@@ -141,6 +141,12 @@ class Ticket(models.Model):
             models.Index(fields=["tenant_id", "queue", "state"], condition=Q(pool="pull"), name="ticket_pull_queue"),
             # reader: overlap decisions
             models.Index(fields=["schedule_id"], condition=Q(guarded=True), name="ticket_overlap"),
+            # readers: release and leases from pull queues, whether a schedule that runs one at a time runs one
+            models.Index(
+                fields=["schedule_id"],
+                condition=Q(guarded=True, state__in=["queued", "running"]),
+                name="ticket_serial_taken",
+            ),
             # reader: leases from pull queues, how much of a job's limit is taken
             models.Index(
                 fields=["job_id"],

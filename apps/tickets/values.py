@@ -124,6 +124,15 @@ class Flow(NamedTuple):
     rank: datetime
 
 
+class Wanted(NamedTuple):
+    """So many of a flow's best tickets that may go, of those whose rank is in this window."""
+
+    flow: Flow
+    most: int
+    after: datetime
+    until: datetime
+
+
 class Candidate(NamedTuple):
     """A ready ticket that may be released."""
 

@@ -8,8 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.explain.situations import SITUATIONS, Situation
+from tests.explain import situations, situations_ended, situations_schedules
 from tests.explain.stage import Stage
+from tests.explain.table import SITUATIONS, Situation
+
+TABLES = (situations, situations_ended, situations_schedules)  # to import them fills the table
 
 
 def explained_of(stage: Stage, kind: str, key: UUID, instant: datetime | None = None, **more: Any) -> Any:
