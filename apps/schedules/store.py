@@ -144,6 +144,15 @@ SELECT j.id, j.version, j.kind, j.paused, v.queue, v.priority, v.timeout_s, v.ma
 FROM j LEFT JOIN {{schema}}.schedules_jobversion v ON v.job_id = j.id AND v.version = j.version
 """
 
+# For whoever holds later locks than those of jobs: it waits for none. A job that is written inside of a workflow runs
+# for the runs that have it, whatever became of it.
+_SHARE_FREE = _SHARE.replace("deleted_at IS NULL", "(deleted_at IS NULL OR workflow_id IS NOT NULL)").replace(
+    "FOR SHARE", "FOR SHARE SKIP LOCKED"
+)
+_THERE = """
+SELECT id FROM {schema}.schedules_job WHERE id = ANY($1) AND (deleted_at IS NULL OR workflow_id IS NOT NULL)
+"""
+
 
 def jobs_insert(conn: Conn, schema: str, rows: Sequence[NewJob], *, now: datetime) -> set[UUID]:
     """The ids of those whose name and external id were free."""
@@ -177,6 +186,16 @@ def jobs_share(conn: Conn, schema: str, ids: Collection[UUID]) -> dict[UUID, Sha
     if any(row[4] is None for row in rows):
         rows = _run(conn, query, wanted).fetchall()  # locked by now, so that nobody has to be waited for
     return {row[0]: SharedJob(*row) for row in rows}
+
+
+def jobs_share_free(conn: Conn, schema: str, ids: Collection[UUID]) -> tuple[dict[UUID, SharedJob], set[UUID]]:
+    """The same of those that nobody changes just now, and the ids of those that are being changed."""
+    rows = _run(conn, _in(_SHARE_FREE, schema), [sorted(ids)]).fetchall()
+    found = {row[0]: SharedJob(*row) for row in rows if row[4] is not None}
+    if len(found) == len(set(ids)):
+        return found, set()
+    there = {row[0] for row in _run(conn, _in(_THERE, schema), [sorted(ids)])}
+    return found, there - found.keys()
 
 
 def _take_turns(conn: Conn, what: str, rows: Sequence[Any]) -> None:
