@@ -1,4 +1,4 @@
-"""Tickets of workflows' runs, in SQL. Nobody works on them: once running, their deadline says when to look at them next.
+"""Tickets of workflows' runs, in SQL. Nobody works on them: while they run, their deadline says when to look at them.
 
 As in `store`: one statement a transition, in the connection's current transaction.
 """
@@ -10,7 +10,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.tickets.store import notify_ready
+from apps.tickets.store import ASK_TO_STOP, notify_ready
 from apps.tickets.values import Started
 from kernel.pools import WORKFLOW
 
@@ -48,6 +48,26 @@ WHERE execution_id = %(id)s AND fence = %(fence)s AND state = 'running' AND dead
 """
 
 
+_LOCK = "SELECT 1 FROM tickets_ticket WHERE execution_id = ANY(%s) ORDER BY execution_id FOR UPDATE"
+_STOP_WAITING = """
+DELETE FROM tickets_ticket WHERE execution_id = ANY(%s) AND state IN ('blocked', 'ready', 'queued')
+RETURNING execution_id, attempt, first_queued_at, first_started_at
+"""
+_STOP_RUNNING = f"""
+UPDATE tickets_ticket SET {ASK_TO_STOP}
+WHERE execution_id = ANY(%s) AND state = 'running' AND NOT cancel_requested RETURNING pool
+"""
+
+
+class Stopped(NamedTuple):
+    """A ticket that waited and is gone; its execution is the caller's to end."""
+
+    execution_id: UUID
+    attempt: int
+    first_queued_at: datetime | None
+    first_started_at: datetime | None
+
+
 class Due(NamedTuple):
     """A run that is to be looked at, and the deadline that said so."""
 
@@ -65,10 +85,11 @@ def due(conn: Conn, *, limit: int, not_tenants: Sequence[int] = ()) -> list[Due]
     return [Due(Started._make(row[:-1]), row[-1]) for row in conn.execute(_DUE, [list(not_tenants), limit])]
 
 
-def look_at(conn: Conn, run_ids: Collection[UUID]) -> None:
+def look_at(conn: Conn, run_ids: Collection[UUID | None]) -> None:
     """Somebody is to look at these runs as soon as this transaction commits. Locks their tickets in id order."""
-    if run_ids:
-        conn.execute(_LOOK_AT, [list(run_ids)])
+    wanted = [one for one in run_ids if one is not None]
+    if wanted:
+        conn.execute(_LOOK_AT, [wanted])
         notify_ready(conn, {WORKFLOW})
 
 
@@ -77,3 +98,13 @@ def looked(conn: Conn, one: Due, *, next_at: datetime) -> None:
     conn.execute(
         _LOOKED, {"id": one.started.execution_id, "fence": one.started.fence, "seen": one.seen, "next": next_at}
     )  # fmt: skip
+
+
+def stop(conn: Conn, execution_ids: Collection[UUID]) -> list[Stopped]:
+    """What waits of these steps is taken away, what runs is asked to stop. Locks their tickets in id order."""
+    ids = [list(execution_ids)]
+    conn.execute(_LOCK, ids)
+    stopped = [Stopped._make(row) for row in conn.execute(_STOP_WAITING, ids)]
+    if any(row[0] == WORKFLOW for row in conn.execute(_STOP_RUNNING, ids)):
+        notify_ready(conn, {WORKFLOW})
+    return stopped

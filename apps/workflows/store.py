@@ -14,6 +14,7 @@ import orjson
 import psycopg
 from psycopg import sql
 
+from apps.tickets.values import Started
 from apps.workflows.deciding import End, end_of_step
 from apps.workflows.values import Ended, NewStep, RunNow, StepEnd, StepNow
 from kernel.rows import json_rows
@@ -36,7 +37,7 @@ ORDER BY execution_id FOR UPDATE
 _RUNS = """
 SELECT r.execution_id, r.root_id, r.parent_step_id, r.depth, r.workflow_id, r.version, r.state, r.reason, r.open,
        r.failed, r.error IS NOT NULL, r.deadline_at, r.started_at, r.generation, e.nominal_at, e.trigger, o.trigger,
-       j.name
+       j.name, r.finished_at
 FROM {schema}.workflows_run r
 JOIN {schema}.executions_execution e ON e.id = r.execution_id
 JOIN {schema}.executions_execution o ON o.id = r.root_id
@@ -145,6 +146,26 @@ WHERE s.run_id = $1 AND s.step = $2 AND s.item IS NOT NULL
 _INPUTS = "SELECT execution_id, input::text FROM {schema}.workflows_run WHERE execution_id = ANY($1)"
 
 
+# The step whose sub-workflow an execution is.
+_PARENTS = """
+SELECT s.execution_id, s.id, r.root_id, r.depth
+FROM {schema}.workflows_steprun s JOIN {schema}.workflows_run r ON r.execution_id = s.run_id
+WHERE s.execution_id = ANY($1)
+"""
+
+_PAYLOAD = """
+SELECT CASE $2::text WHEN 'execution' THEN e.payload WHEN 'schedule' THEN sv.payload ELSE jv.payload END::text
+FROM {schema}.executions_execution e
+JOIN {schema}.schedules_jobversion jv ON jv.job_id = e.job_id AND jv.version = e.job_version
+LEFT JOIN {schema}.schedules_scheduleversion sv
+       ON sv.schedule_id = e.schedule_id AND sv.version = e.schedule_version
+WHERE e.id = $1
+"""
+
+
+_OUTCOME = "SELECT output::text, error FROM {schema}.workflows_run WHERE execution_id = $1"
+
+
 class NewRun(NamedTuple):
     """A run's row that is to be made. `input` is a JSON text."""
 
@@ -198,7 +219,7 @@ def end_steps(conn: Conn, schema: str, ended: Sequence[Ended]) -> list[StepEnd]:
         for key, (end, one) in ends.items()
     ]
     found = _run(conn, _END, schema, [orjson.dumps(rows).decode()])
-    return [StepEnd(*row, *(ends[row[5]][0], ends[row[5]][1].error)) for row in found]
+    return [StepEnd._make((*row, ends[row[5]][0], ends[row[5]][1].error)) for row in found]
 
 
 def unnoted(conn: Conn, schema: str, run_id: UUID) -> list[Ended]:
@@ -249,6 +270,23 @@ def add_runs(conn: Conn, schema: str, new: Sequence[NewRun]) -> set[UUID]:
     if made:
         _run(conn, _NAME_RUNS, schema, [list(made)])
     return made
+
+
+def parents(conn: Conn, schema: str, execution_ids: Collection[UUID]) -> dict[UUID, tuple[int, UUID, int]]:
+    """(step, root, depth) of the steps whose executions these are."""
+    return {row[0]: row[1:] for row in _run(conn, _PARENTS, schema, [list(execution_ids)])}
+
+
+def payload(conn: Conn, schema: str, started: Started) -> str | None:
+    """The input of a run, as JSON: its own, its schedule's or its workflow's."""
+    row = _run(conn, _PAYLOAD, schema, [started.execution_id, started.payload_from]).fetchone()
+    return row[0] if row else None
+
+
+def outcome(conn: Conn, schema: str, run_id: UUID) -> tuple[str | None, dict[str, Any] | None]:
+    """The output of a run, as JSON text, and its error."""
+    row = _run(conn, _OUTCOME, schema, [run_id]).fetchone()
+    return (row[0], row[1]) if row else (None, None)
 
 
 def add_steps(conn: Conn, schema: str, new: Sequence[NewStep]) -> list[StepNow]:

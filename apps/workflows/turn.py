@@ -71,7 +71,7 @@ class Turn:
         graphs = graphs_here().load(self.conn, self.tenancy.schema, {(row[4], row[5]) for row in rows})
         for row in rows:
             if (row[4], row[5]) in graphs:
-                self.runs[row[0]] = RunNow(*row, graphs[row[4], row[5]])
+                self.runs[row[0]] = RunNow(*(*row, graphs[row[4], row[5]]))
 
     def add(self, steps: Iterable[StepNow]) -> None:
         """Rows that were read or made."""
@@ -120,6 +120,11 @@ class Turn:
         step.state, step.reason, step.wake_at = "running", "", None
         self.changed(step)
         self._starts.append(step)
+
+    def begin(self, run: RunNow) -> None:
+        """Starts the steps of a new run that need nothing; its rows were added."""
+        for name in run.graph.roots:
+            self.start(self._named[run.id, name])
 
     def stop(self, run: RunNow, reason: str) -> None:
         """What waits is skipped, but for handlers of failures; whoever looks at the run next stops what runs."""

@@ -57,10 +57,10 @@ class RunNow:
     trigger: str
     root_trigger: str  # of the run that began it all: whether its steps yield to live work
     name: str  # of the workflow
+    finished_at: datetime | None
     graph: Graph
     error: str | None = None  # JSON, when it is found in this transaction
     output: str | None = None  # JSON, likewise
-    finished_at: datetime | None = None
 
     @property
     def starts_steps(self) -> bool:
