@@ -4,14 +4,17 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('tickets', '0008_workflows'),
+        ("tickets", "0008_workflows"),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name='ticket',
-            index=models.Index(condition=models.Q(('pool', 'workflow'), ('state', 'running')), fields=['deadline'], name='ticket_workflow_run'),
+            model_name="ticket",
+            index=models.Index(
+                condition=models.Q(("pool", "workflow"), ("state", "running")),
+                fields=["deadline"],
+                name="ticket_workflow_run",
+            ),
         ),
     ]
