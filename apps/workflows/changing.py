@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
-from apps.workflows import redoing, reopening, store_changes
+from apps.workflows import redoing, reopening, store, store_changes
 from apps.workflows.closing import TYPES
-from apps.workflows.deciding import BY_PERSON, FINAL, End, fails_run
+from apps.workflows.deciding import BY_PERSON, FINAL, End, counted, fails_run
 from apps.workflows.looking import stop_steps
 from apps.workflows.redoing import FAILED, Changes, Key, Row, To
 from apps.workflows.turn import Turn
@@ -83,14 +83,20 @@ def open_again(turn: Turn, run: RunNow, *, by: str) -> None:
     run.deadline_at = None if deadline_s is None else turn.now + timedelta(seconds=deadline_s)
     run.has_error, run.error, run.output = False, None, None
     store_changes.forget_outcome(turn.conn, turn.tenancy.schema, run.id)
+    store.write_runs(turn.conn, turn.tenancy.schema, [run])  # steps only start in a run that goes on
     reopening.reopen_container(turn, run, by=by)
     if run.parent_step_id is not None:
         _open_above(turn, run.parent_step_id, by=by)
 
 
 def recount(turn: Turn, run: RunNow) -> None:
-    """The counters of a run, and of its steps with lists, made again from the states."""
+    """The counters of a run, of its steps that wait, and of those with lists, made again from the states."""
     rows = turn.all_of(run)
+    ends = {one.step: one.end for one in rows if one.item is None and one.end is not None}
+    for one in rows:
+        if one.item is None and one.state == "waiting" and one.step in run.graph.steps:
+            one.needs = counted(run.graph.steps[one.step], ends)
+            turn.changed(one)
     run.open = sum(1 for one in rows if one.item is None and one.state not in FINAL)
     run.failed = 0
     for one in rows:

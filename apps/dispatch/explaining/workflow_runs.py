@@ -84,9 +84,8 @@ def step_explain(
     if found.forced and found.decided_by:
         told.insert(0, f"{found.decided_by} decided on it{': ' + found.note.rstrip('.') if found.note else ''}.")
     title = f"{_name(run.workflow_id)}/{row.name}"
-    ran = row.execution_id is not None and row.type not in ("workflow", "approval", "delay")
-    if ran and row.state != "waiting" and Execution.objects.filter(pk=row.execution_id).exists():
-        assert row.execution_id is not None
+    ran = row.type not in ("workflow", "approval", "delay")
+    if ran and row.execution_id is not None and row.state != "waiting" and _is_kept(row.execution_id):
         of = execution_explain(tenant, row.execution_id, now=now, named=named, operator=operator)
         return replace(of, kind="step", id=run_id, name=title, state=row.state, notes=[*of.notes, *told])
     before = _before(tenant, run, row, step, states)
@@ -102,6 +101,10 @@ def _not_begun(tenant: Tenant, run_id: UUID, *, now: datetime, named: bool, oper
         raise NotFound("There is no such run.")
     found = execution_explain(tenant, run_id, now=now, named=named, operator=operator)
     return replace(found, kind="workflow_run")
+
+
+def _is_kept(execution_id: UUID) -> bool:
+    return Execution.objects.filter(pk=execution_id).exists()
 
 
 def _run_now(run: Run) -> RunNow:
