@@ -262,7 +262,7 @@ RETURNING e.id, e.run_key, e.attempt_count, e.payload IS NOT NULL, e.priority, e
 _REOPEN_RUN = """
 UPDATE {schema}.executions_execution
 SET state = 'ready', finished_at = NULL, result = NULL, error = NULL, reason = ''
-WHERE id = $1 AND state IN ('succeeded', 'dead', 'cancelled') AND workflow_run_id = id
+WHERE id = $1 AND state IN ('succeeded', 'dead', 'cancelled')
 RETURNING id, run_key, attempt_count, payload IS NOT NULL, priority, schedule_id, schedule_version
 """
 
