@@ -104,7 +104,11 @@ app.steps["consumer"].add(SubscriptionStep)
 
 @celeryd_init.connect
 def choose_queues(conf: Any = None, options: Any = None, **kwargs: Any) -> None:
-    """Before the worker makes its queues: those of its pools and tenants, unless -Q names them."""
+    """Before the worker makes its queues: those of its pools and tenants, unless -Q names them.
+
+    Jobs make way for a dispatcher on the same machine, so that what is due goes in time however busy it is.
+    """
+    os.nice(settings.WORKER_NICE)
     state.queues_named = bool((options or {}).get("queues"))
     if not state.queues_named:
         app.conf.task_queues = [queue(name) for name in wanted_queues()]

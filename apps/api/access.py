@@ -6,7 +6,8 @@ from apps.audit.services import Actor
 from apps.deadletters.models import DeadLetter
 from apps.executions.reading import ExecutionRow, execution_read
 from apps.schedules.defined import definition_of, version_of
-from apps.schedules.models import Calendar, Job, Schedule
+from apps.schedules.locked_jobs import shown
+from apps.schedules.models import Calendar, Schedule
 from apps.schedules.services import DefinedJob, DefinedSchedule
 from apps.secrets.models import Secret
 from apps.webhooks.models import Webhook
@@ -18,7 +19,7 @@ from tenants.permissions import may
 
 def access_job(*, actor: Actor, job_id: UUID, need: str) -> DefinedJob:
     """A job with its current version, in the schema that the request is in."""
-    job = Job.objects.filter(pk=job_id, deleted_at=None).first()
+    job = shown("job").filter(pk=job_id).first()
     if job is None or not may(actor, need):
         raise NotFound("There is no such job.")
     return DefinedJob(job, definition_of(job))

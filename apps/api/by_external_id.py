@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,7 +16,8 @@ from apps.api.permissions import need
 from apps.api.reading import read_only_dropped
 from apps.api.schedules import ScheduleEndpoint
 from apps.schedules import job_input, schedule_input, services
-from apps.schedules.models import Job, Schedule
+from apps.schedules.locked_jobs import shown
+from apps.schedules.models import Schedule
 from apps.schedules.reading import job_shape
 from kernel.errors import NotFound
 from kernel.jsonrules import value_faults
@@ -29,7 +31,7 @@ class JobByExternalId(Endpoint):
     @operation("jobs_read_by_external_id", "Read a job by your own id", answer=JobAnswer, tag="jobs")
     def get(self, request: Request, external_id: str) -> Response:
         self.query().finish()
-        found = access_job(actor=self.actor, job_id=_id_of(Job, external_id, "job"), need="job.read")
+        found = access_job(actor=self.actor, job_id=_id_of(shown("job"), external_id, "job"), need="job.read")
         return tagged(job_shape(found), found.job.revision)
 
     @operation(
@@ -60,7 +62,7 @@ class ScheduleByExternalId(ScheduleEndpoint):
     )
     def get(self, request: Request, external_id: str) -> Response:
         self.query().finish()
-        schedule_id = _id_of(Schedule, external_id, "schedule")
+        schedule_id = _id_of(Schedule.objects.filter(deleted_at=None), external_id, "schedule")
         return self.answer(access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.read"))
 
     @operation(
@@ -79,11 +81,11 @@ class ScheduleByExternalId(ScheduleEndpoint):
         return self.answer(found, status=201 if made else 200, location=location)
 
 
-def _id_of(model: Any, external_id: str, word: str) -> Any:
+def _id_of(alive: "QuerySet[Any]", external_id: str, word: str) -> Any:
     """The id of the one that has this external id. NotFound."""
     found = None
     if not value_faults(external_id):  # the database could not compare it
-        found = model.objects.filter(external_id=external_id, deleted_at=None).values_list("pk", flat=True).first()
+        found = alive.filter(external_id=external_id).values_list("pk", flat=True).first()
     if found is None:
         raise NotFound(f"There is no such {word}.")
     return found

@@ -35,7 +35,7 @@ _COMMON = [
 ]  # fmt: skip
 OF_JOBS = [parameter("kind", choices=KINDS), parameter("status", choices=JOB_STATUSES), *_COMMON]
 OF_ONE_JOB = [parameter("status", choices=SCHEDULE_STATUSES), *_COMMON]
-OF_SCHEDULES = [parameter("job", UUID), *OF_ONE_JOB]
+OF_SCHEDULES = [parameter("job", UUID), parameter("workflow", UUID), *OF_ONE_JOB]
 JOB_PAGE = listing(JobAnswer, "Job", counted=True)
 SCHEDULE_PAGE = listing(ScheduleAnswer, "Schedule", counted=True)
 
@@ -78,7 +78,7 @@ def _read(query: ListQuery, *, job_id: UUID | None, statuses: tuple[str, ...]) -
         name=query.text("name"),
         external_id=query.text("external_id"),
         kinds=query.choices("kind", KINDS),
-        job_id=job_id or query.id("job"),
+        job_id=job_id or query.id("job") or query.id("workflow"),
         statuses=query.choices("status", statuses),
         labels=query.labels(),
         created_after=query.instant("created_after"),

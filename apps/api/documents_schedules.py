@@ -5,6 +5,7 @@ from typing import ClassVar
 from rest_framework import serializers
 
 from apps.api.documents import Example, Serializer, label, labels, nullable, optional, replacement, wall_time
+from apps.api.openapi_examples import ID
 from apps.schedules import job_input, schedule_input
 from apps.schedules.timing_spec import CHOICES, MAX_NUMBERS
 
@@ -57,10 +58,16 @@ class TimingInput(Serializer):
 class ScheduleInput(TimingInput):
     """A schedule as its owner writes it."""
 
-    EXAMPLE: ClassVar[Example] = {**TimingInput.EXAMPLE, "name": "nightly report", "labels": {"team": "billing"}}
+    EXAMPLE: ClassVar[Example] = {
+        **TimingInput.EXAMPLE,
+        "name": "nightly report",
+        "job": ID,
+        "labels": {"team": "billing"},
+    }
 
     name = serializers.CharField(max_length=200)
-    job = serializers.UUIDField()
+    job = optional(serializers.UUIDField, help_text="What runs. Give it or a workflow.")
+    workflow = optional(serializers.UUIDField, help_text="What runs, in the place of a job.")
     pause_after_failures = optional(
         serializers.IntegerField, min_value=1, max_value=schedule_input.FAILURES_MAX,
         help_text="Paused when so many runs in a row have died.",
@@ -72,7 +79,7 @@ class ScheduleInput(TimingInput):
     max_queue_age_s = optional(
         serializers.IntegerField, min_value=1, max_value=job_input.MAX_QUEUE_AGE_S, help_text="Instead of the job's."
     )
-    payload = serializers.JSONField(required=False, help_text="Instead of the job's.")
+    payload = serializers.JSONField(required=False, help_text="Instead of the job's; of a workflow its input.")
     labels = optional(serializers.DictField, child=label())
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among schedules.")
 
@@ -83,7 +90,6 @@ class ScheduleChange(ScheduleInput):
     EXAMPLE: ClassVar[Example] = {"trigger": {"cron": "30 3 * * mon-fri"}}
 
     name = serializers.CharField(max_length=200, required=False)
-    job = serializers.UUIDField(required=False)
     trigger = serializers.DictField(required=False)
     labels = optional(serializers.DictField, child=label(null=True), help_text="null removes one.")
 
@@ -99,7 +105,8 @@ class ScheduleAnswer(Serializer):
 
     id = serializers.UUIDField()
     name = serializers.CharField()
-    job = serializers.UUIDField()
+    job = nullable(serializers.UUIDField)
+    workflow = nullable(serializers.UUIDField)
     trigger = serializers.DictField()
     timezone = serializers.CharField()
     start_at = nullable(serializers.CharField, help_text="As it was given.")

@@ -6,6 +6,7 @@ from typing import Any
 TEXTS: Mapping[str, str] = {
     "job": "id of the job",
     "schedule": "id of the schedule",
+    "workflow": "id of the workflow",
     "execution": "id of the execution",
     "state": "one or several states, with commas between them",
     "status": "one or several, with commas between them",

@@ -20,6 +20,7 @@ from apps.dispatch.noting import Noting
 from apps.dispatch.pace import Newcomers
 from apps.dispatch.picking import Picking, Turns
 from apps.dispatch.sharing import Shares, Sharing
+from apps.dispatch.windows import Windows
 from apps.tickets import waiting
 from apps.tickets.values import LANES, LIVE, Candidate
 from tenants.registry import Registry, Tenancy
@@ -34,6 +35,7 @@ class Memory:
     shares: Shares = field(default_factory=Shares)
     flows: FlowShare = field(default_factory=FlowShare)
     turns: Turns = field(default_factory=Turns)
+    windows: Windows = field(default_factory=Windows)
     causes: Causes = field(default_factory=Causes)
 
 
@@ -66,7 +68,9 @@ class Choosing:
         self.noting = Noting(memory.causes, now)
         self._source = waiting.PoolTickets(conn, pool)
         queues = {tenant_id: tenancy.queue(pool) for tenant_id, tenancy in self._tenancies.items()}
-        self.picking = Picking(conn, self._source, now, capacity, memory.flows, memory.turns, queues)
+        self.picking = Picking(
+            conn, self._source, now, capacity, memory.flows, memory.turns, memory.windows, queues
+        )  # fmt: skip
         self.sharing = Sharing(
             pool, capacity, memory.shares, batch, self._waits, registry.by_id, self.picking.pick,
             newcomers=newcomers.new,

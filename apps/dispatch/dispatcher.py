@@ -13,6 +13,7 @@ from apps.dispatch.deletion import LOOK_S, DeletionService
 from apps.dispatch.fanout import FanOutService
 from apps.dispatch.fire import FireService
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.pace import Yielding
 from apps.dispatch.pressure import gauges
 from apps.dispatch.pressure.gauges import GaugeService
 from apps.dispatch.publish import publisher
@@ -45,10 +46,13 @@ class Dispatcher:
     def start(self) -> None:
         """Starts all loops. A database that can't be reached is waited for, with back-off."""
         line = self.keeper.line
-        self._add("fire", FireService(line("fire"), self.keeper))
+        yielding = Yielding()
+        self._add("fire", FireService(line("fire"), self.keeper, yielding=yielding))
         for pool in self.pools:
             name = f"release {pool}"
-            self._add(name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL)))
+            self._add(
+                name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL), yielding=yielding)
+            )
         self._add(f"release {WORKFLOW}", WorkflowService(line(f"release {WORKFLOW}"), self.keeper))
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
         self._add("fanout", FanOutService(line("fanout"), self.keeper))

@@ -6,6 +6,7 @@ inserted again), add a ticket for each that was inserted. A batch that fails is 
 """
 
 import logging
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from apps.dispatch import quotas
 from apps.dispatch.apart import Apart
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.missed import missed_events
+from apps.dispatch.pace import Yielding
 from apps.dispatch.planning import Plan, make_plan
 from apps.dispatch.pressure.backlogs import Backlogs
 from apps.dispatch.pressure.deferral import Deferral
@@ -32,6 +34,8 @@ from apps.schedules.timing_runs import counted
 from apps.tickets import store as tickets
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, COUNTED, FIRED, SKIPPED, Tally
+from apps.workflows.depending import dependents_decide
+from kernel.clock import monotonic_s
 from kernel.pools import PULL
 from kernel.service import Pass
 from tenants.door import Line
@@ -49,8 +53,9 @@ class FireService:
 
     name = "fire"
 
-    def __init__(self, line: Line, keeper: Keeper) -> None:
+    def __init__(self, line: Line, keeper: Keeper, *, yielding: Yielding | None = None) -> None:
         self._line = line
+        self._yielding = yielding or Yielding()
         self._keeper = keeper
         self._registry = Registry(line)
         self._looked_ahead_to: datetime | None = None
@@ -71,8 +76,7 @@ class FireService:
         due = [shard for shard, at in earliest.items() if at <= now]
         if not due:
             self._look_ahead(conn, sorted(shards), now)
-            nearest = min(earliest.values(), default=None)
-            return Pass(wait_s=(nearest - now).total_seconds() if nearest is not None else None)
+            return Pass(wait_s=self._until(min(earliest.values(), default=None), now))
         self._registry.refresh()
         terms = {shard: shards[shard] for shard in due}
         self._deferral.ask(conn)
@@ -83,10 +87,15 @@ class FireService:
         # What is held back is due all the time: what comes next must not wait for the next look at it.
         _, later = entries.peek(conn, sorted(shards), after=now)
         self._look_ahead(conn, sorted(shards), now)
-        return Pass(counts, wait_s=(min(later.values()) - now).total_seconds() if later else None)
+        return Pass(counts, wait_s=self._until(min(later.values(), default=None), now))
 
     def close(self) -> None:
         self._line.close()
+
+    def _until(self, nearest: datetime | None, now: datetime) -> float | None:
+        wait_s = None if nearest is None else (nearest - now).total_seconds()
+        self._yielding.due_at = math.inf if wait_s is None else monotonic_s() + wait_s
+        return wait_s
 
     def _fire(self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime) -> dict[str, int]:
         batch = partial(
@@ -169,7 +178,7 @@ def fire_batch(
 
 def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int], *, now: datetime) -> dict[str, int]:
     schemas = {tenant_id: tenancy.schema for tenant_id, tenancy in registry.by_id.items()}
-    replaced = _make_way(conn, plan) if plan.replacing else {}
+    replaced, followed = _make_way(conn, plan) if plan.replacing else ({}, {})
     with conn.pipeline():
         if plan.moves:
             moved = entries.move(conn, plan.moves)
@@ -192,6 +201,8 @@ def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int
             _tell_missed(conn, registry, tenant_id, skips, now)
         for entry, reason in plan.poison:
             entries.park(conn, entry.key, reason)
+    for tenant_id, ends in sorted(followed.items()):
+        dependents_decide(conn, registry.by_id[tenant_id], ends, now)
     written = (moved.rowcount if plan.moves else 0) + (gone.rowcount if plan.finished else 0)
     if written != len(plan.moves) + len(plan.finished):
         # Can't be while the rows are locked; if it ever is, nothing of this batch may stand.
@@ -245,18 +256,24 @@ def _tell_missed(
         events.emit(conn, tenancy.schema, tenant_id, told, ring=bool(tenancy.wants))
 
 
-def _make_way(conn: Conn, plan: Plan) -> dict[int, list[executions.Replaced]]:
-    """Takes the tickets of what waits and asks what runs to stop."""
+def _make_way(conn: Conn, plan: Plan) -> tuple[dict[int, list[executions.Replaced]], dict[int, dict[UUID, str]]]:
+    """Takes the tickets of what waits and asks what runs to stop.
+
+    What ended so, by tenant; and of that what others wait for, with its state.
+    """
     found: dict[int, list[executions.Replaced]] = defaultdict(list)
+    followed: dict[int, dict[UUID, str]] = defaultdict(dict)
     if plan.cancelling:
         tickets.lock_runs_of(conn, plan.replacing)  # in one order; and nothing starts between the two steps
     for one in tickets.replace_waiting(conn, plan.replacing):
         found[one.tenant_id].append(
             executions.Replaced(one.execution_id, one.attempt, one.first_queued_at, one.first_started_at)
         )
+        if one.followed:
+            followed[one.tenant_id][one.execution_id] = executions.replaced_state(one.attempt)
     if plan.cancelling:
         tickets.cancel_running_of(conn, plan.cancelling)
-    return found
+    return found, followed
 
 
 def _alive(conn: Conn, found: Sequence[Entry]) -> dict[UUID, int]:

@@ -1,5 +1,6 @@
 """How often a pool's release looks, and when it waits to have more to release at once. Pure; simulation keeps to it."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -9,6 +10,9 @@ REFILL_WAIT_S = 0.1
 KEPT_PART = 3  # for so many places before the workers there is one more for newcomers
 LOOK_REST = 5  # times as long as a look for newcomers took nobody looks again
 BUSY_WAIT_S = 0.02  # at least, between looks at workers, jobs or tenants that have no room
+YIELD_BEFORE_S = 0.03  # a refill begins no later than so long before an instant at which something is due
+YIELD_AFTER_S = 0.06  # for fire to have made what is due, at most
+YIELD_REST_S = 0.5  # where something is due all the time, one refill in so long yields
 
 
 def waits_for_more(*, free: int, capacity: int, since_release_s: float) -> bool:
@@ -62,3 +66,23 @@ class Newcomers:
         self._waited &= now
         self._not_before = ended + LOOK_REST * (ended - begun)
         return new
+
+
+@dataclass(slots=True)
+class Yielding:
+    """Refills make way for what is due in a moment: workers have enough in hand, and what comes would wait for them.
+
+    Fire says when something is due next; the pools of its process ask. Times are of one monotonic clock, in seconds.
+    """
+
+    due_at: float = math.inf
+    _since: float = -math.inf  # when a refill last began to yield
+
+    def wait_s(self, at: float) -> float:
+        """How long a refill that would begin now makes way; 0 for not at all."""
+        until = self.due_at + YIELD_AFTER_S
+        if not self.due_at - YIELD_BEFORE_S <= at < until:
+            return 0.0
+        if at - self._since >= YIELD_REST_S:
+            self._since = at
+        return until - at if at - self._since < YIELD_BEFORE_S + YIELD_AFTER_S else 0.0

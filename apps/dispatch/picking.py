@@ -14,8 +14,9 @@ from apps.dispatch import admission
 from apps.dispatch.admission import Facts, Refusal
 from apps.dispatch.capacity import Capacity
 from apps.dispatch.flowshare import FLOWS_MAX, FlowClaim, FlowShare
+from apps.dispatch.windows import WHOLE, Windows, part_of
 from apps.tickets import buckets, releasing, waiting
-from apps.tickets.values import Candidate, Flow, InFlight, Rate
+from apps.tickets.values import Candidate, Flow, InFlight, Rate, Wanted
 
 Conn = psycopg.Connection[Any]
 FLOWS_OF_ALL = 1_200  # are looked at of all tenants of one round
@@ -28,7 +29,9 @@ class Source(Protocol):
 
     def flows(self, lane: int, after: Mapping[int, UUID], *, most: int) -> list[Flow]: ...
 
-    def candidates(self, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]: ...
+    def candidates(self, wanted: Sequence[Wanted], *, now: datetime) -> list[Candidate]: ...
+
+    def ends(self, some: Sequence[tuple[Flow, datetime]], *, part: int) -> list[datetime | None]: ...
 
     def taken(self, some: Sequence[Flow]) -> list[InFlight]: ...
 
@@ -61,6 +64,7 @@ class Picking:
     capacity: Capacity
     share: FlowShare
     turns: Turns
+    windows: Windows
     queues: Mapping[int, str]  # each tenant's queue of today
     chosen: dict[UUID, Candidate] = field(default_factory=dict)
     refused: dict[Flow, Refusal] = field(default_factory=dict)
@@ -157,10 +161,12 @@ class Picking:
 
     def _find(self, wanted: Sequence[tuple[Flow, int]]) -> list[Candidate]:
         """The best tickets of these flows; they follow their tenant to its queue of today."""
-        found, seen = [], Counter[tuple[int, UUID]]()
+        found, seen, best = [], Counter[tuple[int, UUID]](), dict[tuple[int, UUID], datetime]()
         moved: dict[str, list[UUID]] = defaultdict(list)
-        for one in self.source.candidates(wanted, now=self.now):
+        asked = [Wanted(flow, most, *self.windows.of(flow)) for flow, most in wanted]
+        for one in self.source.candidates(asked, now=self.now):
             seen[one.tenant_id, one.flow] += 1
+            best.setdefault((one.tenant_id, one.flow), one.rank)
             if one.execution_id in self.chosen:
                 continue
             queue = self.queues[one.tenant_id]
@@ -170,8 +176,19 @@ class Picking:
         for queue, ids in moved.items():
             releasing.move_to_queue(self.conn, ids, queue)
         self._empty.update(flow for flow, most in wanted if seen[flow.tenant_id, flow.flow] < most)
+        self._go_on([flow for flow, _ in wanted], best)
         self._serial |= self.source.busy_elsewhere({one.serial for one in found if one.serial} - self._serial)
         return sorted(found, key=lambda one: (one.rank, one.execution_id))
+
+    def _go_on(self, read: Sequence[Flow], best: Mapping[tuple[int, UUID], datetime]) -> None:
+        """Where the next pass reads on in flows that gave less than they were asked for, or nothing from their head."""
+        behind = {
+            one for one in read if one in self._empty
+            or (self.windows.of(one) == WHOLE and best[one.tenant_id, one.flow] > one.rank)
+        }  # fmt: skip
+        parts = self.windows.after(behind)
+        ends = self.source.ends(parts, part=part_of(len(behind))) if parts else []
+        self.windows.go_on(parts, ends, full=[one for one in read if one not in behind])
 
     def _admit(self, lane: int, found: Sequence[Candidate], grants: Mapping[int, int], used: Counter[int]) -> None:
         for one in found:

@@ -21,6 +21,7 @@ from apps.dispatch.capacity import capacity_of
 from apps.dispatch.flowshare import FlowShare
 from apps.dispatch.lanes import LOWER, LOWER_PART
 from apps.dispatch.picking import FLOWS_OF_ALL, Picking, Turns
+from apps.dispatch.windows import Windows
 from apps.executions import store as executions
 from apps.outcomes.remote import Only
 from apps.outcomes.settle import Settlement, settle
@@ -111,13 +112,14 @@ def _tally(tenant_id: int, leased: Sequence[Started]) -> Tally:
 def _pick(conn: Conn, tenant_id: int, queue: str, most: int, now: datetime) -> Picking:
     """The best tickets that may go, after the same rules as release; the workers say how much they take.
 
-    Nothing is remembered between two askers: one in LOWER_PART, by chance, begins with what yields to live work.
+    Between two askers nothing is remembered but which parts of long flows come next: one in LOWER_PART, by chance,
+    begins with what yields to live work.
     """
     source = remote.QueueTickets(conn, tenant_id=tenant_id, queue=queue)
     capacity = capacity_of([], [], prefetch=1)
     capacity.by_queue[queue] = most
     picking = Picking(
-        conn, source, now, capacity, FlowShare(), Turns(), {tenant_id: queue}, flows_max=FLOWS_OF_ALL
+        conn, source, now, capacity, FlowShare(), Turns(), _windows(), {tenant_id: queue}, flows_max=FLOWS_OF_ALL
     )  # fmt: skip
     lower_first = random.random() < 1 / LOWER_PART
     for lane in (*LOWER, LIVE) if lower_first else LANES:
@@ -138,6 +140,13 @@ def _definitions() -> Definitions:
     if not hasattr(_here, "definitions"):
         _here.definitions = Definitions()
     found: Definitions = _here.definitions
+    return found
+
+
+def _windows() -> Windows:
+    if not hasattr(_here, "windows"):
+        _here.windows = Windows()
+    found: Windows = _here.windows
     return found
 
 

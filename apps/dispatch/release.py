@@ -21,7 +21,7 @@ from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.fairness import FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.leaving import Leaving
-from apps.dispatch.pace import BUSY_WAIT_S, Newcomers, look_again_s, waits_for_more
+from apps.dispatch.pace import BUSY_WAIT_S, Newcomers, Yielding, look_again_s, waits_for_more
 from apps.dispatch.publish import Publisher
 from apps.dispatch.sharing import Shares
 from apps.due import leases
@@ -46,7 +46,9 @@ PRUNE_EVERY_S = 600.0
 class ReleaseService:
     """Releases one pool while this process holds the pool's lease. One thread, one connection."""
 
-    def __init__(self, pool: str, line: Line, keeper: Keeper, publisher: Publisher) -> None:
+    def __init__(
+        self, pool: str, line: Line, keeper: Keeper, publisher: Publisher, *, yielding: Yielding | None = None
+    ) -> None:
         self.name = f"release {pool}"
         self.pool = pool
         self._line = line
@@ -56,6 +58,7 @@ class ReleaseService:
         self._registry = Registry(line, listens=True)
         self._memory = Memory()
         self._newcomers = Newcomers()
+        self._yielding = yielding or Yielding()
         self._term: int | None = None  # under which the memory is of this pool's last passes
         self._again_at = self._holds_at = self._prune_at = float("-inf")
         self._released_at = self._shared_at = float("-inf")
@@ -130,7 +133,8 @@ class ReleaseService:
                 return [], 0
             since_s = monotonic_s() - self._released_at
             free = min(capacity.free, settings.RELEASE_BATCH)
-            early = waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
+            yield_s = self._yielding.wait_s(looked) if capacity.held else 0.0
+            early = yield_s > 0 or waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
             places = any(group.free + group.kept > 0 for group in capacity.groups.values())
             new = waits is not None and self._newcomers.looked(
                 [tenant_id for lane, tenant_id in waits if lane == LIVE], begun=begun, ended=looked
@@ -140,6 +144,8 @@ class ReleaseService:
                 self._look_s = look_again_s(
                     free=free, free_before=self._free_after, capacity=capacity.most, since_release_s=since_s
                 )
+                if yield_s:
+                    self._look_s = yield_s
                 if places and rests_s:  # who rang may be new, and was not looked at
                     self._look_s = min(self._look_s, rests_s)
                 self._memory.causes.go_on(now)

@@ -1,6 +1,7 @@
 """Buckets of jobs' rates: each job with a rate has one that is as its definition says, other jobs have none.
 
 The bucket of a job that was deleted goes when nothing of it is alive: what was submitted still runs at its rate.
+Those of jobs inside of workflows stay: runs that have not come to their step yet will ask for them.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ _OWNERS = """
 SELECT o.id FROM (
     SELECT j.id FROM {schema}.schedules_job j
     JOIN {schema}.schedules_jobversion v ON v.job_id = j.id AND v.version = j.version AND v.rate_limit IS NOT NULL
-    WHERE j.deleted_at IS NULL AND j.id > %(after)s
+    WHERE (j.deleted_at IS NULL OR j.workflow_id IS NOT NULL) AND j.id > %(after)s
     UNION
     SELECT b.owner FROM tickets_bucket b WHERE b.tenant_id = %(tenant)s AND b.owner > %(after)s) o
 ORDER BY o.id LIMIT %(limit)s
@@ -31,7 +32,7 @@ _RATES = """
 SELECT j.id, (v.rate_limit->>'runs')::int, (v.rate_limit->>'per_s')::int, (v.rate_limit->>'burst')::int
 FROM {schema}.schedules_job j
 JOIN {schema}.schedules_jobversion v ON v.job_id = j.id AND v.version = j.version AND v.rate_limit IS NOT NULL
-WHERE j.id = ANY(%s) AND (j.deleted_at IS NULL OR EXISTS (
+WHERE j.id = ANY(%s) AND (j.deleted_at IS NULL OR j.workflow_id IS NOT NULL OR EXISTS (
     SELECT 1 FROM {schema}.executions_execution e WHERE e.job_id = j.id AND e.finished_at IS NULL))
 """
 

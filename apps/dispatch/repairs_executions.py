@@ -30,7 +30,10 @@ _ALIVE = """
 SELECT e.id, e.run_key, e.job_id, e.job_version, e.schedule_id, e.schedule_version, e.trigger, e.priority, e.nominal_at,
        e.actual_at, e.payload IS NOT NULL, j.kind, jv.queue, jv.timeout_s,
        CASE WHEN j.paused_at IS NULL THEN jv.max_concurrency ELSE 0 END,
-       v.own_payload, coalesce((v.definition->>'max_queue_age_s')::int, jv.max_queue_age_s), jv.total_timeout_s
+       v.own_payload, coalesce((v.definition->>'max_queue_age_s')::int, jv.max_queue_age_s), jv.total_timeout_s,
+       EXISTS (SELECT 1 FROM {schema}.workflows_dependency w WHERE w.child_id = e.id AND w.met IS NOT TRUE),
+       e.workflow_run_id IS NOT NULL
+       OR EXISTS (SELECT 1 FROM {schema}.workflows_dependency w WHERE w.parent_id = e.id AND w.met IS NULL)
 FROM {schema}.executions_execution e
 JOIN {schema}.schedules_job j ON j.id = e.job_id
 JOIN {schema}.schedules_jobversion jv ON jv.job_id = e.job_id AND jv.version = e.job_version
@@ -69,6 +72,7 @@ def _tries(conn: Conn, tenancy: Tenancy, execution_id: UUID) -> tuple[int, int]:
 def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, flow: Flow, tries: tuple[int, int]) -> tickets.Ticket:
     (execution_id, run_key, job_id, job_version, schedule_id, schedule_version, trigger, priority, nominal_at,
      actual_at, own_payload, kind, queue, timeout_s, limit, schedule_payload, max_queue_age_s, total_timeout_s,
+     blocked, followed,
     ) = row  # fmt: skip
     pool = pool_of(kind, queue)
     available: datetime = actual_at
@@ -78,7 +82,8 @@ def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, flow: Flow, tries: tuple[
         nominal_at=nominal_at, actual_at=actual_at, pool=pool, queue=queue or tenancy.queue(pool), priority=priority,
         timeout_s=timeout_s, flow=flow.flow, flow_limit=flow.limit, key=flow.key, job_limit=limit,
         lane=lane_of(trigger), guarded=schedule_id is not None,
-        payload_from="execution" if own_payload else "schedule" if schedule_payload else "job", state="ready",
+        payload_from="execution" if own_payload else "schedule" if schedule_payload else "job",
+        state="blocked" if blocked else "ready", followed=followed,
         available_at=available, rank=None, attempt=tries[0], failures=tries[1],
         start_by=start_by(available, max_queue_age_s, tried=tries[0] > 0), total_timeout_s=total_timeout_s,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Runs that are submitted, at once or for later, one or many in one transaction: one statement a kind of row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,15 +12,21 @@ from apps.audit.services import Actor, Entry, record_many
 from apps.schedules.batches import only, results
 from apps.schedules.input_fields import Fields
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
-from apps.schedules.running import Run, Start, runs_start, share_jobs
+from apps.schedules.running import JobNow, Run, Start, missing, runs_start, share_jobs
 from apps.schedules.timing_trigger import read_instant
 from apps.usage.admitting import admit_up_to
+from apps.workflows.definition import On
+from apps.workflows.dependents import Edge
+from apps.workflows.depending import dependencies_add, dependents_decide, parents_follow, parents_known
+from apps.workflows.depending_input import read_depends_on
 from kernel.errors import Faults, FieldError, InvalidInput, ShardbeatError
+from kernel.transitions import FINAL_STATES
 from tenants import door
 from tenants.models import Tenant
+from tenants.registry import tenancy_of
 from tenants.work import in_tenant
 
-FIELDS = ("job", "payload", "run_at", "delay_s", "priority", "max_queue_age_s", "labels", "depends_on")
+FIELDS = ("job", "payload", "run_at", "delay_s", "priority", "max_queue_age_s", "labels", "depends_on", "condition")
 PAST_TOLERANCE = timedelta(seconds=60)  # a slow request, or a clock that is a little off, does not make it "past"
 MAX_DELAY_S = 366 * 86_400
 
@@ -35,12 +41,14 @@ class Submission:
     priority: int | None
     max_queue_age_s: int | None
     labels: dict[str, str]
+    depends_on: Mapping[UUID, On]
 
 
 def execution_submit(*, tenant: Tenant, actor: Actor, data: Mapping[str, Any], now: datetime) -> UUID:
     """Submits a run of a job and returns the execution's id. InvalidInput with all faults; QuotaExceeded.
 
-    A run of a paused job waits until the job is resumed.
+    A run of a paused job waits until the job is resumed. One that depends on others is blocked until they have ended as
+    it wants; when they can't any more, it is skipped.
     """
     return only(executions_submit(tenant=tenant, actor=actor, items=[data], now=now))
 
@@ -63,19 +71,22 @@ def executions_submit(
     def work() -> list[UUID | ShardbeatError]:
         refused = dict(unread)
         jobs = share_jobs(tenant, {wish.job_id for wish in wishes.values()})
+        known = _known(tenant, wishes.values())
         starts: dict[int, Start] = {}
         for number, wish in wishes.items():
-            if wish.job_id in jobs:
-                run_at = wish.run_at if wish.run_at is not None and wish.run_at > now else None
-                starts[number] = Start(jobs[wish.job_id], _run(wish, actor), run_at)
-            else:
-                refused[number] = InvalidInput([FieldError("/job", "not_found", "There is no such job.")])
+            faults = _faults(wish, jobs, known)
+            if faults:
+                refused[number] = InvalidInput(faults)
+                continue
+            run_at = wish.run_at if wish.run_at is not None and wish.run_at > now else None
+            starts[number] = Start(jobs[wish.job_id], _run(wish, actor), run_at, blocked=bool(wish.depends_on))
         admitted = admit_up_to(door.raw(), tenant, len(starts), now)
         if admitted.refusal is not None:
             for number in list(starts)[admitted.runs :]:
                 refused[number] = admitted.refusal
                 del starts[number]
         ids = runs_start(tenant, list(starts.values()), now=now)
+        _depend(tenant, [(wishes[number], one) for number, one in zip(starts, ids, strict=True)], now)
         made = dict(zip(starts, ids, strict=True))
         found = results(len(items), made, refused, atomic=atomic)
         record_many(
@@ -95,8 +106,6 @@ def read_submission(data: Mapping[str, Any], *, now: datetime, max_payload_bytes
     faults = Faults()
     fields = Fields(data, faults)
     fields.only(FIELDS)
-    if fields.data.get("depends_on") is not None:
-        faults.add("/depends_on", "not_available_yet", "Runs that wait for other runs are not available yet.")
     payload = fields.json("payload", max_bytes=max_payload_bytes)
     wish = Submission(
         job_id=fields.id("job") or UUID(int=0),
@@ -105,12 +114,41 @@ def read_submission(data: Mapping[str, Any], *, now: datetime, max_payload_bytes
         priority=fields.whole("priority", 0, 9, None),
         max_queue_age_s=fields.whole("max_queue_age_s", 1, MAX_QUEUE_AGE_S, None),
         labels=fields.labels(),
+        depends_on=read_depends_on(fields),
     )
     faults.raise_if_any()
     if payload is None:
         return wish
     text = orjson.dumps(payload).decode()
     return replace(wish, payload=text)
+
+
+def _known(tenant: Tenant, wishes: Iterable[Submission]) -> Collection[UUID]:
+    """The executions that are named as parents and that there are. No lock: what is there stays there."""
+    return parents_known(door.raw(), tenant.schema_name, {one for wish in wishes for one in wish.depends_on})
+
+
+def _faults(wish: Submission, jobs: Mapping[UUID, JobNow], known: Collection[UUID]) -> list[FieldError]:
+    job = jobs.get(wish.job_id)
+    faults = [] if job is not None and job.word == "job" else [missing("job")]
+    return faults + [
+        FieldError(f"/depends_on/{place}", "not_found", "There is no such execution.")
+        for place, parent in enumerate(wish.depends_on)
+        if parent not in known
+    ]
+
+
+def _depend(tenant: Tenant, made: Sequence[tuple[Submission, UUID]], now: datetime) -> None:
+    """Notes what the new executions wait for, and decides at once on those whose parents have all ended."""
+    edges = [Edge(parent, child, on, None) for wish, child in made for parent, on in wish.depends_on.items()]
+    if not edges:
+        return
+    conn, tenancy = door.raw(), tenancy_of(tenant)
+    states = parents_follow(conn, tenancy, {edge.parent for edge in edges})
+    dependencies_add(conn, tenancy, edges)
+    ended = {parent: state for parent, state in states.items() if state in FINAL_STATES}
+    if ended:
+        dependents_decide(conn, tenancy, ended, now)
 
 
 def _run_at(fields: Fields, now: datetime) -> datetime | None:

@@ -16,11 +16,13 @@ from apps.tickets import store as tickets
 from apps.usage import deltas
 from apps.usage.admitting import admit_runs
 from apps.usage.figures import SKIPPED, Tally
+from apps.workflows.depending import dependents_decide
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from kernel.ids import uuid7
 from kernel.transitions import FINAL_STATES
 from tenants import door
 from tenants.models import Tenant
+from tenants.registry import tenancy_of
 from tenants.work import in_tenant
 
 SKIPPED_OVERLAP = "overlap_skipped"
@@ -58,7 +60,9 @@ def schedule_trigger(
         if decided.starts:
             admit_runs(conn, tenant, 1, now)
         if decided.replaces:
-            make_way(tenant, schedule_id, cancels=decided.cancels, now=now, unguarded=spec.overlap == "allow")
+            ended = make_way(tenant, schedule_id, cancels=decided.cancels, now=now, unguarded=spec.overlap == "allow")
+            if ended:
+                dependents_decide(conn, tenancy_of(tenant), ended, now)
         if not decided.starts:
             execution_id = _skip(tenant, job, run, now)
         else:

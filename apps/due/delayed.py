@@ -1,6 +1,6 @@
 """Due entries of delayed executions, when their job changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +27,13 @@ FROM found JOIN m ON m.key = found.key WHERE d.key = found.key
 """
 
 
+_FOLLOW = """
+WITH found AS (
+    SELECT key FROM due_dueentry WHERE key = ANY(%s) AND tenant_id = %s AND kind = 'execution' ORDER BY key FOR UPDATE)
+UPDATE due_dueentry d SET followed = true FROM found WHERE d.key = found.key
+"""
+
+
 def set_limit(conn: Conn, keys: Sequence[UUID], limit: int | None) -> None:
     """The tickets of these executions will have this limit; 0 while their job is paused."""
     if keys:
@@ -38,6 +45,11 @@ def set_flows(conn: Conn, flows: Mapping[UUID, Flow]) -> None:
     if flows:
         rows = [{"key": key, **keyed(flow)} for key, flow in flows.items()]
         conn.execute(_SET_FLOWS, [orjson.dumps(rows).decode()])
+
+
+def follow(conn: Conn, keys: Collection[UUID], *, tenant_id: int) -> None:
+    """Locks those of these executions that wait for their time, and marks that somebody waits for their end."""
+    conn.execute(_FOLLOW, [list(keys), tenant_id])
 
 
 def count_of_tenant(conn: Conn, tenant_id: int) -> int:

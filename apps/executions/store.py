@@ -306,6 +306,11 @@ def replace(conn: Conn, schema: str, rows: Sequence[Replaced], *, now: datetime)
     _raw(conn, _in(_REPLACE, schema), [json_rows(rows), now])
 
 
+def replaced_state(attempt: int) -> str:
+    """How an execution ends that is replaced: what was tried was not skipped."""
+    return "cancelled" if attempt else "skipped"
+
+
 def submit(conn: Conn, schema: str, rows: Sequence[Submitted], *, now: datetime) -> None:
     """Inserts executions that somebody asked for."""
     _raw(conn, _in(_SUBMIT, schema), [json_rows(rows), now])

@@ -27,6 +27,7 @@ from apps.tickets.store import notify_ready
 from apps.tickets.values import Overdue
 from apps.usage import deltas
 from apps.usage.figures import DEAD, EXPIRED, Tally
+from apps.workflows.depending import dependents_decide
 from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
 from kernel.stepkeys import run_of_step
@@ -90,6 +91,9 @@ def _end(conn: Conn, tenancy: Tenancy, gone: Sequence[Overdue], now: datetime) -
         for one in gone
     ]  # fmt: skip
     executions.settle(conn, tenancy.schema, ended, [])
+    followed = {one.execution_id for one in gone if one.followed}
+    if followed:
+        dependents_decide(conn, tenancy, {one.id: one.state for one in ended if one.id in followed}, now)
     told = [event for one in gone for event in told_of_overdue(one, errors[one.execution_id], now, tenancy.wants)]
     events.emit(conn, tenancy.schema, tenancy.id, told, ring=bool(tenancy.wants))
     dead = [

@@ -34,6 +34,7 @@ from apps.usage import deltas
 from apps.usage.figures import Tally
 from apps.webhooks import outcome as webhooks
 from apps.workflows import advancing
+from apps.workflows.depending import dependents_decide
 from apps.workflows.values import Ended
 from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
@@ -150,14 +151,15 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     ends: list[Pair] = []
     agains: list[tuple[UUID, int, datetime, int, str]] = []
     accepted: list[tuple[UUID, int, str]] = []
+    followed: dict[int, dict[UUID, str]] = defaultdict(dict)  # what others wait for, and how it ended
     tally = Tally()
     with conn.transaction():
         watching = pausing.lock_to_pause(conn, _suspects(registry, items))
         _lock_runs(conn, registry, items)
         current, now = tickets.lock_current(conn, [item.pair for item in items])
         for item in (_in_order(item, now) for item in items):
-            cancel_requested = current.get(item.pair)
-            if cancel_requested is None:
+            known = current.get(item.pair)
+            if known is None:
                 done.counts["stale"] += 1
                 continue
             del current[item.pair]  # the same attempt twice in one batch counts once
@@ -165,7 +167,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 done.counts[ACCEPTED] += 1
                 accepted.append((*item.pair, (item.report.holder or _host(item.definition))[:HOLDER_CHARS]))
                 continue
-            verdict = _judge(item, cancel_requested)
+            verdict = _judge(item, known.cancel_requested)
             done.counts[verdict.state if verdict.kind == "end" else "retry"] += 1
             tenancy = registry.get(item.started.tenant_id)
             wants = WANTS_NOTHING if tenancy is None else tenancy.wants
@@ -174,12 +176,18 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 counted.count(tally, item.started, item.report, verdict)
             if verdict.kind == "end":
                 ends.append(item.pair)
+                if known.followed:
+                    followed[item.started.tenant_id][item.started.execution_id] = verdict.state
             else:
                 assert verdict.at is not None
                 agains.append((*item.pair, verdict.at, verdict.failures, verdict.reason))
         if accepted:
             remote.hand_over(conn, accepted, lease_s=remote.LEASE_MAX_S, grace_s=tickets.REMOTE_CANCEL_GRACE_S)
         _write(conn, registry, writes, ends, agains, tally, now)
+        for tenant_id, ended in sorted(followed.items()):
+            tenancy = registry.get(tenant_id)
+            if tenancy is not None:
+                dependents_decide(conn, tenancy, ended, now)
     return done
 
 

@@ -16,6 +16,7 @@ from apps.portal.paging import PAGE_ROWS, paged, position_of
 from apps.schedules.defined import DefinedJob, definition_of
 from apps.schedules.job_input import KINDS
 from apps.schedules.listing import DefinitionFilter, jobs_read
+from apps.schedules.locked_jobs import shown
 from apps.schedules.models import Job, Schedule
 from apps.schedules.reading import job_shape, schedule_shapes, schedules_defined
 from apps.schedules.retry import DEFAULTS
@@ -97,7 +98,7 @@ class JobDetail(Page):
 
 def access_job(job_id: UUID) -> DefinedJob:
     """With its current version, in the schema of the host's tenant; the same 404 for all that is not there."""
-    job = Job.objects.filter(pk=job_id, deleted_at=None).first()
+    job = shown("job").filter(pk=job_id).first()
     if job is None:
         raise NotFound("There is no such job.")
     return DefinedJob(job, definition_of(job))

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db.models.functions import Lower
 
+from apps.schedules.locked_jobs import shown
 from apps.schedules.models import Job, Schedule
 
 OFFERED_MAX = 500  # jobs that a select offers
@@ -30,7 +31,7 @@ def names_of(*, jobs: Iterable[UUID | None] = (), schedules: Iterable[UUID | Non
 
 def job_options(*, also: UUID | None = None) -> list[tuple[str, str]]:
     """Jobs to choose from, by name; `also` is among them whatever there is."""
-    found = Job.objects.filter(deleted_at=None).order_by(Lower("name")).values_list("pk", "name")[:OFFERED_MAX]
+    found = shown("job").order_by(Lower("name")).values_list("pk", "name")[:OFFERED_MAX]
     options = [(str(pk), name) for pk, name in found]
     if also is not None and str(also) not in {value for value, _ in options}:
         options += [(str(pk), name) for pk, name in Job.objects.filter(pk=also).values_list("pk", "name")]

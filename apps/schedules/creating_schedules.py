@@ -17,12 +17,12 @@ from apps.schedules.defined import DefinedSchedule
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.policy import first_due
 from apps.schedules.remaking import entry_at
-from apps.schedules.running import JobNow, share_jobs
+from apps.schedules.running import JobNow, missing, share_jobs
 from apps.schedules.schedule_input import ScheduleForm, definition_of_form, read_schedule
 from apps.schedules.services_calendars import exclusions_shared
 from apps.schedules.timing import spec_to_json
 from apps.usage import notices
-from kernel.errors import FieldError, InvalidInput, QuotaExceeded, ShardbeatError
+from kernel.errors import InvalidInput, QuotaExceeded, ShardbeatError
 from kernel.ids import uuid7s
 from kernel.jsonrules import value_faults
 from tenants import door
@@ -68,9 +68,10 @@ def schedules_create(
         forms, refused = _read(tenant, items, ids, plan, now)
         use = use_of(Schedule.objects.filter(deleted_at=None), plan.max_schedules)
         jobs = share_jobs(tenant, {form.job_id for form in forms.values()})
-        for number in [number for number, form in forms.items() if form.job_id not in jobs]:
-            refused[number] = InvalidInput([FieldError("/job", "not_found", "There is no such job.")])
-            del forms[number]
+        for number, form in list(forms.items()):
+            if form.job_id not in jobs or jobs[form.job_id].word != form.word:
+                refused[number] = InvalidInput([missing(form.word)])
+                del forms[number]
         planned = {
             number: _planned(tenant, ids[number], form, jobs[form.job_id], now) for number, form in forms.items()
         }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.schedules.models import Job, JobVersion, Schedule, ScheduleVersion
-from apps.schedules.schedule_input import health_of, timing_of, waiting_of
+from apps.schedules.schedule_input import health_of, runs_of, timing_of, waiting_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def schedule_as_given(defined: DefinedSchedule) -> dict[str, Any]:
     schedule, definition = defined.schedule, defined.definition
     return {
         "name": schedule.name,
-        "job": str(schedule.job_id),
+        **runs_of(definition.definition, schedule.job_id),
         **timing_of(definition.definition),
         **health_of(definition.definition),
         **waiting_of(definition.definition),
@@ -78,9 +78,9 @@ def version_of(schedule: Schedule) -> ScheduleVersion:
 
 
 def jobs_of(schedule_id: UUID) -> list[UUID]:
-    """All jobs that a schedule has had, deleted or not."""
+    """All jobs and workflows that a schedule has had, deleted or not."""
     versions = ScheduleVersion.objects.filter(schedule_id=schedule_id)
     found: set[UUID] = set()
-    for named, now in versions.values_list("definition__job", "schedule__job_id").distinct():
-        found |= {UUID(named), now} if named else {now}
+    for *named, now in versions.values_list("definition__job", "definition__workflow", "schedule__job_id").distinct():
+        found |= {UUID(one) for one in named if one} | {now}
     return sorted(found)

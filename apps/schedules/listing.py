@@ -11,6 +11,7 @@ from apps.schedules.defined import DefinedJob, DefinedSchedule
 from apps.schedules.models import Job, Schedule
 from apps.schedules.reading import jobs_defined, schedules_defined
 from kernel.keyset import Condition, Count, Listing, Order, Page, Part, Path, Position, count_read, page_read
+from kernel.pools import WORKFLOW
 from tenants import door
 from tenants.models import Tenant
 
@@ -29,7 +30,7 @@ class DefinitionFilter:
 
     name: str | None = None  # a part of it, case does not count
     external_id: str | None = None
-    kinds: Sequence[str] = ()  # of jobs
+    kinds: Sequence[str] = ()  # of jobs; empty is all but workflows
     job_id: UUID | None = None  # of schedules
     statuses: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -76,6 +77,8 @@ def _of_jobs(wanted: DefinitionFilter, order: str) -> Listing:
     rest = _common(wanted)
     if wanted.kinds:
         rest.append(Condition("e.kind = ANY(%s)", (list(wanted.kinds),)))
+    else:
+        rest.append(Condition("e.kind <> %s", (WORKFLOW,)))
     if len(set(wanted.statuses)) == 1:
         rest.append(Condition("e.paused_at IS NULL" if "active" in wanted.statuses else "e.paused_at IS NOT NULL"))
     return Listing(

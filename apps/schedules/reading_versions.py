@@ -45,6 +45,7 @@ def schedule_version_shape(version: ScheduleVersion) -> dict[str, Any]:
     return {
         "version": version.version,
         "job": version.definition.get("job"),
+        "workflow": version.definition.get("workflow"),
         **timing,
         "timezone": timing["timezone"] or "UTC",
         **health_of(version.definition),

@@ -17,15 +17,16 @@ from apps.executions.models import Execution
 from apps.schedules import store
 from apps.schedules.keyed import flows_of_executions
 from apps.schedules.models import Job, JobVersion, ScheduleVersion
+from apps.schedules.schedule_input import Word
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
 from apps.tickets.values import lane_of, start_by
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, SKIPPED, Tally
-from kernel.errors import NotFound
+from kernel.errors import FieldError, NotFound
 from kernel.ids import uuid7s
 from kernel.limitrules import Flow, flow_of, value_at, value_of
-from kernel.pools import pool_of
+from kernel.pools import WORKFLOW, pool_of
 from tenants import door
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
@@ -49,6 +50,11 @@ class JobNow:
     paused: bool
     key: Mapping[str, Any] | None = None  # its concurrency key
     key_value: Any = None  # what it has of that itself, in its labels or its payload
+
+    @property
+    def word(self) -> Word:
+        """What it is for its users."""
+        return "workflow" if self.pool == WORKFLOW else "job"
 
     @property
     def limit(self) -> int | None:
@@ -88,11 +94,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A run that is to be made of a job, now or at a later instant."""
+    """A run that is to be made of a job, now or at a later instant. `blocked`: first of all others have to end."""
 
     job: JobNow
     run: Run
     run_at: datetime | None = None
+    blocked: bool = False
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it waits in the due-time index. What is blocked has its ticket at once, which knows its time."""
+        return self.run_at is not None and not self.blocked
 
 
 def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
@@ -106,6 +118,11 @@ def job_now(tenant: Tenant, job: Job, definition: JobVersion) -> JobNow:
         paused=job.paused_at is not None, key=key,
         key_value=None if key is None else value_of(key, labels=job.labels, payload=definition.payload),
     )  # fmt: skip
+
+
+def missing(word: Word) -> FieldError:
+    """What the member of this name gets that names none."""
+    return FieldError(f"/{word}", "not_found", f"There is no such {word}.")
 
 
 def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
@@ -137,7 +154,7 @@ def run_start(tenant: Tenant, job: JobNow, run: Run, *, now: datetime) -> UUID:
 
 
 def runs_start(tenant: Tenant, starts: Sequence[Start], *, now: datetime) -> list[UUID]:
-    """Makes executions that are ready now, with their tickets, or that wait in the due-time index until `run_at`.
+    """Makes executions that are ready now or blocked, with their tickets, or wait in the due-time index until `run_at`.
 
     Returns their ids, in order; ids grow in that order.
     """
@@ -151,13 +168,18 @@ def runs_start(tenant: Tenant, starts: Sequence[Start], *, now: datetime) -> lis
     tickets.add(
         conn,
         [
-            new_ticket(tenant.pk, one.job, one.run, flows[key], execution_id=key, run_key=key.hex, now=now)
+            new_ticket(
+                tenant.pk, one.job, one.run, flows[key], execution_id=key, run_key=key.hex, now=one.run_at or now,
+                blocked=one.blocked,
+            )
             for one, key in made
-            if one.run_at is None
+            if not one.is_delayed
         ],
-    )
+    )  # fmt: skip
     delayed = [
-        _entry(tenant, one.job, one.run, flows[key], key, one.run_at) for one, key in made if one.run_at is not None
+        _entry(tenant, one.job, one.run, flows[key], key, one.run_at)
+        for one, key in made
+        if one.run_at is not None and one.is_delayed
     ]
     entries.add(conn, delayed, now=now)
     return ids
@@ -172,13 +194,18 @@ def ticket_add(
     tickets.insert(door.raw(), new)
 
 
-def make_way(tenant: Tenant, schedule_id: UUID, *, cancels: bool, now: datetime, unguarded: bool = False) -> None:
-    """What waits of a schedule is replaced by what the caller makes; with `cancels` what runs is asked to stop."""
+def make_way(
+    tenant: Tenant, schedule_id: UUID, *, cancels: bool, now: datetime, unguarded: bool = False
+) -> dict[UUID, str]:  # fmt: skip
+    """What waits of a schedule is replaced by what the caller makes; with `cancels` what runs is asked to stop.
+
+    Returns what has ended and others wait for, with its state; who can't decide on those leaves them to reconcile.
+    """
     conn = door.raw()
     if cancels:
         tickets.lock_runs_of(conn, [schedule_id])
     waiting = tickets.replace_waiting(conn, [schedule_id], unguarded=unguarded)
-    ended = [executions.Replaced(*one[1:]) for one in waiting]
+    ended = [executions.Replaced(*one[1:5]) for one in waiting]
     if cancels:
         tickets.cancel_running_of(conn, [schedule_id])
     executions.replace(conn, tenant.schema_name, ended, now=now)
@@ -186,6 +213,7 @@ def make_way(tenant: Tenant, schedule_id: UUID, *, cancels: bool, now: datetime,
     for one in ended:
         tally.add(tenant.pk, CANCELLED if one.attempt else SKIPPED)
     deltas.add(conn, tally, now=now)
+    return {one.execution_id: executions.replaced_state(one.attempt) for one in waiting if one.followed}
 
 
 def payload_of(execution: Execution) -> tuple[str, str | None]:
@@ -214,7 +242,7 @@ def _submitted(start: Start, execution_id: UUID, now: datetime) -> executions.Su
         id=execution_id, run_key=execution_id.hex, job_id=job.id, job_version=job.version, schedule_id=run.schedule_id,
         schedule_version=run.schedule_version, trigger=run.trigger, priority=_priority(job, run),
         nominal_at=run.nominal_at, actual_at=start.run_at or now,
-        state="ready" if start.run_at is None else "scheduled",
+        state="scheduled" if start.is_delayed else "ready",
         fired_by=run.fired_by[:FIRED_BY_CHARS], payload=run.payload, labels=run.labels or None,
         replay_of=run.replay_of,
     )  # fmt: skip
@@ -242,6 +270,7 @@ def new_ticket(
     run_key: str,
     now: datetime,
     attempt: int = 0,
+    blocked: bool = False,
 ) -> tickets.Ticket:
     """The ticket of an execution that is ready now."""
     priority = _priority(job, run)
@@ -250,8 +279,8 @@ def new_ticket(
         schedule_id=run.schedule_id, schedule_version=run.schedule_version, run_key=run_key, trigger=run.trigger,
         nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
         timeout_s=job.timeout_s, flow=flow.flow, flow_limit=flow.limit, key=flow.key, job_limit=job.limit,
-        lane=lane_of(run.trigger), guarded=run.guarded, payload_from=run.payload_from, state="ready", available_at=now,
-        rank=tickets.new_rank(now, priority),
+        lane=lane_of(run.trigger), guarded=run.guarded, payload_from=run.payload_from, available_at=now,
+        state="blocked" if blocked else "ready", rank=None if blocked else tickets.new_rank(now, priority),
         attempt=attempt, failures=0, start_by=start_by(now, _queue_age_s(job, run), tried=attempt > 0),
         total_timeout_s=job.total_timeout_s,
     )  # fmt: skip

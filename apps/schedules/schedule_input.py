@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from apps.schedules.input_fields import Fields
@@ -13,6 +13,7 @@ from apps.schedules.timing_api import ExclusionOf
 from apps.schedules.timing_runs import runs_used
 from kernel.errors import Faults
 
+Word = Literal["job", "workflow"]
 ANCHORED = (Interval, Every, Recurrence)  # triggers with a stored phase
 TIMING_DEFAULTS: dict[str, Any] = {
     "trigger": None,
@@ -42,7 +43,10 @@ HEALTH_DEFAULTS: dict[str, Any] = {"pause_after_failures": None, "probe_after_s"
 WAITING_DEFAULTS: dict[str, Any] = {"max_queue_age_s": None}
 FAILURES_MAX = 100
 PROBE_MIN_S, PROBE_MAX_S = 1, 30 * 86_400
-FIELDS = ("name", "job", *TIMING_DEFAULTS, *HEALTH_DEFAULTS, *WAITING_DEFAULTS, "payload", "labels", "external_id")
+FIELDS = (
+    "name", "job", "workflow", *TIMING_DEFAULTS, *HEALTH_DEFAULTS, *WAITING_DEFAULTS, "payload", "labels",
+    "external_id",
+)  # fmt: skip
 READ_ONLY = (
     "id", "version", "status", "paused_reason", "paused_at", "resume_at", "next_at", "problem", "last_at",
     "created_at", "updated_at",
@@ -51,9 +55,13 @@ READ_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class ScheduleForm:
-    """A complete, valid schedule. `timing` is as it was given, with defaults filled in; `spec` what follows from it."""
+    """A complete, valid schedule. `timing` is as it was given, with defaults filled in; `spec` what follows from it.
+
+    `job_id` is what runs, and `word` says whether that is a job or a workflow.
+    """
 
     name: str
+    word: Word
     job_id: UUID
     labels: dict[str, str]
     external_id: str | None
@@ -95,7 +103,7 @@ def read_schedule(
     faults = Faults()
     fields = Fields(data, faults)
     fields.only(FIELDS, read_only=READ_ONLY)
-    name, job_id = fields.name(), fields.id("job")
+    name, (word, job_id) = fields.name(), _what_runs(fields)
     rest = read_rest(fields, max_payload_bytes=max_payload_bytes)
     timing = timing_of(fields.data)
     spec = read_timing(
@@ -111,13 +119,19 @@ def read_schedule(
         calendar = exclusion_of(timing["calendar"])
         timing |= {"calendar": calendar[0] if calendar is not None else timing["calendar"]}  # names change, ids stay
     return ScheduleForm(
-        name, job_id, rest.labels, rest.external_id, rest.payload, timing, spec, rest.health, rest.waiting
+        name, word, job_id, rest.labels, rest.external_id, rest.payload, timing, spec, rest.health, rest.waiting
     )
 
 
 def definition_of_form(form: ScheduleForm) -> dict[str, Any]:
     """What of a schedule makes a version, as it is stored."""
-    return {**form.timing, **form.health, **form.waiting, "job": str(form.job_id)}
+    return {**form.timing, **form.health, **form.waiting, form.word: str(form.job_id)}
+
+
+def runs_of(definition: Mapping[str, Any], job_id: UUID) -> dict[str, str | None]:
+    """What a stored definition says that it runs, which is `job_id`: a job or a workflow."""
+    word = "workflow" if "workflow" in definition else "job"
+    return {"job": None, "workflow": None, word: str(job_id)}
 
 
 def timing_of(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,6 +180,15 @@ def read_timing(
     except TimingInvalid as error:
         faults.errors += error.errors
         return None
+
+
+def _what_runs(fields: Fields) -> tuple[Word, UUID | None]:
+    given = [name for name in ("job", "workflow") if fields.data.get(name) is not None]
+    if len(given) > 1:
+        fields.faults.add("/workflow", "contradiction", "Give job or workflow, not both.")
+    if given == ["workflow"]:
+        return "workflow", fields.id("workflow")
+    return "job", fields.id("job")
 
 
 def _same_phase(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:

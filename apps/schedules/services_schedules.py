@@ -20,7 +20,7 @@ from apps.schedules.locked import entry_drop, entry_make, entry_pass, lock_sched
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
 from apps.schedules.remaking import entry_at, rebased_text
-from apps.schedules.running import JobNow, share_job
+from apps.schedules.running import JobNow, missing, share_jobs
 from apps.schedules.schedule_input import (
     Known,
     ScheduleForm,
@@ -32,7 +32,7 @@ from apps.schedules.schedule_input import (
 )
 from apps.schedules.services_calendars import exclusion_shared
 from apps.schedules.timing import TimingInvalid, spec_from_json, spec_to_json
-from kernel.errors import FieldError, InvalidInput, NotFound
+from kernel.errors import InvalidInput
 from kernel.jsonrules import patched
 from tenants import door
 from tenants.models import Tenant
@@ -48,7 +48,7 @@ def schedule_update(
     """Applies a JSON merge patch. Stale when `expect` does not hold the schedule's revision.
 
     A trigger that is given replaces the whole trigger: one kind merged into another would be none. It also brings back
-    a schedule whose due entry was put aside.
+    a schedule whose due entry was put aside. A job takes the place of a workflow, and the other way round.
     """
     return _change(
         tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect, mend=_has_trigger(patch),
@@ -117,6 +117,8 @@ def _has_trigger(patch: Any) -> bool:
 def _patched(given: dict[str, Any], patch: Any) -> Any:
     if _has_trigger(patch):
         given = {**given, "trigger": None}
+    if isinstance(patch, Mapping) and any(patch.get(name) is not None for name in ("job", "workflow")):
+        given = {**given, "job": None, "workflow": None}
     return patched(given, patch)
 
 
@@ -135,12 +137,12 @@ def _redefine(
             **timing_of(old.definition),
             **health_of(old.definition),
             **waiting_of(old.definition),
-            "job": str(form.job_id),
+            form.word: str(form.job_id),
         }:  # only written differently: the cursor stays where it is
             old.definition = definition_of_form(form)
             old.save(update_fields=["definition"])
         return old
-    job = _job(tenant, form.job_id)
+    job = _job(tenant, form)
     schedule.version, schedule.job_id = schedule.version + 1, job.id
     schedule.failures_from = schedule.version
     waits = schedule.resume_at if schedule.status == Status.PAUSED else None
@@ -179,11 +181,11 @@ def _known(version: ScheduleVersion, schedule: Schedule) -> Known | None:
         return None
 
 
-def _job(tenant: Tenant, job_id: UUID) -> JobNow:
-    try:
-        return share_job(tenant, job_id)
-    except NotFound as error:
-        raise InvalidInput([FieldError("/job", "not_found", "There is no such job.")]) from error
+def _job(tenant: Tenant, form: ScheduleForm) -> JobNow:
+    job = share_jobs(tenant, [form.job_id]).get(form.job_id)
+    if job is None or job.word != form.word:
+        raise InvalidInput([missing(form.word)])
+    return job
 
 
 def _version(schedule: Schedule, form: ScheduleForm, now: datetime) -> ScheduleVersion:

@@ -10,17 +10,21 @@ from apps.schedules.models import Job
 from apps.secrets import literals, services
 from kernel.errors import Conflict, FieldError, InvalidInput
 from kernel.masking import restored_target
+from kernel.pools import WORKFLOW
 from kernel.secretrules import is_internal, reference_pointers, secret_names
 from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
 SHOWN_JOBS = 20  # in the answer that refuses to delete a secret
-PLAIN_KINDS = frozenset({"pull"})  # targets that go to the tenant's own workers as they are: nothing in them is ours
+# Targets in which nothing is ours: those of pull jobs go to the tenant's own workers as they are, workflows have steps.
+PLAIN_KINDS = frozenset({"pull", WORKFLOW})
 
 _USING = """
 SELECT j.id FROM schedules_job j JOIN schedules_jobversion v ON v.job_id = j.id AND v.version = j.version
-WHERE j.deleted_at IS NULL AND j.kind <> ALL(%s) AND v.target @? %s::jsonpath ORDER BY j.id
+WHERE j.kind <> ALL(%s) AND v.target @? %s::jsonpath AND (j.deleted_at IS NULL OR EXISTS (
+    SELECT 1 FROM schedules_job w JOIN schedules_jobversion wv ON wv.job_id = w.id AND wv.version = w.version
+    WHERE w.id = j.workflow_id AND w.deleted_at IS NULL AND wv.target -> 'uses' ? j.id::text)) ORDER BY j.id
 """
 
 
@@ -45,7 +49,7 @@ def secret_delete(
 
 
 def jobs_using(name: str) -> list[Job]:
-    """Jobs whose current version names a secret, in id order; in the tenant's schema."""
+    """Jobs, also inside of workflows, whose current version names a secret, in id order; in the tenant's schema."""
     path = f'$.** ? (@.secret == "{name}")'  # a name has no characters that mean something here
     ids = [row[0] for row in door.raw().execute(_USING, [sorted(PLAIN_KINDS), path])]
     return list(Job.objects.filter(pk__in=ids).order_by("pk"))

@@ -137,18 +137,17 @@ FROM unnest($1::uuid[], $2::text[]) AS m(id, external_id)
 _SHARE = f"""
 WITH j AS (
     SELECT id, version, kind, paused_at IS NOT NULL AS paused, labels FROM {{schema}}.schedules_job
-    WHERE id = ANY($1) AND deleted_at IS NULL ORDER BY id FOR SHARE)
+    WHERE id = ANY($1) AND {{alive}} ORDER BY id FOR SHARE)
 SELECT j.id, j.version, j.kind, j.paused, v.queue, v.priority, v.timeout_s, v.max_concurrency, v.max_queue_age_s,
        v.total_timeout_s, v.concurrency_key::text,
        {value_sql(rule="v.concurrency_key", labels="j.labels", payload="v.payload")}
 FROM j LEFT JOIN {{schema}}.schedules_jobversion v ON v.job_id = j.id AND v.version = j.version
 """
+_SHARE_SHOWN = _SHARE.replace("{alive}", "deleted_at IS NULL")
+_SHARE_INSIDE = _SHARE.replace("{alive}", "(deleted_at IS NULL OR workflow_id IS NOT NULL)")
 
-# For whoever holds later locks than those of jobs: it waits for none. A job that is written inside of a workflow runs
-# for the runs that have it, whatever became of it.
-_SHARE_FREE = _SHARE.replace("deleted_at IS NULL", "(deleted_at IS NULL OR workflow_id IS NOT NULL)").replace(
-    "FOR SHARE", "FOR SHARE SKIP LOCKED"
-)
+# For whoever holds later locks than those of jobs: it waits for none.
+_SHARE_FREE = _SHARE_INSIDE.replace("FOR SHARE", "FOR SHARE SKIP LOCKED")
 _THERE = """
 SELECT id FROM {schema}.schedules_job WHERE id = ANY($1) AND (deleted_at IS NULL OR workflow_id IS NOT NULL)
 """
@@ -179,9 +178,12 @@ def taken(conn: Conn, schema: str, table: str, lost: Sequence[NewJob | NewSchedu
     return dict(_run(conn, query, [[one.id for one in lost], [one.external_id for one in lost]]).fetchall())
 
 
-def jobs_share(conn: Conn, schema: str, ids: Collection[UUID]) -> dict[UUID, SharedJob]:
-    """Jobs that are there, as they are until this transaction ends; locked in id order."""
-    query, wanted = _in(_SHARE, schema), [sorted(ids)]
+def jobs_share(conn: Conn, schema: str, ids: Collection[UUID], *, inside: bool = False) -> dict[UUID, SharedJob]:
+    """Jobs that are there, as they are until this transaction ends; locked in id order.
+
+    With `inside` also those that are written inside of a workflow, which its runs have whatever became of it.
+    """
+    query, wanted = _in(_SHARE_INSIDE if inside else _SHARE_SHOWN, schema), [sorted(ids)]
     rows = _run(conn, query, wanted).fetchall()
     if any(row[4] is None for row in rows):
         rows = _run(conn, query, wanted).fetchall()  # locked by now, so that nobody has to be waited for

@@ -10,9 +10,9 @@ from typing import Any
 from apps.schedules.cron_parse import compile_cron
 from apps.schedules.exclusion import Exclusion
 from apps.schedules.timing_build import calendar_of
+from apps.schedules.timing_business_days import RUNS_A_DAY_MAX
 from apps.schedules.timing_density import most_a_day
 from apps.schedules.timing_errors import NotFoundYet, TimingInvalid
-from apps.schedules.timing_moved import RUNS_A_DAY_MAX
 from apps.schedules.timing_sets import RecurrenceSet
 from apps.schedules.timing_spec import CHOICES, LEAST_NUMBERS, MAX_NUMBERS, Spec
 from apps.schedules.timing_trigger import TriggerForm, read_instant, read_trigger

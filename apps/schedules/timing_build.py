@@ -6,8 +6,9 @@ from functools import lru_cache
 from apps.schedules.exclusion import Exclusion
 from apps.schedules.recurrence import RuleDays, day_of
 from apps.schedules.recurrence_parse import Parts, implied_last_day, parse_rrule
+from apps.schedules.timing_business_days import ToBusinessDay
 from apps.schedules.timing_calendar import CronCalendar
-from apps.schedules.timing_moved import Clipped, ToBusinessDay, ToOpening
+from apps.schedules.timing_moved import Clipped, ToOpening
 from apps.schedules.timing_open import WHOLE_DAY, OpenTimes, Window
 from apps.schedules.timing_sets import RecurrenceSet
 from apps.schedules.timing_steps import StepCalendar

@@ -7,9 +7,10 @@ from itertools import islice
 
 from apps.schedules.recurrence import DAY_S
 from apps.schedules.timing import actual_at, jitter_bound, next_after, occurrences, previous_before
+from apps.schedules.timing_business_days import MOVED_DAYS_MAX
 from apps.schedules.timing_calendar import fold_flags
 from apps.schedules.timing_errors import TimingInvalid
-from apps.schedules.timing_moved import MOVED_DAYS_MAX, flags_of
+from apps.schedules.timing_moved import flags_of
 from apps.schedules.timing_spec import WALKED_MAX, Spec
 from apps.schedules.timing_triggers import At, Interval, instant_text
 from apps.schedules.timing_walls import floor_s, instant, local_s, place, runs_at

@@ -11,8 +11,8 @@ from typing import Any
 
 from apps.schedules.exclusion import Exclusion, exclusion_from_json
 from apps.schedules.timing_build import calendar_of, limited, open_times
+from apps.schedules.timing_business_days import MOVED_DAYS_MAX
 from apps.schedules.timing_errors import NotFoundYet, TimingInvalid
-from apps.schedules.timing_moved import MOVED_DAYS_MAX
 from apps.schedules.timing_open import Window
 from apps.schedules.timing_sets import nth_after
 from apps.schedules.timing_triggers import Calendar, Trigger, instant_of, instant_text, trigger_from_json

@@ -145,6 +145,28 @@ def runs_at(calendar: Any, at: datetime) -> bool:
         return False
 
 
+def searched_on(calendar: Any, after: datetime, until: datetime) -> datetime | None:
+    """The next instant of a calendar; a search that gives up before `until` goes on. NotFoundYet from there on."""
+    at = after
+    while True:
+        try:
+            found: datetime | None = calendar.next_after(at)
+            return found
+        except NotFoundYet as error:
+            if error.searched_to >= until:
+                raise
+            at = error.searched_to
+
+
+def next_before(calendar: Any, after: datetime, until: datetime) -> datetime | None:
+    """The next instant of a calendar that is earlier than `until`; None when there is none."""
+    try:
+        found = searched_on(calendar, after, until - _MICROSECOND)
+    except NotFoundYet:
+        return None
+    return found if found is not None and found < until else None
+
+
 def walls_of(calendar: Any, day: int, offsets: Offsets) -> list[tuple[int, bool]]:
     """The wall times at which a calendar runs on a local day, in naive seconds; whether they are at fixed times.
 
@@ -155,10 +177,11 @@ def walls_of(calendar: Any, day: int, offsets: Offsets) -> list[tuple[int, bool]
         return known
     found: list[tuple[int, bool]] = []
     for begins, ends in spans_of(offsets, day * DAY_S, (day + 1) * DAY_S):
-        at, until = calendar.next_after(instant(begins) - _MICROSECOND), instant(ends)
-        while at is not None and at < until and len(found) < WALLS_MAX:
+        until = instant(ends)
+        at = next_before(calendar, instant(begins) - _MICROSECOND, until)
+        while at is not None and len(found) < WALLS_MAX:
             found.append((local_s(offsets, floor_s(at)), True))
-            at = calendar.next_after(at)
+            at = next_before(calendar, at, until)
     return found
 
 

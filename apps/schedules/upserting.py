@@ -16,7 +16,8 @@ from apps.schedules.creating_schedules import schedule_create
 from apps.schedules.defined import DefinedJob, DefinedSchedule
 from apps.schedules.input_fields import Fields
 from apps.schedules.job_input import MAX_EXTERNAL_ID_CHARS
-from apps.schedules.models import Job, Schedule
+from apps.schedules.locked_jobs import shown
+from apps.schedules.models import Schedule
 from apps.schedules.services_jobs import job_replace
 from apps.schedules.services_schedules import schedule_replace
 from kernel.errors import Conflict, Faults, FieldError, InvalidInput, NotFound, Stale
@@ -50,7 +51,7 @@ def job_put(
     given = _with_external_id(data, external_id)
     return _put(
         tenant, only, may_create,
-        find=lambda: Job.objects.filter(external_id=external_id, deleted_at=None).values_list("pk", flat=True).first(),
+        find=lambda: shown("job").filter(external_id=external_id).values_list("pk", flat=True).first(),
         create=lambda: job_create(tenant=tenant, actor=actor, data=given, now=now),
         replace=lambda pk: job_replace(
             tenant=tenant, actor=actor, job_id=pk, data=given, now=now, expect=only.revisions

@@ -7,17 +7,17 @@ from uuid import UUID
 import orjson
 import psycopg
 
-from apps.tickets.store import notify_all_pulling, notify_ready
+from apps.tickets.store import LOCK_ORDER, notify_all_pulling, notify_ready
 from kernel.limitrules import Flow
 
 Conn = psycopg.Connection[Any]
 CLOSED = 0
 
 # What waits for a worker goes back to ready when the job is paused: its message then finds nothing to start.
-_SET = """
+_SET = f"""
 WITH live AS (
     SELECT execution_id FROM tickets_ticket WHERE tenant_id = %(tenant)s AND job_id = %(job)s
-    ORDER BY execution_id FOR UPDATE)
+    ORDER BY {LOCK_ORDER} FOR UPDATE)
 UPDATE tickets_ticket t
 SET job_limit = %(limit)s,
     state = CASE WHEN t.state = 'queued' AND %(limit)s = 0 THEN 'ready' ELSE t.state END
@@ -25,8 +25,8 @@ FROM live WHERE t.execution_id = live.execution_id
 """
 
 
-_LIVE = """
-SELECT execution_id FROM tickets_ticket WHERE tenant_id = %s AND job_id = %s ORDER BY execution_id FOR UPDATE
+_LIVE = f"""
+SELECT execution_id FROM tickets_ticket WHERE tenant_id = %s AND job_id = %s ORDER BY {LOCK_ORDER} FOR UPDATE
 """
 
 _SET_FLOWS = """

@@ -117,6 +117,8 @@ class Ticket(models.Model):
             ),
             # reader: release, tickets whose time has come
             models.Index(fields=["available_at"], condition=Q(state="ready", rank__isnull=True), name="ticket_waiting"),
+            # readers: quotas (what waits for others), reconcile
+            models.Index(fields=["tenant_id", "execution_id"], condition=Q(state="blocked"), name="ticket_blocked"),
             # readers: release (what is in flight), reconcile (queued but not started)
             models.Index(fields=["queued_at"], condition=Q(state="queued"), name="ticket_queued"),
             # reader: the loop of workflows' runs, those that are to be looked at
@@ -143,6 +145,12 @@ class Ticket(models.Model):
             models.Index(fields=["tenant_id", "queue", "state"], condition=Q(pool="pull"), name="ticket_pull_queue"),
             # reader: overlap decisions
             models.Index(fields=["schedule_id"], condition=Q(guarded=True), name="ticket_overlap"),
+            # readers: release and leases from pull queues, whether a schedule that runs one at a time runs one
+            models.Index(
+                fields=["schedule_id"],
+                condition=Q(guarded=True, state__in=["queued", "running"]),
+                name="ticket_serial_taken",
+            ),
             # reader: leases from pull queues, how much of a job's limit is taken
             models.Index(
                 fields=["job_id"],

@@ -13,7 +13,7 @@ import psycopg
 
 from apps.tickets import waiting
 from apps.tickets.store import AGING
-from apps.tickets.values import Candidate, Flow, InFlight, Started
+from apps.tickets.values import Candidate, Flow, InFlight, Started, Wanted
 from kernel.pools import PULL
 
 Conn = psycopg.Connection[Any]
@@ -52,17 +52,26 @@ WITH RECURSIVE flow AS (
 """
 
 _CANDIDATES = """
-SELECT c.* FROM unnest(%(lanes)s::smallint[], %(flows)s::uuid[], %(limits)s::int[]) AS f(lane, flow, most)
+SELECT c.* FROM unnest(%(lanes)s::smallint[], %(flows)s::uuid[], %(limits)s::int[], %(afters)s::timestamptz[],
+                       %(untils)s::timestamptz[]) AS f(lane, flow, most, after, until)
 CROSS JOIN LATERAL (
     SELECT execution_id, tenant_id, flow, job_id, queue, rank, actual_at, available_at,
            CASE WHEN guarded THEN schedule_id END, first_queued_at IS NULL
     FROM tickets_ticket t
-    WHERE pool = 'pull' AND state = 'ready' AND rank IS NOT NULL AND tenant_id = %(tenant)s AND queue = %(queue)s
-      AND lane = f.lane AND flow = f.flow AND (start_by IS NULL OR start_by >= clock_timestamp())
+    WHERE pool = 'pull' AND state = 'ready' AND tenant_id = %(tenant)s AND queue = %(queue)s AND lane = f.lane
+      AND flow = f.flow AND rank > f.after AND rank <= f.until AND (start_by IS NULL OR start_by >= clock_timestamp())
       AND NOT (guarded AND EXISTS (
           SELECT 1 FROM tickets_ticket b
           WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
     ORDER BY rank LIMIT f.most FOR UPDATE SKIP LOCKED) c
+"""
+
+_ENDS = """
+SELECT (SELECT rank FROM tickets_ticket WHERE pool = 'pull' AND tenant_id = %(tenant)s AND queue = %(queue)s
+          AND lane = f.lane AND flow = f.flow AND state = 'ready' AND rank > f.after
+        ORDER BY rank OFFSET %(part)s LIMIT 1)
+FROM unnest(%(lanes)s::smallint[], %(flows)s::uuid[], %(afters)s::timestamptz[])
+    WITH ORDINALITY AS f(lane, flow, after, number) ORDER BY number
 """
 
 _LEASE = f"""
@@ -164,13 +173,22 @@ class QueueTickets:
         """Of these schedules those that may have a run in another pool."""
         return waiting.busy_elsewhere(self._conn, PULL, schedules)
 
-    def candidates(self, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]:
+    def candidates(self, wanted: Sequence[Wanted], *, now: datetime) -> list[Candidate]:
         """Locks up to so many of the best ready tickets of each flow that may go."""
-        limits = {
-            "lanes": [one.lane for one, _ in wanted], "flows": [one.flow for one, _ in wanted],
-            "limits": [most for _, most in wanted],
+        parts = {
+            "lanes": [one.flow.lane for one in wanted], "flows": [one.flow.flow for one in wanted],
+            "limits": [one.most for one in wanted], "afters": [one.after for one in wanted],
+            "untils": [one.until for one in wanted],
         }  # fmt: skip
-        return [Candidate._make(row) for row in self._conn.execute(_CANDIDATES, self._of | limits)]
+        return [Candidate._make(row) for row in self._conn.execute(_CANDIDATES, self._of | parts)]
+
+    def ends(self, some: Sequence[tuple[Flow, datetime]], *, part: int) -> list[datetime | None]:
+        """The rank of each flow after which `part` tickets lie behind such a rank; None where there are fewer."""
+        given = {
+            "lanes": [one.lane for one, _ in some], "flows": [one.flow for one, _ in some],
+            "afters": [after for _, after in some], "part": part,
+        }  # fmt: skip
+        return [row[0] for row in self._conn.execute(_ENDS, self._of | given)]
 
 
 def lease(conn: Conn, ids: Sequence[UUID], *, holder: str, lease_s: int) -> list[Leased]:

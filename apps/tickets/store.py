@@ -10,7 +10,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.tickets.values import LANES, Replaced, Ticket
+from apps.tickets.values import LANES, Current, Replaced, Ticket
 from kernel.pools import POOLS, PULL, WORKFLOW
 
 Conn = psycopg.Connection[Any]
@@ -19,6 +19,9 @@ READY_CHANNEL = "shardbeat_ready"
 PULL_CHANNEL = "shardbeat_pull"  # "tenant queue", or nothing for all
 NOTHING = UUID(int=0)
 NOTIFIED_ONE_BY_ONE = 50
+# Whoever locks tickets of any state does it in this order: the end of a run holds its own ticket while it decides on
+# those that wait for it, so what is blocked comes last.
+LOCK_ORDER = "(state = 'blocked'), execution_id"
 AGING = timedelta(seconds=60)  # one step of priority is worth a minute of waiting: nothing starves
 REMOTE_CANCEL_GRACE_S = 10  # to hear of a cancel and stop
 COPY_IN = f"COPY tickets_ticket ({', '.join(Ticket._fields)}, releases, cancel_requested) FROM STDIN"
@@ -29,7 +32,7 @@ INSERT = (
 )
 
 LOCK_CURRENT = """
-SELECT t.execution_id, t.fence, t.cancel_requested, clock_timestamp()
+SELECT t.execution_id, t.fence, t.cancel_requested, t.followed, clock_timestamp()
 FROM unnest(%s::uuid[], %s::bigint[]) AS m(execution_id, fence)
 JOIN tickets_ticket t ON t.execution_id = m.execution_id AND t.fence = m.fence
 WHERE t.state = 'running' ORDER BY t.execution_id FOR UPDATE OF t
@@ -52,7 +55,7 @@ WHERE t.execution_id = m.execution_id AND t.fence = m.fence AND t.state = 'runni
 
 CANCEL_WAITING = """
 DELETE FROM tickets_ticket WHERE execution_id = %s AND tenant_id = %s AND state IN ('blocked', 'ready', 'queued')
-RETURNING attempt, first_queued_at, first_started_at
+RETURNING attempt, first_queued_at, first_started_at, followed
 """
 
 # Whoever holds it outside learns of it from a heartbeat and gets a moment to stop. A workflow's run is looked at now.
@@ -74,7 +77,7 @@ WITH waiting AS (
     ORDER BY execution_id FOR UPDATE)
 DELETE FROM tickets_ticket t
 WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM waiting)) AND t.state IN ('blocked', 'ready', 'queued')
-RETURNING t.tenant_id, t.execution_id, t.attempt, t.first_queued_at, t.first_started_at
+RETURNING t.tenant_id, t.execution_id, t.attempt, t.first_queued_at, t.first_started_at, t.followed
 """
 
 CANCEL_RUNNING_OF = f"""
@@ -91,6 +94,7 @@ SELECT (SELECT count(*) FROM (
             SELECT 1 FROM tickets_ticket WHERE tenant_id = %(tenant)s AND pool = ANY(%(pools)s)
              AND lane = ANY(%(lanes)s) AND state = 'ready' AND rank IS NOT NULL LIMIT %(most)s) ready)
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'ready' AND rank IS NULL)
+     + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'blocked')
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'queued')
      + (SELECT count(*) FROM tickets_ticket WHERE tenant_id = %(tenant)s AND state = 'running')
 """
@@ -100,6 +104,7 @@ ALIVE_OF_TENANTS = """
 WITH others AS MATERIALIZED (
     SELECT tenant_id, count(*) AS n FROM (
         SELECT tenant_id FROM tickets_ticket WHERE state = 'ready' AND rank IS NULL
+        UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'blocked'
         UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'queued'
         UNION ALL SELECT tenant_id FROM tickets_ticket WHERE state = 'running') one
     WHERE tenant_id = ANY(%(tenants)s) GROUP BY 1)
@@ -162,14 +167,14 @@ def notify_all_pulling(conn: Conn) -> None:
     conn.execute("SELECT pg_notify(%s, '')", [PULL_CHANNEL])
 
 
-def lock_current(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> tuple[dict[tuple[UUID, int], bool], datetime]:
-    """Locks, in id order, those (execution, fence) that still are what runs; the value says "cancel requested".
+def lock_current(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> tuple[dict[tuple[UUID, int], Current], datetime]:
+    """Locks, in id order, those (execution, fence) that still are what runs.
 
     Also the database's time, which is of no meaning when none of them is.
     """
     rows = conn.execute(LOCK_CURRENT, [[one[0] for one in pairs], [one[1] for one in pairs]]).fetchall()
-    now = max((row[3] for row in rows), default=datetime.max.replace(tzinfo=UTC))
-    return {(row[0], row[1]): row[2] for row in rows}, now
+    now = max((row[4] for row in rows), default=datetime.max.replace(tzinfo=UTC))
+    return {(row[0], row[1]): Current(row[2], row[3]) for row in rows}, now
 
 
 def end(conn: Conn, pairs: Sequence[tuple[UUID, int]]) -> None:
@@ -183,7 +188,10 @@ def try_again(conn: Conn, rows: Sequence[tuple[UUID, int, datetime, int, str]]) 
 
 
 def cancel_waiting(conn: Conn, execution_id: UUID, *, tenant_id: int) -> tuple[Any, ...] | None:
-    """Deletes a ticket that waits; its (attempt, first_queued_at, first_started_at), None when it does not wait."""
+    """Deletes a ticket that waits; its (attempt, first_queued_at, first_started_at, followed).
+
+    None when it does not wait.
+    """
     return conn.execute(CANCEL_WAITING, [execution_id, tenant_id]).fetchone()
 
 
@@ -238,9 +246,9 @@ def cancel_running_of(conn: Conn, schedule_ids: Sequence[UUID]) -> int:
 
 
 def lock(conn: Conn, ids: Sequence[UUID]) -> None:
-    """Locks tickets in id order, whatever their state."""
+    """Locks tickets in their order, whatever their state."""
     conn.execute(
-        "SELECT 1 FROM tickets_ticket WHERE execution_id = ANY(%s) ORDER BY execution_id FOR UPDATE", [list(ids)]
+        f"SELECT 1 FROM tickets_ticket WHERE execution_id = ANY(%s) ORDER BY {LOCK_ORDER} FOR UPDATE", [list(ids)]
     )
 
 

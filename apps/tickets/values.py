@@ -88,6 +88,13 @@ class Lost(NamedTuple):
     timed_out: bool  # held outside, and its time-out is what has passed
 
 
+class Current(NamedTuple):
+    """What is known of a ticket that still is what runs: somebody wants it to stop; something waits for its end."""
+
+    cancel_requested: bool
+    followed: bool
+
+
 class Rate(NamedTuple):
     """A token bucket as it is now: what comes back in a second, the most that there is, and what there is."""
 
@@ -115,6 +122,15 @@ class Flow(NamedTuple):
     job_limit: int | None
     lane: int
     rank: datetime
+
+
+class Wanted(NamedTuple):
+    """So many of a flow's best tickets that may go, of those whose rank is in this window."""
+
+    flow: Flow
+    most: int
+    after: datetime
+    until: datetime
 
 
 class Candidate(NamedTuple):
@@ -164,6 +180,7 @@ class Replaced(NamedTuple):
     attempt: int
     first_queued_at: datetime | None
     first_started_at: datetime | None
+    followed: bool
 
 
 class Overdue(NamedTuple):

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import args_row
 
-from apps.tickets.values import Candidate, Flow, InFlight
+from apps.tickets.values import Candidate, Flow, InFlight, Wanted
 from kernel.pools import SPANNED, WORKFLOW
 
 Conn = psycopg.Connection[Any]
@@ -61,18 +61,26 @@ SELECT f.* FROM unnest(%(tenants)s::int[], %(afters)s::uuid[]) AS t(tenant_id, a
 # Runs of serial schedules that have one queued or running are left out, as are those past their time: at the head of
 # a flow they would hide the rest. What holds them back is told by `admission`, as of all others.
 _CANDIDATES = """
-SELECT c.* FROM unnest(%(tenants)s::int[], %(lanes)s::smallint[], %(flows)s::uuid[], %(limits)s::int[])
-    AS f(tenant_id, lane, flow, most)
+SELECT c.* FROM unnest(%(tenants)s::int[], %(lanes)s::smallint[], %(flows)s::uuid[], %(limits)s::int[],
+                       %(afters)s::timestamptz[], %(untils)s::timestamptz[])
+    AS f(tenant_id, lane, flow, most, after, until)
 CROSS JOIN LATERAL (
     SELECT execution_id, tenant_id, flow, job_id, queue, rank, actual_at, available_at,
            CASE WHEN guarded THEN schedule_id END, first_queued_at IS NULL
     FROM tickets_ticket t
     WHERE pool = %(pool)s AND lane = f.lane AND tenant_id = f.tenant_id AND flow = f.flow AND state = 'ready'
-      AND rank IS NOT NULL AND (start_by IS NULL OR start_by >= %(now)s)
+      AND rank > f.after AND rank <= f.until AND (start_by IS NULL OR start_by >= %(now)s)
       AND NOT (guarded AND EXISTS (
           SELECT 1 FROM tickets_ticket b
           WHERE b.guarded AND b.schedule_id = t.schedule_id AND b.state IN ('queued', 'running')))
     ORDER BY rank LIMIT f.most FOR UPDATE SKIP LOCKED) c
+"""
+
+_ENDS = """
+SELECT (SELECT rank FROM tickets_ticket WHERE pool = %(pool)s AND lane = f.lane AND tenant_id = f.tenant_id
+          AND flow = f.flow AND state = 'ready' AND rank > f.after ORDER BY rank OFFSET %(part)s LIMIT 1)
+FROM unnest(%(tenants)s::int[], %(lanes)s::smallint[], %(flows)s::uuid[], %(afters)s::timestamptz[])
+    WITH ORDINALITY AS f(tenant_id, lane, flow, after, number) ORDER BY number
 """
 
 _OVERLAPPED = """
@@ -209,10 +217,18 @@ class PoolTickets:
         }  # fmt: skip
         return [Flow._make(row) for row in self._conn.execute(_FLOWS, parameters)]
 
-    def candidates(self, wanted: Sequence[tuple[Flow, int]], *, now: datetime) -> list[Candidate]:
+    def candidates(self, wanted: Sequence[Wanted], *, now: datetime) -> list[Candidate]:
         """Locks up to so many of the best ready tickets of each flow that may go."""
-        parameters = {**self._of([one for one, _ in wanted]), "now": now, "limits": [most for _, most in wanted]}
+        parameters = {
+            **self._of([one.flow for one in wanted]), "now": now, "limits": [one.most for one in wanted],
+            "afters": [one.after for one in wanted], "untils": [one.until for one in wanted],
+        }  # fmt: skip
         return [Candidate._make(row) for row in self._conn.execute(_CANDIDATES, parameters)]
+
+    def ends(self, some: Sequence[tuple[Flow, datetime]], *, part: int) -> list[datetime | None]:
+        """The rank of each flow after which `part` tickets lie behind such a rank; None where there are fewer."""
+        given = {**self._of([one for one, _ in some]), "afters": [after for _, after in some], "part": part}
+        return [row[0] for row in self._conn.execute(_ENDS, given)]
 
     def taken(self, some: Sequence[Flow]) -> list[InFlight]:
         """What `taken` of the pool did not count of their limits. The caller holds their tenants' rows."""

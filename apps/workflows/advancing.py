@@ -11,6 +11,7 @@ from uuid import UUID
 
 import psycopg
 
+from apps.tickets import workflow_runs
 from apps.workflows import store
 from apps.workflows.turn import Turn
 from apps.workflows.values import Ended
@@ -37,3 +38,8 @@ def advance(conn: Conn, tenancy: Tenancy, ended: Sequence[Ended], *, now: dateti
     turn.go_on()
     turn.write()
     return turn.looks
+
+
+def ask_for_looks(conn: Conn, tenancy: Tenancy, execution_ids: Collection[UUID]) -> None:
+    """These executions end in this transaction, which does not hold the locks of their runs: others note it soon."""
+    workflow_runs.look_at(conn, store.runs_of_executions(conn, tenancy.schema, execution_ids))

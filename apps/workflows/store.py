@@ -166,6 +166,9 @@ WHERE e.id = $1
 _OUTCOME = "SELECT output::text, error FROM {schema}.workflows_run WHERE execution_id = $1"
 
 
+_RUNS_OF_EXECUTIONS = "SELECT DISTINCT run_id FROM {schema}.workflows_steprun WHERE execution_id = ANY($1)"
+
+
 class NewRun(NamedTuple):
     """A run's row that is to be made. `input` is a JSON text."""
 
@@ -241,6 +244,11 @@ def results_of_items(conn: Conn, schema: str, run_id: UUID, step: str) -> str | 
 def inputs_of(conn: Conn, schema: str, run_ids: Collection[UUID]) -> list[tuple[UUID, str | None]]:
     """The inputs of these runs, as JSON."""
     return _run(conn, _INPUTS, schema, [list(run_ids)]).fetchall()
+
+
+def runs_of_executions(conn: Conn, schema: str, execution_ids: Collection[UUID]) -> list[UUID]:
+    """The runs whose steps have these executions."""
+    return [row[0] for row in _run(conn, _RUNS_OF_EXECUTIONS, schema, [list(execution_ids)])]
 
 
 def write_steps(conn: Conn, schema: str, steps: Iterable[StepNow]) -> None:

@@ -118,6 +118,7 @@ SCALE_UTILISATION = env.whole("SCALE_UTILISATION", 80, least=1)  # percent of th
 WORKER_TTL_S = 8.0
 WORKER_RENEW_S = 2.0
 WORKER_GRACE_S = env.whole("WORKER_GRACE_S", 20)  # a stopping worker lets its work end for so long
+WORKER_NICE = env.whole("WORKER_NICE", 5)  # by how much jobs make way for a dispatcher on the same machine
 WORKER_POOLS = env.listed("WORKER_POOLS", "http,python,queue")
 WORKER_GROUP = env.word("WORKER_GROUP", "", most=24)  # a dedicated group; empty: the shared workers
 WORKER_QUEUES = env.patterns("WORKER_QUEUES")  # which of its queues a worker listens to: "http.*, !http.own.acme"

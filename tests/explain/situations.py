@@ -1,46 +1,14 @@
-"""Situations that people ask about, each with the cause that must be named, over rows as the processes make them."""
+"""Runs that wait or run, each with the cause that must be named, over rows as the processes make them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
-from psycopg.types.json import Jsonb
-
 from tests.explain.stage import Stage
-from tests.fixtures_flow import executions_of, fire, make_schedule
+from tests.explain.table import Asked, situation
+from tests.fixtures_flow import make_schedule
 
 GONE = 1_000_000  # a tenant's number that no test has
-Asked = tuple[str, UUID] | tuple[str, UUID, datetime]
-
-
-@dataclass(frozen=True)
-class Situation:
-    """`says`: parts of the sentence. `holders`: how many are named. `clears`: whether a time is given."""
-
-    name: str
-    code: str
-    make: Callable[[Stage], Asked]
-    fine: bool
-    says: tuple[str, ...]
-    holders: int
-    clears: bool
-
-
-SITUATIONS: list[Situation] = []
-
-
-def situation(
-    code: str, *says: str, fine: bool = False, holders: int = 0, clears: bool = False
-) -> Callable[[Callable[[Stage], Asked]], Callable[[Stage], Asked]]:
-    def add(make: Callable[[Stage], Asked]) -> Callable[[Stage], Asked]:
-        SITUATIONS.append(Situation(make.__name__, code, make, fine, says, holders, clears))
-        return make
-
-    return add
-
 
 # --- waiting: every rule of admission ---
 
@@ -94,6 +62,26 @@ def it_waits_for_its_next_try(stage: Stage) -> Asked:
     run = stage.run()
     stage.end(stage.begin(run), "failed")
     return "execution", stage.ticket(run, available_at=stage.at(60))
+
+
+@situation("returned", "handed back (returned)", fine=True, clears=True)
+def its_worker_stopped(stage: Stage) -> Asked:
+    run = stage.run()
+    stage.end(stage.begin(run), "returned", error={"class": "returned", "message": "the worker is stopping"})
+    return "execution", stage.ticket(run, available_at=stage.at(60))
+
+
+@situation("returned", "handed back; it waits", fine=True, clears=True)
+def its_worker_gave_it_back_and_did_not_say_why(stage: Stage) -> Asked:
+    run = stage.run()
+    stage.end(stage.begin(run), "returned")
+    return "execution", stage.ticket(run, available_at=stage.at(60))
+
+
+@situation("due_now", "It has been due for 5 min", clears=False)
+def a_delayed_run_is_overdue(stage: Stage) -> Asked:
+    run = stage.run(delay_s=600)
+    return "execution", stage.entry(run, due_at=stage.at(-300), nominal_at=stage.at(-300))
 
 
 @situation("release_backoff", "handed out 2 times", clears=True)
@@ -423,281 +411,3 @@ def cancel(stage: Stage, run: UUID) -> None:
     from apps.outcomes.cancel import execution_cancel
 
     execution_cancel(tenant=stage.tenant, actor=stage.actor(), execution_id=run, now=stage.now)
-
-
-# --- ended ---
-
-
-@situation("succeeded", "It succeeded at", fine=True)
-def it_succeeded(stage: Stage) -> Asked:
-    stage.end(stage.begin(run := stage.run()))
-    return "execution", run
-
-
-@situation("started_late", "50 s after it was due", "job_concurrency for 40 s")
-def it_started_late(stage: Stage) -> Asked:
-    stage.end(stage.begin(run := stage.run()))
-    times = {
-        "actual_at": stage.at(-60),
-        "created_at": stage.at(-60),
-        "queued_at": stage.at(-11),
-        "started_at": stage.at(-10),
-    }
-    told = Jsonb([{"code": "job_concurrency", "s": 40.0}, {"code": "pool_full", "s": 8.0}])
-    return "execution", stage.execution(run, delays=told, **times)
-
-
-@situation("max_queue_age", "had 5 s to start")
-def it_expired(stage: Stage) -> Asked:
-    from apps.outcomes.expire import expire_batch
-
-    run = stage.run(stage.job(max_queue_age_s=5))
-    stage.ticket(run, start_by=stage.at(-1), actual_at=stage.at(-6))
-    expire_batch(stage.conn, stage.registry, now=stage.now, limit=10)
-    return "execution", run
-
-
-@situation("cancelled", "by test", "before it started")
-def it_was_cancelled(stage: Stage) -> Asked:
-    cancel(stage, run := stage.run())
-    return "execution", run
-
-
-@situation("attempts_used_up", "after 1 attempt of 1", "the printer burns")
-def it_used_up_its_tries(stage: Stage) -> Asked:
-    run = stage.run(stage.job(retry={"max_attempts": 1}))
-    stage.end(stage.begin(run), "failed", error={"class": "fire", "message": "the printer burns"})
-    return "execution", run
-
-
-@situation("not_retryable", "(status 400)")
-def it_failed_for_good(stage: Stage) -> Asked:
-    stage.end(
-        stage.begin(run := stage.run()),
-        "failed",
-        retryable=False,
-        error={"class": "http", "status": 400, "message": "no"},
-    )
-    return "execution", run
-
-
-@situation("total_timeout", "total time-out")
-def its_total_time_out_ended(stage: Stage) -> Asked:
-    stage.end(stage.begin(run := stage.run(stage.job(timeout_s=1, total_timeout_s=1))), "failed")
-    return "execution", run
-
-
-@situation("replaced", "newer run of its schedule")
-def a_newer_one_took_its_place(stage: Stage) -> Asked:
-    run = stage.run()
-    stage.conn.execute("DELETE FROM tickets_ticket WHERE execution_id = %s", [run])
-    return "execution", stage.execution(run, state="skipped", reason="replaced", finished_at=stage.now)
-
-
-def passed_over(stage: Stage, schedule: UUID, minutes: int) -> UUID:
-    """The row that firing makes when it is so late."""
-    stage.entry(schedule, nominal_at=(due := at_minute(stage, -minutes)), due_at=due)
-    fire(stage.conn, stage.registry, now=stage.now)
-    found = [one for one in executions_of(stage.conn, stage.tenant, schedule) if one["state"] == "skipped"]
-    assert len(found) == 1
-    id_: UUID = found[0]["id"]
-    return id_
-
-
-def at_minute(stage: Stage, minutes: int) -> datetime:
-    return stage.now.replace(second=0, microsecond=0) + timedelta(minutes=minutes)
-
-
-@situation("misfire_skipped", "occurrences from", "did not run")
-def it_was_missed(stage: Stage) -> Asked:
-    return "execution", passed_over(stage, make_schedule(stage.tenant, now=stage.now, misfire="skip"), 5)
-
-
-@situation("overlap_skipped", "a run of its schedule was still under way")
-def the_one_before_still_ran(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, now=stage.now, overlap="skip")
-    stage.ticket(stage.run(), schedule_id=schedule, schedule_version=1, guarded=True)
-    return "execution", passed_over(stage, schedule, 0)
-
-
-@situation("daily_quota", "the day's runs of the plan are used up")
-def the_days_runs_were_used(stage: Stage) -> Asked:
-    stage.plan(max_runs_per_day=0)
-    stage.registry.refresh(force=True)
-    return "execution", passed_over(stage, make_schedule(stage.tenant, now=stage.now), 0)
-
-
-@situation("backlog_full", "did not run")
-def the_backlog_was_full(stage: Stage) -> Asked:
-    stage.plan(max_live=1)
-    stage.registry.refresh(force=True)
-    stage.run()
-    return "execution", passed_over(stage, make_schedule(stage.tenant, now=stage.now), 0)
-
-
-@situation("tenant_suspended", "the tenant was suspended")
-def the_tenant_was_suspended(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, now=stage.now)
-    stage.conn.execute("UPDATE tenants_tenant SET status = 'suspended' WHERE id = %s", [stage.tenant.pk])
-    stage.registry.refresh(force=True)
-    return "execution", passed_over(stage, schedule, 0)
-
-
-# --- schedules ---
-
-
-@situation("next_run", "The next run is due in", fine=True, clears=True)
-def it_runs_as_planned(stage: Stage) -> Asked:
-    return "schedule", make_schedule(stage.tenant, now=stage.now)
-
-
-@situation("schedule_paused", "by test", "holidays", "It goes on by itself", clears=True)
-def somebody_paused_it(stage: Stage) -> Asked:
-    from apps.schedules.services import schedule_pause
-
-    schedule = make_schedule(stage.tenant, now=stage.now)
-    schedule_pause(
-        tenant=stage.tenant, actor=stage.actor(), schedule_id=schedule, now=stage.now, reason="holidays",
-        resume_at=stage.at(3600),
-    )  # fmt: skip
-    return "schedule", schedule
-
-
-@situation("schedule_auto_paused", "the platform", "A run has died")
-def it_was_paused_after_failures(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, stage.job(retry={"max_attempts": 1}), now=stage.now, pause_after_failures=1)
-    stage.entry(schedule, nominal_at=(due := at_minute(stage, 0)), due_at=due)
-    fire(stage.conn, stage.registry, now=stage.now)
-    [made] = executions_of(stage.conn, stage.tenant, schedule)
-    stage.end(stage.begin(made["id"]), "failed")
-    return "schedule", schedule
-
-
-@situation("schedule_completed", "no further instant")
-def it_has_run_for_the_last_time(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, now=stage.now, trigger={"at": stage.at(60).isoformat()})
-    stage.conn.execute("DELETE FROM due_dueentry WHERE key = %s", [schedule])
-    stage.now += timedelta(seconds=120)
-    return "schedule", schedule
-
-
-@situation("tenant_inactive", "suspended")
-def its_tenant_is_suspended(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, now=stage.now)
-    stage.conn.execute("UPDATE tenants_tenant SET status = 'suspended' WHERE id = %s", [stage.tenant.pk])
-    return "schedule", schedule
-
-
-@situation("job_paused", "maintenance", "by test")
-def its_job_is_paused(stage: Stage) -> Asked:
-    from apps.schedules.services import job_pause
-
-    schedule = make_schedule(stage.tenant, job := stage.job(), now=stage.now)
-    job_pause(tenant=stage.tenant, actor=stage.actor(), job_id=job, now=stage.now, reason="maintenance")
-    return "schedule", schedule
-
-
-@situation("entry_parked", "ValueError")
-def its_due_entry_is_parked(stage: Stage) -> Asked:
-    return "schedule", stage.entry(make_schedule(stage.tenant, now=stage.now), parked="ValueError: no")
-
-
-@situation("clock_implausible", "longer than the clock can be right about")
-def its_due_entry_is_held(stage: Stage) -> Asked:
-    long_ago = datetime(2001, 1, 1, tzinfo=UTC)
-    return "schedule", stage.entry(make_schedule(stage.tenant, now=stage.now), nominal_at=long_ago, due_at=long_ago)
-
-
-@situation("entry_missing", "has no due entry")
-def its_due_entry_is_lost(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, now=stage.now)
-    stage.conn.execute("DELETE FROM due_dueentry WHERE key = %s", [schedule])
-    return "schedule", schedule
-
-
-@situation("no_dispatcher", "No live dispatcher holds shard")
-def its_shard_has_no_dispatcher(stage: Stage) -> Asked:
-    stage.conn.execute("UPDATE due_shardlease SET owner = NULL WHERE kind = 'fire'")
-    return "schedule", make_schedule(stage.tenant, now=stage.now)
-
-
-@situation("due_now", "It has been due for")
-def the_dispatcher_is_behind(stage: Stage) -> Asked:
-    due = at_minute(stage, -3)
-    return "schedule", stage.entry(make_schedule(stage.tenant, now=stage.now), nominal_at=due, due_at=due)
-
-
-@situation("dispatch_paused", "they wait")
-def its_runs_are_held(stage: Stage) -> Asked:
-    stage.conn.execute("UPDATE tenants_tenant SET dispatch_paused = true WHERE id = %s", [stage.tenant.pk])
-    return "schedule", make_schedule(stage.tenant, now=stage.now)
-
-
-@situation("overlap_skipped", "still under way", "The next run is due in", clears=True)
-def its_last_occurrence_was_skipped(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, now=stage.now, overlap="skip")
-    stage.ticket(stage.run(), schedule_id=schedule, schedule_version=1, guarded=True)
-    passed_over(stage, schedule, 0)
-    return "schedule", schedule
-
-
-@situation("run_waits", "has waited for")
-def its_last_run_waits(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, now=stage.now, grace_s=3600)
-    stage.entry(schedule, nominal_at=(due := at_minute(stage, -2)), due_at=due)
-    fire(stage.conn, stage.registry, now=stage.now)
-    newest = executions_of(stage.conn, stage.tenant, schedule)[-1]
-    stage.execution(newest["id"], actual_at=stage.at(-120))
-    return "schedule", schedule
-
-
-@situation("excluded", "excluded by the calendar")
-def its_calendar_excludes_that_day(stage: Stage) -> Asked:
-    day = (stage.now + timedelta(days=2)).date()
-    noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
-    schedule = make_schedule(stage.tenant, cron="0 12 * * *", now=stage.now, calendar=calendar(stage, day.isoformat()))
-    return "schedule", schedule, noon
-
-
-def calendar(stage: Stage, *dates: str) -> str:
-    from apps.schedules.services_calendars import calendar_create
-
-    made = calendar_create(
-        tenant=stage.tenant, actor=stage.actor(), data={"name": f"days {uuid4().hex[:8]}", "dates": list(dates)},
-        now=stage.now,
-    )  # fmt: skip
-    return str(made.pk)
-
-
-@situation("outside_window", "outside of the daily windows")
-def it_lies_outside_of_its_windows(stage: Stage) -> Asked:
-    window = [{"from": "08:00", "to": "09:00"}]
-    schedule = make_schedule(stage.tenant, cron="0 * * * *", now=stage.now, windows=window, outside="skip")
-    return "schedule", schedule, midnight(stage) + timedelta(hours=12)
-
-
-def midnight(stage: Stage) -> datetime:
-    """Of tomorrow."""
-    return stage.now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-
-
-@situation("not_an_occurrence", "before it on", "after it on")
-def it_does_not_fall_on_that_time(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, cron="0 12 * * *", now=stage.now)
-    return "schedule", schedule, midnight(stage) + timedelta(hours=13)
-
-
-@situation("to_come", "still to come", fine=True)
-def that_time_is_to_come(stage: Stage) -> Asked:
-    return (
-        "schedule",
-        make_schedule(stage.tenant, cron="0 12 * * *", now=stage.now),
-        midnight(stage) + timedelta(hours=12),
-    )
-
-
-@situation("misfire_skipped", "did not run")
-def that_time_was_missed(stage: Stage) -> Asked:
-    schedule = make_schedule(stage.tenant, now=stage.now, misfire="skip")
-    passed_over(stage, schedule, 5)
-    return "schedule", schedule, at_minute(stage, -4)

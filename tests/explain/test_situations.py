@@ -8,8 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.explain.situations import SITUATIONS, Situation
+from tests.explain import situations, situations_ended, situations_schedules
 from tests.explain.stage import Stage
+from tests.explain.table import SITUATIONS, Situation
+
+TABLES = (situations, situations_ended, situations_schedules)  # to import them fills the table
 
 
 def explained_of(stage: Stage, kind: str, key: UUID, instant: datetime | None = None, **more: Any) -> Any:
@@ -40,8 +43,10 @@ def test_the_true_cause_is_named(situation: Situation, stage: Stage) -> None:
 
 def test_the_table_is_complete() -> None:
     from apps.dispatch.admission import CODES
+    from apps.dispatch.explaining.words import STEP_WORDS, WORDS
 
     named = {one.code for one in SITUATIONS}
     # These hold no run back that there is: a paused schedule makes none, and a day's runs are counted when made.
     assert set(CODES) - named <= {"schedule_paused", "daily_quota", "not_yet_due"}
+    assert set(WORDS) - named <= set(STEP_WORDS), "each code that has words is the cause of a situation"
     assert len(SITUATIONS) >= 50

@@ -9,7 +9,11 @@ from apps.dispatch.pace import (
     LOOK_REST,
     REFILL_SHARE,
     REFILL_WAIT_S,
+    YIELD_AFTER_S,
+    YIELD_BEFORE_S,
+    YIELD_REST_S,
     Newcomers,
+    Yielding,
     kept_for_newcomers,
     look_again_s,
     waits_for_more,
@@ -58,3 +62,25 @@ def test_places_of_newcomers_are_a_part_of_what_may_wait_at_workers(slots: int, 
     kept = kept_for_newcomers(capacity=capacity, slots=slots)
     assert (kept == 0) == (capacity == slots)
     assert 3 * kept <= capacity - slots + 2
+
+
+def test_a_refill_makes_way_for_what_is_due_and_not_for_ever() -> None:
+    yielding = Yielding()
+    assert yielding.wait_s(10.0) == 0.0, "nothing is due"
+    yielding.due_at = 11.0
+    assert yielding.wait_s(11.0 - YIELD_BEFORE_S - 0.001) == 0.0
+    assert yielding.wait_s(10.99) == pytest.approx(0.01 + YIELD_AFTER_S)
+    assert yielding.wait_s(11.0 + YIELD_AFTER_S) == 0.0, "fire takes longer: workers do not go without"
+    yielding.due_at = 12.0  # fire is done
+    assert yielding.wait_s(11.1) == 0.0
+
+
+@given(st.lists(st.floats(0.0, 0.05), min_size=200, max_size=400))
+def test_where_something_is_due_all_the_time_refills_go_on(gaps: list[float]) -> None:
+    yielding, at, waited = Yielding(), 0.0, 0.0
+    for gap in gaps:
+        yielding.due_at = at + gap
+        waited += min(yielding.wait_s(at), gap + 0.001)
+        at += gap + 0.001
+    most = (at / YIELD_REST_S + 1) * (YIELD_BEFORE_S + YIELD_AFTER_S + 0.06)
+    assert waited <= most

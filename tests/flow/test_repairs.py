@@ -59,7 +59,7 @@ def everything(conn: Conn) -> list[Any]:
     tables += [
         f"{schema}.{table}"
         for schema in ("t_acme", "t_globex")
-        for table in ("schedules_schedule", "executions_execution")
+        for table in ("schedules_schedule", "executions_execution", "workflows_dependency")
     ]
     return [conn.execute(f"SELECT t.* FROM {table} t ORDER BY 1").fetchall() for table in tables]
 
@@ -103,6 +103,25 @@ def lose_the_delayed_entry(conn: Conn, tenant: Tenant) -> tuple[str, UUID]:
     return "execution_without_ticket", execution
 
 
+def forget_a_dependent(conn: Conn, tenant: Tenant) -> tuple[str, UUID]:
+    parent = make_ticket(tenant)
+    child = make_ticket(tenant, depends_on=[str(parent)])
+    conn.execute("UPDATE tickets_ticket SET followed = false")
+    with door.connect("test settle") as other:
+        line = door.Line("test registry")
+        run_to_the_end(other, Registry(line), [tenant])
+        line.close()
+    ticket = ticket_of(conn, child)
+    assert ticket["state"] == "blocked"
+    return "blocked_not_decided", child
+
+
+def lose_the_ticket_of_what_is_blocked(conn: Conn, tenant: Tenant) -> tuple[str, UUID]:
+    child = make_ticket(tenant, depends_on=[str(make_ticket(tenant))])
+    conn.execute("DELETE FROM tickets_ticket WHERE execution_id = %s", [child])
+    return "execution_without_ticket", child
+
+
 def lose_the_execution(conn: Conn, tenant: Tenant) -> tuple[str, UUID]:
     execution = make_ticket(tenant)
     conn.execute(f"DELETE FROM {tenant.schema_name}.executions_execution WHERE id = %s", [execution])
@@ -136,7 +155,8 @@ def leave_instants_out(conn: Conn, tenant: Tenant) -> tuple[str, UUID]:
 
 BREAKS: list[Callable[[Conn, Tenant], tuple[str, UUID]]] = [
     lose_the_entry, lose_the_schedule, keep_the_entry_of_a_paused_one, keep_the_entry_of_a_deleted_one,
-    lose_the_ticket, lose_the_delayed_entry, lose_the_execution, keep_the_ticket_of_what_has_ended, leave_instants_out,
+    lose_the_ticket, lose_the_delayed_entry, forget_a_dependent, lose_the_ticket_of_what_is_blocked,
+    lose_the_execution, keep_the_ticket_of_what_has_ended, leave_instants_out,
 ]  # fmt: skip
 each_break = pytest.mark.parametrize("apart", BREAKS, ids=lambda one: one.__name__)
 

@@ -22,9 +22,7 @@ from apps.dispatch.simulation.spec import read_spec
 from apps.dispatch.simulation.state import Run, State
 from kernel.errors import InvalidInput
 
-NO_COST = {"round_s": 0.0005} | dict.fromkeys(
-    ("look_s", "newcomers_s", "release_s", "handover_s", "settle_s", "overhead_s"), 0
-)
+NO_COST = {"round_s": 0.0005} | dict.fromkeys(("look_s", "release_s", "handover_s", "settle_s", "overhead_s"), 0)
 
 
 def run(seed: int = 1, **document: Any) -> tuple[Settings, Result]:
@@ -112,7 +110,7 @@ def test_what_goes_at_once_is_held_back_for_no_longer_than_it_waits() -> None:
 
 def test_a_pass_looks_as_release_does_and_newcomers_have_their_places() -> None:
     settings, load = read_spec(
-        {"slots": {"python": 10}, "tenants": {"flood": {}, "new": {}}, "costs": {"round_s": 0, "newcomers_s": 0.01},
+        {"slots": {"python": 10}, "tenants": {"flood": {}, "new": {}}, "costs": {"round_s": 0, "look_s": 0.01},
          "jobs": [{"tenant": name, "pool": "python", "arrivals": {"flood": 90}} for name in ("flood", "new")]}
     )  # fmt: skip
     state = State(settings, load.starts_at)

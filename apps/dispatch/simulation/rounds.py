@@ -58,12 +58,18 @@ class Rounds:
         free, since_s = min(capacity.free, settings.release_batch), now - self._released_at
         early = waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
         places = any(group.free + group.kept > 0 for group in capacity.groups.values())
-        if early and not (places and self._has_newcomer(now)):
+        rests_s = self._newcomers.rests_s(now)
+        new = not rests_s and self._newcomers.looked(
+            self._mine.ready[LIVE], begun=now, ended=now + settings.costs.look_s
+        )
+        if early and not (places and new):
             done.took_s = settings.costs.look_s
             done.look_s = look_again_s(
                 free=free, free_before=self._free_after, capacity=capacity.most, since_release_s=since_s
             )
-            done.lasting = free <= 0 and since_s >= LASTING_S
+            if places and rests_s:
+                done.look_s = min(done.look_s, rests_s)
+            done.lasting = free <= 0 and since_s >= LASTING_S and done.look_s == REFILL_WAIT_S
             return done
         self._of_queues(capacity)
         self._newcomers.passed(self._mine.ready[LIVE])
@@ -153,12 +159,6 @@ class Rounds:
                 capacity.whose[queue] = group
                 capacity.by_queue[queue] = found.capacity - self._mine.by_queue[queue]
         leave_to_others(capacity, self.pool)
-
-    def _has_newcomer(self, now: float) -> bool:
-        if not self._newcomers.is_time(now):
-            return False
-        ended = now + self._state.settings.costs.newcomers_s
-        return self._newcomers.looked(self._mine.ready[LIVE], begun=now, ended=ended)
 
     def _take(self, tenant: int, lane: int, grant: int, capacity: Capacity, now: float, done: Done) -> int:
         """Releases up to so many of the tenant's best runs of a lane; returns how many went."""

@@ -90,7 +90,6 @@ class Costs:
     round_s: float = 0.01  # a release round that finds something
     release_s: float = 0.000_05  # and for each run in it
     look_s: float = 0.004  # a look that finds too little room for a round
-    newcomers_s: float = 0.001  # and, in it, at who waits
     handover_s: float = 0.01  # from the commit to the start at an idle worker
     settle_s: float = 0.01  # from the end of a run until its ticket is gone
     overhead_s: float = 0.002  # of a slot for each attempt, besides the run itself
