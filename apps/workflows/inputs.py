@@ -96,7 +96,10 @@ def filled(value: Any, values: Mapping[str, Any], *, max_bytes: int) -> Any:
     made = _filled(value, values, Budget())
     if faults := value_faults(made):
         raise BadInput(f"What comes out can't be stored: {faults[0].detail}")
-    size = len(json_text(made).encode())
+    try:
+        size = len(json_text(made).encode())
+    except BadTemplate as bad:
+        raise BadInput(bad.detail) from None
     if size > max_bytes:
         raise BadInput(f"What comes out has {size:,} bytes; {max_bytes:,} are allowed.")
     return made
