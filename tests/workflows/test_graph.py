@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from apps.workflows.definition import from_json, to_json
 from apps.workflows.graph import (
-    call_depth,
     cycle_in,
     graph_of,
     levels,
-    loop_between,
     parents_of,
     reach,
     topological,
@@ -98,17 +96,6 @@ def test_handlers_are_what_a_failure_needs() -> None:
 def test_what_a_step_reads_is_known() -> None:
     graph = graph_of(workflow(step("a"), step("b", "a", input={"rows": "{{ steps.a.result.rows }}"})))
     assert graph.reads == {"a": frozenset(), "b": {"a"}}
-
-
-def test_workflows_that_start_each_other() -> None:
-    assert loop_between({"a": ["b"], "b": []}, {}) is None
-    assert loop_between({}, {"a": ["b"], "b": ["a"]}) == ("a", "b", "a")
-    assert loop_between({}, {"a": ["a"]}) == ("a", "a")
-    # A step of a runs b, and the end of b runs a.
-    assert loop_between({"a": ["b"]}, {"a": ["b"], "b": []}) == ("a", "b", "a")
-    # b runs after a and the sub-workflow of a: nothing goes round.
-    assert loop_between({"a": ["s"]}, {"b": ["a", "s"]}) is None
-    assert call_depth({"a": ["b"], "b": ["c"], "d": []}) == 3
 
 
 def test_size_costs_what_it_should() -> None:
