@@ -41,6 +41,8 @@ TRANSITIONS = (
     Transition("expire", ("ready", "queued"), "expired", "", ("finished_at",)),
     Transition("give_up", ("ready", "queued"), "dead", "", ("finished_at", "error")),
     Transition("reopen", ("dead",), "ready", "", ("available_at",)),
+    # of a workflow's run, of which steps run again
+    Transition("go_on", ("succeeded", "dead", "cancelled"), "ready", "", ("available_at",)),
 )
 
 
