@@ -38,7 +38,7 @@ NOW = datetime(2025, 1, 6, 10, 0, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)
 SHARDS = range(64)
 LEASES = len(SHARDS) + len(POOLS) + 2  # to fire, to release, to reconcile and to seal
-SERVED_LEASES = len(SHARDS) + len(CELERY_POOLS) + 2
+SERVED_LEASES = len(SHARDS) + len(CELERY_POOLS) + 3  # that of the runs of workflows, too
 PLAIN_RETRY = {"max_attempts": 3, "base_s": 2, "factor": 2, "max_s": 600, "jitter": "none"}
 
 

@@ -31,8 +31,8 @@ class StepMembers(Serializer):
     workflow = optional(serializers.UUIDField, help_text="Runs another workflow; five deep at most.")
     approval = optional(
         serializers.DictField,
-        help_text='Waits for a person: {"role": "operator", "timeout_s": 86400, "on_timeout": "failed|skipped|succeeded",'
-        ' "message"}.',
+        help_text='Waits for a person: {"role": "operator", "timeout_s": 86400, "message",'
+        ' "on_timeout": "failed|skipped|succeeded"}.',
     )  # fmt: skip
     delay_s = optional(serializers.IntegerField, min_value=0, max_value=MAX_WAIT_S, help_text="Waits so long.")
     needs = optional(
@@ -198,7 +198,7 @@ class PreviewJob(Serializer):
 
     EXAMPLE: ClassVar[Example] = {"name": "nightly load/extract", "kind": "http", "id": ID}
 
-    id = nullable(serializers.UUIDField, help_text="Null of one that is not saved.")
+    id = nullable(serializers.UUIDField, help_text="Null of one that is written inline.")
     name = serializers.CharField()
     kind = serializers.ChoiceField(list(job_input.KINDS))
     paused = serializers.BooleanField()

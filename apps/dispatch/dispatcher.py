@@ -19,11 +19,12 @@ from apps.dispatch.pressure.gauges import GaugeService
 from apps.dispatch.publish import publisher
 from apps.dispatch.reconcile import ReconcileService
 from apps.dispatch.release import ReleaseService
+from apps.dispatch.workflow_runs import WorkflowService
 from apps.due.entries import CHANNEL as DUE_CHANNEL
 from apps.due.leases import Slice
 from apps.tickets.store import READY_CHANNEL
 from kernel.clock import monotonic_s
-from kernel.pools import CELERY_POOLS, POOL_NUMBER
+from kernel.pools import CELERY_POOLS, POOL_NUMBER, WORKFLOW
 from kernel.service import IDLE_S, Loop, Pass
 from tenants.door import Line
 
@@ -52,6 +53,7 @@ class Dispatcher:
             self._add(
                 name, ReleaseService(pool, line(name), self.keeper, publisher(settings.BROKER_URL), yielding=yielding)
             )
+        self._add(f"release {WORKFLOW}", WorkflowService(line(f"release {WORKFLOW}"), self.keeper))
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
         self._add("fanout", FanOutService(line("fanout"), self.keeper))
         self._add("gauges", GaugeService(line("gauges"), self.keeper), idle_s=gauges.EVERY_MAX_S)
@@ -98,7 +100,7 @@ class Dispatcher:
     def _serves(self, slice_: Slice) -> bool:
         kind, shard = slice_
         if kind == release.KIND:
-            return shard in {POOL_NUMBER[pool] for pool in self.pools}
+            return shard in {POOL_NUMBER[pool] for pool in (*self.pools, WORKFLOW)}
         return kind in (fire.KIND, reconcile.KIND, auditing.KIND)
 
     def _progressed(self, kind: str) -> bool:

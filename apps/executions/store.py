@@ -67,6 +67,23 @@ class Submitted(NamedTuple):
     replay_of: UUID | None
 
 
+class Begun(NamedTuple):
+    """A new execution of a step of a workflow's run. `payload` and `overrides` are JSON texts."""
+
+    id: UUID
+    run_key: str
+    job_id: UUID
+    job_version: int
+    priority: int
+    nominal_at: datetime | None
+    fired_by: str
+    payload: str | None
+    overrides: str | None
+    replay_of: UUID | None
+    workflow_run_id: UUID
+    step: str
+
+
 class Replaced(NamedTuple):
     """A waiting execution that a newer one replaces."""
 
@@ -176,6 +193,20 @@ FROM json_to_recordset($1::json)
           labels jsonb, replay_of uuid)
 """
 
+# Only while the run goes on: whoever stopped it has its row.
+_BEGIN_STEPS = """
+INSERT INTO {schema}.executions_execution
+    (id, run_key, job_id, job_version, priority, nominal_at, fired_by, payload, overrides, replay_of, workflow_run_id,
+     step, trigger, actual_at, state, created_at, attempt_count, reason, count)
+SELECT m.id, m.run_key, m.job_id, m.job_version, m.priority, m.nominal_at, m.fired_by, m.payload::jsonb,
+       m.overrides::jsonb, m.replay_of, m.workflow_run_id, m.step, 'workflow', $2, 'ready', $2, 0, '', 1
+FROM json_to_recordset($1::json)
+     AS m(id uuid, run_key text, job_id uuid, job_version int, priority smallint, nominal_at timestamptz,
+          fired_by text, payload text, overrides text, replay_of uuid, workflow_run_id uuid, step text)
+JOIN {schema}.workflows_run r ON r.execution_id = m.workflow_run_id AND r.state = 'running'
+ON CONFLICT (run_key) DO NOTHING RETURNING id
+"""
+
 # Ends executions and records their attempts in one statement; the two row sets need not be of the same executions.
 _SETTLE = f"""
 WITH ended AS (
@@ -253,6 +284,11 @@ def replaced_state(attempt: int) -> str:
 def submit(conn: Conn, schema: str, rows: Sequence[Submitted], *, now: datetime) -> None:
     """Inserts executions that somebody asked for."""
     _raw(conn, _in(_SUBMIT, schema), [json_rows(rows), now])
+
+
+def begin_steps(conn: Conn, schema: str, rows: Sequence[Begun], *, now: datetime) -> set[UUID]:
+    """Inserts executions of steps; the ids of those that did not exist yet and whose run goes on."""
+    return {row[0] for row in _raw(conn, _in(_BEGIN_STEPS, schema), [json_rows(rows), now])}
 
 
 def settle(conn: Conn, schema: str, ended: Sequence[Ended], attempts: Sequence[Attempted]) -> None:

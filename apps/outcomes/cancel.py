@@ -12,10 +12,13 @@ from apps.due import entries
 from apps.executions import store as executions
 from apps.executions.models import Execution
 from apps.tickets import store as tickets
+from apps.tickets.store import notify_ready
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, Tally
+from apps.workflows import advancing
 from apps.workflows.depending import dependents_decide
 from kernel.errors import Conflict, NotFound
+from kernel.pools import WORKFLOW
 from tenants import door
 from tenants.models import Tenant
 from tenants.registry import tenancy_of
@@ -51,11 +54,13 @@ def _cancel(tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> 
         )  # fmt: skip
         if ended:
             if followed:
+                advancing.ask_for_looks(conn, tenancy_of(tenant), [execution_id])
                 dependents_decide(conn, tenancy_of(tenant), {execution_id: "cancelled"}, now)
             _count(conn, tenant, now)
             _record(actor, execution_id, now, tenant)
             return Cancelled("done")
     elif tickets.cancel_running(conn, execution_id, tenant_id=tenant.pk):
+        notify_ready(conn, {WORKFLOW})  # when it is a run, somebody looks at it now
         _record(actor, execution_id, now, tenant)
         return Cancelled("requested")
     execution = Execution.objects.filter(pk=execution_id).only("state", "finished_at").first()

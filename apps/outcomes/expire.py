@@ -22,7 +22,7 @@ from apps.outcomes.settle import pause_failing
 from apps.outcomes.storable import error_text
 from apps.outcomes.telling import told_of_overdue
 from apps.outcomes.verdict import TOTAL_TIMEOUT, fingerprint, total_timeout_error
-from apps.tickets import holds, overdue
+from apps.tickets import holds, overdue, workflow_runs
 from apps.tickets.store import notify_ready
 from apps.tickets.values import Overdue
 from apps.usage import deltas
@@ -30,6 +30,7 @@ from apps.usage.figures import DEAD, EXPIRED, Tally
 from apps.workflows.depending import dependents_decide
 from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
+from kernel.stepkeys import run_of_step
 from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,8 @@ def expire_batch(
                 log.warning("tenant %d is gone: %d waiting runs ended without history", tenant_id, len(gone))
                 continue
             _end(conn, tenancy, gone, now)
+        runs = {run_of_step(one.trigger, one.run_key) for gone in by_tenant.values() for one in gone if one.followed}
+        workflow_runs.look_at(conn, runs)
         if by_tenant:
             deltas.add(conn, tally, now=now)
             pools = {one.pool for of_tenant in by_tenant.values() for one in of_tenant}
@@ -93,7 +96,11 @@ def _end(conn: Conn, tenancy: Tenancy, gone: Sequence[Overdue], now: datetime) -
         dependents_decide(conn, tenancy, {one.id: one.state for one in ended if one.id in followed}, now)
     told = [event for one in gone for event in told_of_overdue(one, errors[one.execution_id], now, tenancy.wants)]
     events.emit(conn, tenancy.schema, tenancy.id, told, ring=bool(tenancy.wants))
-    dead = [one for one in gone if one.first_started_at and one.trigger != DELIVERY]
+    dead = [
+        one
+        for one in gone
+        if one.first_started_at and one.trigger != DELIVERY and run_of_step(one.trigger, one.run_key) is None
+    ]
     if not dead:
         return
     letters = [

@@ -1,7 +1,8 @@
 """Settle: end attempts, hundreds at a time, and do what follows, in one transaction.
 
 An attempt counts only where its (execution, fence) still is what runs: those rows are locked, the others are stale and
-change nothing. Schedules that it may pause are locked before, in the order that all keep (docs/architecture.md).
+change nothing. Schedules that it may pause, and the runs of workflows that its steps are of, are locked before, in the
+order that all keep (docs/architecture.md). What waits for the end of a step starts in the same transaction.
 A batch that fails is settled per tenant, so that one tenant's fault costs only that tenant.
 """
 
@@ -26,15 +27,18 @@ from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fing
 from apps.schedules import pausing
 from apps.schedules.definitions import Definition
 from apps.schedules.retry import retry_from_json
-from apps.tickets import remote
+from apps.tickets import remote, workflow_runs
 from apps.tickets import store as tickets
 from apps.tickets.values import Started
 from apps.usage import deltas
 from apps.usage.figures import Tally
 from apps.webhooks import outcome as webhooks
+from apps.workflows import advancing
 from apps.workflows.depending import dependents_decide
+from apps.workflows.values import Ended
 from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
+from kernel.stepkeys import run_of_step
 from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
@@ -85,6 +89,7 @@ class _Writes:
     told: list[events.NewEvent] = field(default_factory=list)
     delivered: list[webhooks.Delivered] = field(default_factory=list)
     died: dict[UUID, datetime] = field(default_factory=dict)  # of schedules that watch failures, and when a run died
+    followed: list[Ended] = field(default_factory=list)  # something waits for these ends
 
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -150,6 +155,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     tally = Tally()
     with conn.transaction():
         watching = pausing.lock_to_pause(conn, _suspects(registry, items))
+        _lock_runs(conn, registry, items)
         current, now = tickets.lock_current(conn, [item.pair for item in items])
         for item in (_in_order(item, now) for item in items):
             known = current.get(item.pair)
@@ -201,6 +207,15 @@ def _suspects(registry: Registry, items: Sequence[Settlement]) -> dict[str, paus
     return found
 
 
+def _lock_runs(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> None:
+    """Runs of workflows that these ends may take further, whatever of them is stale."""
+    followed = [item for item in items if item.started.followed]
+    for tenant_id, of_tenant in sorted(_by_tenant(followed).items()):
+        tenancy = registry.get(tenant_id)
+        if tenancy is not None:
+            advancing.lock(conn, tenancy, [item.started.execution_id for item in of_tenant])
+
+
 def _write(
     conn: Conn, registry: Registry, writes: dict[int, _Writes], ends: list[Pair],
     agains: list[tuple[UUID, int, datetime, int, str]], tally: Tally, now: datetime,
@@ -233,6 +248,12 @@ def _write(
         pause_failing(conn, tenancy, write.died)
         if write.delivered:
             webhooks.note(conn, tenancy.schema, tenant_id=tenancy.id, ended=write.delivered)
+    looks: set[UUID] = set()
+    for tenant_id, write in sorted(writes.items()):
+        tenancy = tenancies[tenant_id]
+        if tenancy is not None and write.followed:
+            looks |= advancing.advance(conn, tenancy, write.followed, now=now)
+    workflow_runs.look_at(conn, looks)
 
 
 def pause_failing(conn: Conn, tenancy: Tenancy, died: Mapping[UUID, datetime]) -> None:
@@ -294,7 +315,12 @@ def _note(
                 started.delays,
             )
         )  # fmt: skip
-    if verdict.state == "dead" and started.trigger != DELIVERY:  # those are listed with their webhook
+        if started.followed:
+            ended = write.ended[-1]
+            write.followed.append(Ended(ended.id, ended.state, ended.reason, ended.error, ended.finished_at))
+    # Deliveries are listed with their webhook, and of a workflow's run there is one letter, not one for each step.
+    alone = started.trigger != DELIVERY and run_of_step(started.trigger, started.run_key) is None
+    if verdict.state == "dead" and alone:
         if started.schedule_id in watching:
             write.died[started.schedule_id] = report.finished_at
         host = _host(item.definition)

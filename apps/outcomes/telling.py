@@ -1,7 +1,7 @@
 """What is told of runs that end: events from settlements, for those who want them. Pure but for new ids.
 
 Nothing is told about deliveries of webhooks. Frequent types are only made while a webhook of the tenant asks for them;
-a dead letter is always told.
+a dead letter is always told. A step of a workflow's run has none.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,6 +13,7 @@ from apps.events.store import NewEvent, instant_text, new_event
 from apps.outcomes.verdict import FAILURES, Report, Verdict
 from apps.tickets.values import Overdue, Started
 from kernel.eventtypes import DELIVERY
+from kernel.stepkeys import run_of_step
 
 MESSAGE_CHARS = 500
 CLASS_CHARS = 100
@@ -21,7 +22,8 @@ CLASS_CHARS = 100
 def told_of(started: Started, report: Report, verdict: Verdict, wants: Collection[str]) -> list[NewEvent]:
     """The events of one settlement."""
     died = verdict.state == "dead"
-    if (not wants and not died) or started.trigger == DELIVERY:
+    lettered = died and run_of_step(started.trigger, started.run_key) is None
+    if (not wants and not lettered) or started.trigger == DELIVERY:
         return []
     found = []
     if verdict.state == "succeeded":
@@ -32,7 +34,7 @@ def told_of(started: Started, report: Report, verdict: Verdict, wants: Collectio
         data = _of(started, report, verdict)
         data |= {"outcome": report.outcome, "final": died, "retry_at": _text(verdict.at), "error": _error(report.error)}
         found.append(_event("run.failed", started, report.finished_at, data))
-    if died:
+    if lettered:
         data = _of(started, report, verdict) | {"reason": verdict.reason, "error": _error(report.error)}
         found.append(_event("run.dead_lettered", started, report.finished_at, data))
     return found
@@ -41,7 +43,8 @@ def told_of(started: Started, report: Report, verdict: Verdict, wants: Collectio
 def told_of_overdue(one: Overdue, error: Mapping[str, Any], now: datetime, wants: Collection[str]) -> list[NewEvent]:
     """The events of a run that waited for too long: it expired, or was given up between its tries."""
     died = one.first_started_at is not None
-    if (not wants and not died) or one.trigger == DELIVERY:
+    lettered = died and run_of_step(one.trigger, one.run_key) is None
+    if (not wants and not lettered) or one.trigger == DELIVERY:
         return []
     state = "dead" if died else "expired"
     data = {
@@ -53,7 +56,7 @@ def told_of_overdue(one: Overdue, error: Mapping[str, Any], now: datetime, wants
     kinds = []
     if "run.failed" in wants:
         kinds.append(("run.failed", data | {"outcome": state, "final": True, "retry_at": None}))
-    if died:
+    if lettered:
         kinds.append(("run.dead_lettered", data | {"reason": str(error.get("class", ""))}))
     about = {"job_id": one.job_id, "schedule_id": one.schedule_id, "execution_id": one.execution_id}
     return [new_event(kind, now, told, **about) for kind, told in kinds]

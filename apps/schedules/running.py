@@ -3,7 +3,7 @@
 Whoever starts a run first shares a lock on its job, so that pausing the job and starting a run take turns.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -136,15 +136,16 @@ def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
 def share_jobs(tenant: Tenant, job_ids: Collection[UUID]) -> dict[UUID, JobNow]:
     """Those jobs that are there, as they are until this transaction ends."""
     shared = store.jobs_share(door.raw(), tenant.schema_name, job_ids) if job_ids else {}
-    found = {}
-    for job in shared.values():
-        pool = pool_of(job.kind, job.queue)
-        found[job.id] = JobNow(
-            job.id, job.version, pool, job.queue or queue_for(tenant, pool), job.priority, job.timeout_s,
-            job.max_concurrency, job.max_queue_age_s, job.total_timeout_s, job.paused,
-            _read(job.key), _read(job.key_value),
-        )  # fmt: skip
-    return found
+    return {job.id: job_shared(job, lambda pool: queue_for(tenant, pool)) for job in shared.values()}
+
+
+def job_shared(job: store.SharedJob, queue_of: Callable[[str], str]) -> JobNow:
+    """The same of a job that was shared; `queue_of` gives the tenant's queue in a pool."""
+    pool = pool_of(job.kind, job.queue)
+    return JobNow(
+        job.id, job.version, pool, job.queue or queue_of(pool), job.priority, job.timeout_s, job.max_concurrency,
+        job.max_queue_age_s, job.total_timeout_s, job.paused, _read(job.key), _read(job.key_value),
+    )  # fmt: skip
 
 
 def run_start(tenant: Tenant, job: JobNow, run: Run, *, now: datetime) -> UUID:
@@ -167,8 +168,8 @@ def runs_start(tenant: Tenant, starts: Sequence[Start], *, now: datetime) -> lis
     tickets.add(
         conn,
         [
-            _ticket(
-                tenant, one.job, one.run, flows[key], execution_id=key, run_key=key.hex, now=one.run_at or now,
+            new_ticket(
+                tenant.pk, one.job, one.run, flows[key], execution_id=key, run_key=key.hex, now=one.run_at or now,
                 blocked=one.blocked,
             )
             for one, key in made
@@ -189,7 +190,7 @@ def ticket_add(
 ) -> None:
     """Adds the ticket of an execution that is ready now. `attempt` is the number of the last one it had."""
     flow = _flows(tenant, [(job, execution_id)])[execution_id]
-    new = _ticket(tenant, job, run, flow, execution_id=execution_id, run_key=run_key, now=now, attempt=attempt)
+    new = new_ticket(tenant.pk, job, run, flow, execution_id=execution_id, run_key=run_key, now=now, attempt=attempt)
     tickets.insert(door.raw(), new)
 
 
@@ -259,8 +260,8 @@ def _entry(
     )  # fmt: skip
 
 
-def _ticket(
-    tenant: Tenant,
+def new_ticket(
+    tenant_id: int,
     job: JobNow,
     run: Run,
     flow: Flow,
@@ -271,9 +272,10 @@ def _ticket(
     attempt: int = 0,
     blocked: bool = False,
 ) -> tickets.Ticket:
+    """The ticket of an execution that is ready now."""
     priority = _priority(job, run)
     return tickets.Ticket(
-        execution_id=execution_id, tenant_id=tenant.pk, job_id=job.id, job_version=job.version,
+        execution_id=execution_id, tenant_id=tenant_id, job_id=job.id, job_version=job.version,
         schedule_id=run.schedule_id, schedule_version=run.schedule_version, run_key=run_key, trigger=run.trigger,
         nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
         timeout_s=job.timeout_s, flow=flow.flow, flow_limit=flow.limit, key=flow.key, job_limit=job.limit,

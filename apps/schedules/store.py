@@ -146,6 +146,12 @@ FROM j LEFT JOIN {{schema}}.schedules_jobversion v ON v.job_id = j.id AND v.vers
 _SHARE_SHOWN = _SHARE.replace("{alive}", "deleted_at IS NULL")
 _SHARE_INSIDE = _SHARE.replace("{alive}", "(deleted_at IS NULL OR workflow_id IS NOT NULL)")
 
+# For whoever holds later locks than those of jobs: it waits for none.
+_SHARE_FREE = _SHARE_INSIDE.replace("FOR SHARE", "FOR SHARE SKIP LOCKED")
+_THERE = """
+SELECT id FROM {schema}.schedules_job WHERE id = ANY($1) AND (deleted_at IS NULL OR workflow_id IS NOT NULL)
+"""
+
 
 def jobs_insert(conn: Conn, schema: str, rows: Sequence[NewJob], *, now: datetime) -> set[UUID]:
     """The ids of those whose name and external id were free."""
@@ -182,6 +188,16 @@ def jobs_share(conn: Conn, schema: str, ids: Collection[UUID], *, inside: bool =
     if any(row[4] is None for row in rows):
         rows = _run(conn, query, wanted).fetchall()  # locked by now, so that nobody has to be waited for
     return {row[0]: SharedJob(*row) for row in rows}
+
+
+def jobs_share_free(conn: Conn, schema: str, ids: Collection[UUID]) -> tuple[dict[UUID, SharedJob], set[UUID]]:
+    """The same of those that nobody changes just now, and the ids of those that are being changed."""
+    rows = _run(conn, _in(_SHARE_FREE, schema), [sorted(ids)]).fetchall()
+    found = {row[0]: SharedJob(*row) for row in rows if row[4] is not None}
+    if len(found) == len(set(ids)):
+        return found, set()
+    there = {row[0] for row in _run(conn, _in(_THERE, schema), [sorted(ids)])}
+    return found, there - found.keys()
 
 
 def _take_turns(conn: Conn, what: str, rows: Sequence[Any]) -> None:

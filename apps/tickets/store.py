@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 
 from apps.tickets.values import LANES, Current, Replaced, Ticket
-from kernel.pools import POOLS, PULL
+from kernel.pools import POOLS, PULL, WORKFLOW
 
 Conn = psycopg.Connection[Any]
 
@@ -58,12 +58,14 @@ DELETE FROM tickets_ticket WHERE execution_id = %s AND tenant_id = %s AND state 
 RETURNING attempt, first_queued_at, first_started_at, followed
 """
 
-# Whoever holds it outside learns of it from a heartbeat and gets a moment to stop.
-_ASK_TO_STOP = f"""cancel_requested = true, deadline = CASE WHEN remote
-    THEN least(deadline, clock_timestamp() + interval '{REMOTE_CANCEL_GRACE_S} seconds') ELSE deadline END"""
+# Whoever holds it outside learns of it from a heartbeat and gets a moment to stop. A workflow's run is looked at now.
+ASK_TO_STOP = f"""cancel_requested = true, deadline = CASE
+    WHEN pool = '{WORKFLOW}' THEN least(deadline - interval '1 microsecond', clock_timestamp())
+    WHEN remote THEN least(deadline, clock_timestamp() + interval '{REMOTE_CANCEL_GRACE_S} seconds')
+    ELSE deadline END"""
 
 CANCEL_RUNNING = f"""
-UPDATE tickets_ticket SET {_ASK_TO_STOP} WHERE execution_id = %s AND tenant_id = %s AND state = 'running'
+UPDATE tickets_ticket SET {ASK_TO_STOP} WHERE execution_id = %s AND tenant_id = %s AND state = 'running'
 RETURNING fence
 """
 
@@ -82,7 +84,7 @@ CANCEL_RUNNING_OF = f"""
 WITH running AS (
     SELECT execution_id FROM tickets_ticket WHERE guarded AND schedule_id = ANY(%s) AND state = 'running'
     ORDER BY execution_id FOR UPDATE)
-UPDATE tickets_ticket t SET {_ASK_TO_STOP}
+UPDATE tickets_ticket t SET {ASK_TO_STOP}
 WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM running)) AND t.state = 'running' AND NOT t.cancel_requested
 """
 

@@ -14,7 +14,7 @@ _NAMED = 5  # needs that are named in a sentence
 
 
 class JobFacts(NamedTuple):
-    """What a preview tells of a job. `id` is None of one that is written inline and not saved."""
+    """What a preview tells of a job. `id` is None of one that is written inline."""
 
     id: UUID | None
     name: str

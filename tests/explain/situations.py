@@ -64,6 +64,26 @@ def it_waits_for_its_next_try(stage: Stage) -> Asked:
     return "execution", stage.ticket(run, available_at=stage.at(60))
 
 
+@situation("returned", "handed back (returned)", fine=True, clears=True)
+def its_worker_stopped(stage: Stage) -> Asked:
+    run = stage.run()
+    stage.end(stage.begin(run), "returned", error={"class": "returned", "message": "the worker is stopping"})
+    return "execution", stage.ticket(run, available_at=stage.at(60))
+
+
+@situation("returned", "handed back; it waits", fine=True, clears=True)
+def its_worker_gave_it_back_and_did_not_say_why(stage: Stage) -> Asked:
+    run = stage.run()
+    stage.end(stage.begin(run), "returned")
+    return "execution", stage.ticket(run, available_at=stage.at(60))
+
+
+@situation("due_now", "It has been due for 5 min", clears=False)
+def a_delayed_run_is_overdue(stage: Stage) -> Asked:
+    run = stage.run(delay_s=600)
+    return "execution", stage.entry(run, due_at=stage.at(-300), nominal_at=stage.at(-300))
+
+
 @situation("release_backoff", "handed out 2 times", clears=True)
 def nobody_took_it(stage: Stage) -> Asked:
     return "execution", stage.ticket(stage.run(), available_at=stage.at(60), rank=None, releases=2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -74,9 +76,7 @@ def its_total_time_out_ended(stage: Stage) -> Asked:
 
 @situation("replaced", "newer run of its schedule")
 def a_newer_one_took_its_place(stage: Stage) -> Asked:
-    run = stage.run()
-    stage.conn.execute("DELETE FROM tickets_ticket WHERE execution_id = %s", [run])
-    return "execution", stage.execution(run, state="skipped", reason="replaced", finished_at=stage.now)
+    return "execution", as_left(stage, state="skipped", reason="replaced")
 
 
 def passed_over(stage: Stage, schedule: UUID, minutes: int) -> UUID:
@@ -126,3 +126,84 @@ def the_tenant_was_suspended(stage: Stage) -> Asked:
     stage.conn.execute("UPDATE tenants_tenant SET status = 'suspended' WHERE id = %s", [stage.tenant.pk])
     stage.registry.refresh(force=True)
     return "execution", passed_over(stage, schedule, 0)
+
+
+@situation("misfire_capped", "more had been missed than its misfire policy makes up for")
+def more_were_missed_than_are_made_up_for(stage: Stage) -> Asked:
+    return "execution", passed_over(
+        stage, make_schedule(stage.tenant, now=stage.now, misfire="fire_all", misfire_max=1), 5
+    )
+
+
+@situation("misfire_too_old", "older than its misfire policy makes up for")
+def it_was_missed_for_too_long(stage: Stage) -> Asked:
+    schedule = make_schedule(stage.tenant, now=stage.now, misfire="fire_all", misfire_max_age_s=120)
+    return "execution", passed_over(stage, schedule, 5)
+
+
+@situation("schedule_changed", "its schedule was changed before it was fired", "by test")
+def its_schedule_was_changed(stage: Stage) -> Asked:
+    from apps.schedules.services_schedules import schedule_update
+
+    return "execution", dropped(stage, schedule_update, patch={"trigger": {"cron": "0 0 * * *"}})
+
+
+@situation("schedule_deleted", "its schedule was deleted before it was fired", "by test")
+def its_schedule_was_deleted(stage: Stage) -> Asked:
+    from apps.schedules.services_schedules import schedule_delete
+
+    return "execution", dropped(stage, schedule_delete)
+
+
+@situation("schedule_paused", "the schedule is paused", "by test")
+def its_schedule_was_paused(stage: Stage) -> Asked:
+    from apps.schedules.services import schedule_pause
+
+    return "execution", dropped(stage, schedule_pause, reason="holidays")
+
+
+def dropped(stage: Stage, change: Callable[..., Any], **more: Any) -> UUID:
+    """The row that a change of a schedule makes of what is due and was not fired."""
+    schedule = make_schedule(stage.tenant, now=stage.now)
+    stage.entry(schedule, nominal_at=(due := at_minute(stage, -1)), due_at=due)
+    change(tenant=stage.tenant, actor=stage.actor(), schedule_id=schedule, now=stage.now, **more)
+    [made] = executions_of(stage.conn, stage.tenant, schedule)
+    assert made["state"] == "skipped"
+    id_: UUID = made["id"]
+    return id_
+
+
+@situation("excluded_by_policy", "after 1 attempt.", "it went wrong")
+def its_policy_does_not_try_that_again(stage: Stage) -> Asked:
+    run = stage.run(stage.job(retry={"max_attempts": 3, "retry_on": ["timed_out"]}))
+    stage.end(stage.begin(run), "failed")
+    return "execution", run
+
+
+@situation("outcome_unknown", "the line broke")
+def nobody_knows_how_it_ended(stage: Stage) -> Asked:
+    error = {"class": "timed_out", "message": "the line broke", "outcome_unknown": True}
+    stage.end(stage.begin(run := stage.run()), "failed", error=error)
+    return "execution", run
+
+
+@situation("undecodable", "It failed for good")
+def its_definition_could_not_be_read(stage: Stage) -> Asked:
+    return "execution", as_left(stage, state="dead", reason="undecodable")
+
+
+@situation("dead", "It failed for good")
+def it_died_for_a_reason_of_a_later_release(stage: Stage) -> Asked:
+    return "execution", as_left(stage, state="dead", reason="of a later release")
+
+
+@situation("skipped", "It did not run")
+def it_was_skipped_for_a_reason_of_a_later_release(stage: Stage) -> Asked:
+    return "execution", as_left(stage, state="skipped", reason="of a later release")
+
+
+def as_left(stage: Stage, **columns: Any) -> UUID:
+    """As another release would have ended it."""
+    run = stage.run()
+    stage.conn.execute("DELETE FROM tickets_ticket WHERE execution_id = %s", [run])
+    return stage.execution(run, finished_at=stage.now, **columns)

@@ -166,3 +166,34 @@ def that_time_was_missed(stage: Stage) -> Asked:
     schedule = make_schedule(stage.tenant, now=stage.now, misfire="skip")
     passed_over(stage, schedule, 5)
     return "schedule", schedule, at_minute(stage, -4)
+
+
+@situation("made", "was made a run, which is ready")
+def that_time_was_made_a_run(stage: Stage) -> Asked:
+    schedule = make_schedule(stage.tenant, now=stage.now)
+    stage.entry(schedule, nominal_at=(due := at_minute(stage, 0)), due_at=due)
+    fire(stage.conn, stage.registry, now=stage.now)
+    return "schedule", schedule, due
+
+
+@situation("not_recorded", "before the schedule's present definition")
+def that_time_was_before_it_was_defined(stage: Stage) -> Asked:
+    return "schedule", make_schedule(stage.tenant, now=stage.now), at_minute(stage, -60)
+
+
+@situation("dst_gap_skipped", "does not run")
+def the_clock_skips_that_time(stage: Stage) -> Asked:
+    schedule = make_schedule(stage.tenant, cron="30 2 28 3 *", now=stage.now, timezone="Europe/Berlin", dst_gap="skip")
+    return "schedule", schedule, datetime(2027, 3, 28, 1, tzinfo=UTC)
+
+
+@situation("nothing_ahead", "Nothing was found up to", clears=True)
+def nothing_was_found_for_years(stage: Stage) -> Asked:
+    """As firing leaves it where a search gave up: the entry is no occurrence, and says from where to look again."""
+    later = datetime(2048, 1, 1, microsecond=1, tzinfo=UTC)
+    return "schedule", stage.entry(make_schedule(stage.tenant, now=stage.now), nominal_at=later, due_at=later)
+
+
+@situation("not_an_occurrence", "before it on 2028-02-29", "after it on 2032-02-29")
+def it_falls_between_leap_days(stage: Stage) -> Asked:
+    return "schedule", make_schedule(stage.tenant, cron="0 12 29 2 *", now=stage.now), datetime(2029, 1, 1, tzinfo=UTC)

@@ -43,8 +43,10 @@ def test_the_true_cause_is_named(situation: Situation, stage: Stage) -> None:
 
 def test_the_table_is_complete() -> None:
     from apps.dispatch.admission import CODES
+    from apps.dispatch.explaining.words import STEP_WORDS, WORDS
 
     named = {one.code for one in SITUATIONS}
     # These hold no run back that there is: a paused schedule makes none, and a day's runs are counted when made.
     assert set(CODES) - named <= {"schedule_paused", "daily_quota", "not_yet_due"}
+    assert set(WORDS) - named <= set(STEP_WORDS), "each code that has words is the cause of a situation"
     assert len(SITUATIONS) >= 50

@@ -144,6 +144,8 @@ def cause_at(
         )
     if not falls:
         following, before = timing.next_after(spec, at), timing.previous_before(spec, at)
+        if following is not None and timing.is_look_again(spec, following):
+            following = None  # that far nothing was found
         around = f"before it on {instant(before)}, after it on {instant(following)}"
         text = f"Its trigger does not fall on {instant(at)}; {around}."
         return Verdict("not_an_occurrence", text)

@@ -14,6 +14,7 @@ from kernel.durations import span
 
 LATE_S = 10.0  # a start later than this is something that was found
 ERROR_CHARS = 300
+OF_SOMEBODY = frozenset({"schedule_paused", "job_paused", "schedule_changed", "schedule_deleted"})
 
 
 class Letter(NamedTuple):
@@ -108,7 +109,7 @@ def _skipped(run: Run) -> Verdict:
         what = f"{run.occurrences:,} occurrences from {instant(run.nominal_at)} to {instant(run.until_at)} did not run"
     elif run.nominal_at is not None:
         what = f"The occurrence of {instant(run.nominal_at)} did not run"
-    by = f" ({run.fired_by})" if code in ("schedule_paused", "job_paused", "schedule_changed") and run.fired_by else ""
+    by = f" (by {run.fired_by})" if code in OF_SOMEBODY and run.fired_by else ""
     thing = Thing("schedule", str(run.schedule_id)) if run.schedule_id else Thing("job", str(run.job_id))
     if code in ("daily_quota", "backlog_full"):
         thing = Thing("usage")

@@ -13,6 +13,7 @@ import psycopg
 
 from apps.deadletters.models import DeadLetter
 from apps.dispatch.admission import refusal
+from apps.dispatch.explaining.causes import BEHIND_S
 from apps.dispatch.explaining.ended import By, Letter, delays_of, ended, instant, late_s, parts_of
 from apps.dispatch.explaining.facts import Known, known_of
 from apps.dispatch.explaining.rows import (
@@ -30,6 +31,7 @@ from apps.dispatch.explaining.trail import last_by
 from apps.dispatch.explaining.values import Explanation, Holder, Thing, Verdict
 from apps.dispatch.explaining.waiting import checks_of, position_of, queued, waiting
 from apps.due.leases import IMPLAUSIBLE_S
+from kernel.durations import span
 from kernel.errors import NotFound
 from kernel.ids import attempt_id
 from tenants import door
@@ -107,8 +109,9 @@ def _scheduled(conn: Conn, run: Run, now: datetime) -> Verdict:
         text = f"It is due at {instant(run.due_at)}, and no live dispatcher holds shard {run.shard}, which it is in."
         return Verdict("no_dispatcher", text, thing=Thing("dispatchers"))
     if run.due_at <= now:
+        late_s = (now - run.due_at).total_seconds()
         return Verdict(
-            "due_now", f"It has been due since {instant(run.due_at)}.", fine=True, since=run.due_at, thing=me
+            "due_now", f"It has been due for {span(late_s)}.", fine=late_s < BEHIND_S, since=run.due_at, thing=me
         )
     text = f"It was asked for later, and is due at {instant(run.due_at)}."
     return Verdict("delayed", text, fine=True, check="not_yet_due", clears_at=run.due_at, thing=me)

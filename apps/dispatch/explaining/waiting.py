@@ -76,8 +76,9 @@ def _not_yet(run: Run, known: Known, refused: Refusal, last: LastAttempt | None)
         failed = f"attempt {last.number} {last.state.replace('_', ' ')}" if last else "an attempt failed"
         of = f" of {run.max_attempts}" if run.max_attempts else ""
         text = f"It is to be tried again: {failed}{of if last else ''}. It waits {until}."
-    elif run.wait_reason:
-        code, text = "returned", f"An attempt was handed back ({run.wait_reason}); it waits {until}."
+    elif run.wait_reason or run.attempt:
+        why = f" ({run.wait_reason})" if run.wait_reason else ""
+        code, text = "returned", f"An attempt was handed back{why}; it waits {until}."
     return Verdict(
         code, text, fine=fine, check=refused.code, clears_at=refused.clears_at, thing=Thing("job", str(run.job_id))
     )

@@ -1,0 +1,121 @@
+"""A look at a run: what nobody else tells it. Time that has come, a cancel, ends that nobody has noted, its own end.
+
+What runs is stopped here and not where a failure is noted: there the tickets of other steps would be locked out of
+order.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import psycopg
+
+from apps.executions import store as executions
+from apps.tickets import workflow_runs
+from apps.tickets.values import Started
+from apps.usage import deltas
+from apps.usage.figures import CANCELLED as CANCELLED_RUNS
+from apps.usage.figures import Tally
+from apps.workflows import store
+from apps.workflows.beginning import begin
+from apps.workflows.deciding import FINAL, End
+from apps.workflows.turn import OUTSIDE, Turn
+from apps.workflows.values import CANCELLED, STOPPING, Ended, RunNow, StepNow
+from tenants.registry import Tenancy
+
+Conn = psycopg.Connection[Any]
+LOOK_AGAIN = timedelta(seconds=workflow_runs.LOOK_MAX_S)
+APPROVAL_TIMEOUT = "approval_timeout"
+
+
+class Seen(NamedTuple):
+    """How a run stands. `state` is final once it has ended; empty when its definition can't be read."""
+
+    state: str
+    finished_at: datetime | None
+    next_at: datetime
+
+
+def look(conn: Conn, tenancy: Tenancy, started: Started, *, now: datetime) -> Seen:
+    """Brings a run up to date in the current transaction; begins it when it has no row yet."""
+    schema, run_id = tenancy.schema, started.execution_id
+    store.lock_of_executions(conn, schema, [run_id])  # the root of the run that it is a step of
+    if not store.lock_of_runs(conn, schema, [run_id]):
+        turn = begin(conn, tenancy, started, now=now)
+        if turn is None:
+            return Seen("", None, now)
+    else:
+        turn = Turn(conn, tenancy, now=now)
+        turn.take([run_id])
+    run = turn.runs.get(run_id)
+    if run is None:
+        return Seen("", None, now)
+    if run.finished_at is None:
+        _bring_up_to_date(turn, run, cancel=started.cancel_requested)
+    turn.write()
+    workflow_runs.look_at(conn, turn.looks - {run.id})
+    return Seen(run.state, run.finished_at, _next_look(conn, tenancy, run, now))
+
+
+def _bring_up_to_date(turn: Turn, run: RunNow, *, cancel: bool) -> None:
+    turn.note(store.end_steps(turn.conn, turn.tenancy.schema, store.unnoted(turn.conn, turn.tenancy.schema, run.id)))
+    turn.go_on()
+    if cancel and run.state in ("running", "paused"):
+        turn.cancel(run)
+    if run.deadline_at is not None and run.deadline_at <= turn.now and run.state in ("running", "paused"):
+        run.deadline_at = None
+        turn.overdue(run)
+    for row in turn.all_of(run):
+        if row.state == "running" and row.wake_at is not None and row.wake_at <= turn.now:
+            _wake(turn, run, row)
+    turn.decide(run)
+    turn.go_on()
+    _stop(turn, run)
+    turn.go_on()
+
+
+def _wake(turn: Turn, run: RunNow, row: StepNow) -> None:
+    """The end of a delay, or of the time that an approval had."""
+    if row.type == "delay":
+        turn.end(row, End("succeeded"))
+    elif row.type == "approval":
+        approval = run.graph.steps[row.step].approval
+        turn.end(row, End("failed" if approval is None else approval.on_timeout, APPROVAL_TIMEOUT))
+
+
+def _stop(turn: Turn, run: RunNow) -> None:
+    """Stops what runs of a run that stops: all of it, or what is no handler of a failure."""
+    if run.state != "cancelling" and not (run.state == "running" and run.reason in STOPPING):
+        return
+    rows = [row for row in turn.all_of(run) if row.state == "running" and _is_stopped(run, row)]
+    for row in rows:
+        if row.execution_id is None:
+            turn.end(row, End("cancelled", run.reason))
+    ids = [row.execution_id for row in rows if row.execution_id is not None]
+    if not ids:
+        return
+    stopped = workflow_runs.stop(turn.conn, ids)
+    ended = [
+        executions.Ended(
+            one.execution_id, "cancelled", one.first_queued_at, one.first_started_at, turn.now, one.attempt, None,
+            None, CANCELLED,
+        )
+        for one in stopped
+    ]  # fmt: skip
+    if ended:
+        executions.settle(turn.conn, turn.tenancy.schema, ended, [])
+        tally = Tally()
+        tally.add(turn.tenancy.id, CANCELLED_RUNS, len(ended))
+        deltas.add(turn.conn, tally, now=turn.now)
+        noted = [Ended(one.id, one.state, one.reason, None, one.finished_at) for one in ended]
+        turn.note(store.end_steps(turn.conn, turn.tenancy.schema, noted))
+
+
+def _is_stopped(run: RunNow, row: StepNow) -> bool:
+    return run.state == "cancelling" or (row.type not in OUTSIDE and row.step not in run.graph.handlers)
+
+
+def _next_look(conn: Conn, tenancy: Tenancy, run: RunNow, now: datetime) -> datetime:
+    if run.state in FINAL:
+        return now
+    times = [now + LOOK_AGAIN, run.deadline_at, store.next_looks(conn, tenancy.schema, [run.id]).get(run.id)]
+    return min(one for one in times if one is not None)

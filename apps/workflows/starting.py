@@ -1,0 +1,207 @@
+"""Starting steps: their conditions and their input, and the executions that they become.
+
+In the transaction of whatever let them start, under the lock of their root. Jobs are shared without waiting for anybody
+who changes one: tickets are locked by then, which come later in the order of locks. A step whose job is being changed
+waits a moment.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import orjson
+import psycopg
+
+from apps.executions import store as executions
+from apps.schedules import store as jobs
+from apps.schedules.keyed import flows_of_executions
+from apps.schedules.running import JobNow, Run, job_shared, new_ticket
+from apps.tickets import store as tickets
+from apps.tickets.values import flow_of, lane_of
+from apps.usage import deltas
+from apps.usage.figures import SUBMITTED, Tally
+from apps.workflows import upstream
+from apps.workflows.deciding import WHEN_FALSE, End
+from apps.workflows.definition import Step
+from apps.workflows.inputs import BadInput, filled, reads_of, texts_of, unmet_condition
+from apps.workflows.values import RunNow, StepNow, with_error
+from kernel.ids import uuid7s
+from kernel.limitrules import Flow
+from kernel.stepkeys import TRIGGER, step_key
+from tenants.registry import Tenancy
+
+Conn = psycopg.Connection[Any]
+INPUT_MAX_BYTES = 262_144
+BUSY_WAIT = timedelta(seconds=1)  # until a step is tried again whose job is just being changed
+BUSY = "job_changes"  # why it waits
+DEPTH_MAX = 5  # of workflows in workflows
+
+
+class Failed(NamedTuple):
+    """A step that ends instead of starting. `error` is JSON."""
+
+    step: StepNow
+    end: End
+    error: str | None
+
+
+class Unit(NamedTuple):
+    """An execution that is to be made for a step, or for one item of it. `payload` is JSON, if it has one."""
+
+    run: RunNow
+    row: StepNow
+    job_id: UUID
+    payload: str | None
+
+
+class Starting:
+    """Starts steps of a tenant in one transaction."""
+
+    def __init__(self, conn: Conn, tenancy: Tenancy, *, now: datetime) -> None:
+        self._conn, self._tenancy, self._now = conn, tenancy, now
+
+    def begin(self, runs: Mapping[UUID, RunNow], rows: Sequence[StepNow]) -> list[Failed]:
+        """Starts steps whose needs are met; returns those that end at once: not wanted, or impossible."""
+        known = self._read(runs, rows)
+        ended: list[Failed] = []
+        units: list[Unit] = []
+        for row in rows:
+            run = runs[row.run_id]
+            step = run.graph.steps[row.step]
+            values = known.values(run, sorted(reads_of(step)))
+            row.used = known.used(run, [edge.parent for edge in step.needs])
+            row.started_at = self._now
+            try:
+                if unmet_condition(step.when, values) is not None and not row.forced:
+                    row.started_at = None
+                    ended.append(Failed(row, End("skipped", WHEN_FALSE), None))
+                else:
+                    self._begin(run, row, step, values, units)
+            except BadInput as bad:
+                ended.append(failed(row, "bad_input", bad.detail))
+        return ended + self.make(units)
+
+    def make(self, units: Sequence[Unit]) -> list[Failed]:
+        """Makes executions with their tickets; returns steps whose job is not there any more."""
+        if not units:
+            return []
+        conn, schema = self._conn, self._tenancy.schema
+        shared, busy = jobs.jobs_share_free(conn, schema, {one.job_id for one in units})
+        found = {job.id: job_shared(job, self._tenancy.queue) for job in shared.values()}
+        gone, ready = [], []
+        for one in units:
+            if one.job_id in found:
+                ready.append(one)
+            elif one.job_id in busy:
+                one.row.state, one.row.reason, one.row.started_at = "waiting", BUSY, None
+                one.row.wake_at = self._now + BUSY_WAIT
+            else:
+                gone.append(failed(one.row, "job_gone", "Its job is deleted.", job=str(one.job_id)))
+        if ready:
+            self._insert(ready, found)
+        return gone
+
+    def fill_output(self, run: RunNow) -> None:
+        """Makes the output of a run that has succeeded; the run fails when that can't be made."""
+        template = run.graph.workflow.output
+        if template is None:
+            return
+        names = {name for name in run.graph.steps if any(f"steps.{name}" in text for _, text in texts_of(template))}
+        known = upstream.read(
+            self._conn, self._tenancy.schema, whole={(run.id, name) for name in names}, brief=set(), inputs={run.id}
+        )
+        try:
+            made = filled(template, known.values(run, sorted(names)), max_bytes=INPUT_MAX_BYTES)
+            run.output = orjson.dumps(made).decode()
+        except BadInput as bad:
+            run.state = "failed"
+            run.error = orjson.dumps(with_error("bad_output", f"Its output could not be made: {bad.detail}")).decode()
+
+    def _read(self, runs: Mapping[UUID, RunNow], rows: Sequence[StepNow]) -> upstream.Upstream:
+        whole, brief, inputs = set(), set(), set()
+        for row in rows:
+            step = runs[row.run_id].graph.steps[row.step]
+            whole |= {(row.run_id, name) for name in reads_of(step)}
+            brief |= {(row.run_id, edge.parent) for edge in step.needs}
+            if step.when or step.for_each or any(texts_of(step.input)):
+                inputs.add(row.run_id)
+        return upstream.read(self._conn, self._tenancy.schema, whole=whole, brief=brief, inputs=inputs)
+
+    def _begin(self, run: RunNow, row: StepNow, step: Step, values: dict[str, Any], units: list[Unit]) -> None:
+        if step.type == "delay":
+            row.wake_at = self._now + timedelta(seconds=step.delay_s or 0)
+        elif step.type == "approval" and step.approval is not None:
+            if step.approval.timeout_s is not None:
+                row.wake_at = self._now + timedelta(seconds=step.approval.timeout_s)
+        else:
+            job_id = step.workflow_id if step.job is None else step.job.job_id
+            assert job_id is not None
+            payload = None
+            if step.input is not None:
+                payload = orjson.dumps(filled(step.input, values, max_bytes=INPUT_MAX_BYTES)).decode()
+            units.append(Unit(run, row, job_id, payload))
+
+    def _insert(self, units: Sequence[Unit], found: Mapping[UUID, JobNow]) -> None:
+        conn, schema = self._conn, self._tenancy.schema
+        made = list(zip(units, uuid7s(len(units)), strict=True))
+        rows = [_begun(one, found[one.job_id], key) for one, key in made]
+        there = executions.begin_steps(conn, schema, rows, now=self._now)
+        made = [(one, key) for one, key in made if key in there]
+        keyed = [key for one, key in made if found[one.job_id].key is not None]
+        flows = flows_of_executions(conn, schema, keyed) if keyed else {}
+        tickets.add(conn, [self._ticket(one, found[one.job_id], key, flows.get(key)) for one, key in made])
+        for one, key in made:
+            one.row.execution_id = key
+        tally = Tally()
+        tally.add(self._tenancy.id, SUBMITTED, len(made))
+        deltas.add(conn, tally, now=self._now)
+
+    def _ticket(self, one: Unit, job: JobNow, key: UUID, flow: Flow | None) -> tickets.Ticket:
+        step = one.run.graph.steps.get(one.row.step)
+        run = Run(
+            trigger=TRIGGER, fired_by="", payload_from="job" if one.payload is None else "execution",
+            priority=_priority(one, job), nominal_at=one.run.nominal_at,
+        )  # fmt: skip
+        ticket = new_ticket(
+            self._tenancy.id, job, run, flow or Flow(job.id), execution_id=key, run_key=_key(one), now=self._now
+        )._replace(followed=True, lane=lane_of(one.run.root_trigger))
+        if step is None:
+            return ticket
+        own = step.overrides
+        if own.timeout_s is not None:
+            ticket = ticket._replace(timeout_s=own.timeout_s)
+        if own.max_concurrency is not None and flow is None:
+            name = f"{one.run.id.hex}:{step.name}"
+            ticket = ticket._replace(
+                flow=flow_of(job.id, name), flow_limit=own.max_concurrency, key=f"step={step.name}"
+            )
+        return ticket
+
+
+def failed(row: StepNow, code: str, message: str, **more: Any) -> Failed:
+    """A step that can't start."""
+    return Failed(row, End("failed", code), orjson.dumps(with_error(code, message, **more)).decode())
+
+
+def _begun(one: Unit, job: JobNow, key: UUID) -> executions.Begun:
+    step = one.run.graph.steps.get(one.row.step)
+    overrides = None
+    if step is not None and (step.overrides.retry is not None or step.overrides.timeout_s is not None):
+        own = {"retry": step.overrides.retry, "timeout_s": step.overrides.timeout_s}
+        overrides = orjson.dumps({name: value for name, value in own.items() if value is not None}).decode()
+    return executions.Begun(
+        id=key, run_key=_key(one), job_id=one.job_id, job_version=job.version, priority=_priority(one, job),
+        nominal_at=one.run.nominal_at, fired_by=f"workflow {one.run.id}", payload=one.payload, overrides=overrides,
+        replay_of=one.row.execution_id, workflow_run_id=one.run.id, step=one.row.step,
+    )  # fmt: skip
+
+
+def _key(one: Unit) -> str:
+    return step_key(one.run.id, one.row.step, one.row.item, one.row.generation)
+
+
+def _priority(one: Unit, job: JobNow) -> int:
+    step = one.run.graph.steps.get(one.row.step)
+    own = None if step is None else step.overrides.priority
+    return job.priority if own is None else own

@@ -1,0 +1,279 @@
+"""One transaction's work on runs of a tenant: ends of steps in, what follows from them out.
+
+Whoever makes a `Turn` holds the locks of the runs' roots (`store.lock_of_runs`, `store.lock_of_executions`). Rows are
+changed in memory, `go_on` until nothing follows any more, and written once by `write`. The cost follows from the steps
+that end and their children, not from the size of the graph.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import orjson
+import psycopg
+
+from apps.workflows import deciding, store
+from apps.workflows.deciding import End
+from apps.workflows.graphs import Graphs
+from apps.workflows.starting import Starting
+from apps.workflows.values import CANCELLED, DEADLINE, FAIL_FAST, RunNow, StepEnd, StepNow, with_error
+from tenants.registry import Tenancy
+
+Conn = psycopg.Connection[Any]
+ROUNDS_BY_NAME = 2  # rounds that read only children; a longer cascade reads all of the run that waits at once
+OUTSIDE = ("compensation", "on_failure")  # steps beside the graph: nothing needs them
+
+
+_here = threading.local()
+
+
+def graphs_here() -> Graphs:
+    """The graphs that this thread remembers."""
+    if not hasattr(_here, "graphs"):
+        _here.graphs = Graphs()
+    found: Graphs = _here.graphs
+    return found
+
+
+class _Ending(NamedTuple):
+    run: RunNow
+    step: str
+    type: str
+    end: End
+    execution_id: UUID | None
+    error: str | None
+
+
+class Turn:
+    """The runs, the rows that were read, and what is to be done with them."""
+
+    def __init__(self, conn: Conn, tenancy: Tenancy, *, now: datetime) -> None:
+        self.conn, self.tenancy, self.now = conn, tenancy, now
+        self.runs: dict[UUID, RunNow] = {}
+        self.looks: set[UUID] = set()  # runs that somebody has to look at soon, or whose time to look at has changed
+        self._rows: dict[int, StepNow] = {}
+        self._named: dict[tuple[UUID, str], StepNow] = {}  # the steps themselves, not their items
+        self._whole: set[UUID] = set()  # runs of which all rows that wait are read
+        self._changed: set[int] = set()
+        self._changed_runs: set[UUID] = set()
+        self._ends: list[_Ending] = []
+        self._starts: list[StepNow] = []
+        self._starting = Starting(conn, tenancy, now=now)
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    def take(self, run_ids: Collection[UUID]) -> None:
+        """Reads runs. Those whose definition can't be read, or that are not there, are left out."""
+        rows = store.runs(self.conn, self.tenancy.schema, set(run_ids) - self.runs.keys())
+        graphs = graphs_here().load(self.conn, self.tenancy.schema, {(row[4], row[5]) for row in rows})
+        for row in rows:
+            if (row[4], row[5]) in graphs:
+                self.runs[row[0]] = RunNow(*(*row, graphs[row[4], row[5]]))
+
+    def add(self, steps: Iterable[StepNow]) -> None:
+        """Rows that were read or made."""
+        for one in steps:
+            if one.id not in self._rows:
+                self._rows[one.id] = one
+                if one.item is None:
+                    self._named[one.run_id, one.step] = one
+
+    def all_of(self, run: RunNow) -> list[StepNow]:
+        """All rows of a run, with items; as they are in memory where they were read before."""
+        rows = store.steps_of(self.conn, self.tenancy.schema, run.id)
+        self.add(rows)
+        self._whole.add(run.id)
+        return [self._rows[one.id] for one in rows]
+
+    def changed(self, step: StepNow) -> None:
+        """This row is to be written."""
+        self._changed.add(step.id)
+
+    def changed_run(self, run: RunNow) -> None:
+        """This run's row is to be written."""
+        self._changed_runs.add(run.id)
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def note(self, ended: Sequence[StepEnd]) -> None:
+        """Ends of steps that are written already."""
+        self.take({one.run_id for one in ended})
+        for one in ended:
+            run = self.runs.get(one.run_id)
+            if run is not None:
+                self._ends.append(_Ending(run, one.step, one.type, one.end, one.execution_id, one.error))
+
+    def end(self, step: StepNow, end: End, *, error: str | None = None) -> None:
+        """Ends a step that waits or has no execution. `error` is JSON."""
+        step.state, step.reason, step.finished_at, step.wake_at = end.state, end.reason, self.now, None
+        if error is not None:
+            step.error = error
+        self.changed(step)
+        run = self.runs[step.run_id]
+        self._ends.append(_Ending(run, step.step, step.type, end, step.execution_id, step.error))
+
+    def start(self, step: StepNow) -> None:
+        """Starts a step that waits, whatever its needs say."""
+        step.state, step.reason, step.wake_at = "running", "", None
+        self.changed(step)
+        self._starts.append(step)
+
+    def begin(self, run: RunNow) -> None:
+        """Starts the steps of a new run that need nothing; its rows were added."""
+        for name in run.graph.roots:
+            self.start(self._named[run.id, name])
+
+    def stop(self, run: RunNow, reason: str) -> None:
+        """What waits is skipped, but for handlers of failures; whoever looks at the run next stops what runs."""
+        run.reason = reason
+        self.changed_run(run)
+        self.looks.add(run.id)
+        rows = {one.step: one for one in self.all_of(run) if one.item is None and one.state == "waiting"}
+        for name in deciding.cut_off(run.graph, rows):
+            self.end(rows[name], End("skipped", reason))
+
+    def cancel(self, run: RunNow, reason: str = CANCELLED) -> None:
+        """Nothing more of the run starts; whoever looks at it next stops what runs."""
+        run.state, run.reason = "cancelling", reason
+        self.changed_run(run)
+        self.looks.add(run.id)
+        for one in self.all_of(run):
+            if one.state == "waiting":
+                self.end(one, End("cancelled", CANCELLED))
+
+    def overdue(self, run: RunNow) -> None:
+        """The run's own deadline has passed: it fails, and stops as at a first failure."""
+        run.state, run.failed = "running", run.failed + 1
+        if not run.has_error:
+            message = "Its deadline passed before all steps had ended."
+            run.has_error, run.error = True, orjson.dumps(with_error(DEADLINE, message)).decode()
+        self.stop(run, DEADLINE)
+
+    def decide(self, run: RunNow) -> None:
+        """Looks at all that waits in a run, with its counters made anew from the states of what it needs."""
+        self.go_on()  # what has just ended is counted once
+        rows = {one.step: one for one in self.all_of(run) if one.item is None}
+        ends = {name: one.end for name, one in rows.items() if one.end is not None}
+        for name, step in run.graph.steps.items():
+            row = rows.get(name)
+            if row is None or row.state != "waiting":
+                continue
+            needs = deciding.counted(step, ends)
+            if needs != row.needs:
+                row.needs = needs
+                self.changed(row)
+            self._carry_out(run, row, deciding.decide(step, needs))
+
+    def go_on(self) -> None:
+        """Until nothing follows any more."""
+        while self._ends or self._starts:
+            rounds = 0
+            while self._ends:
+                self._round(whole=rounds >= ROUNDS_BY_NAME)
+                rounds += 1
+            starts, self._starts = self._starts, []
+            for step, end, error in self._starting.begin(self.runs, starts):
+                self.end(step, end, error=error)
+            self._changed.update(step.id for step in starts)
+            self.looks.update(step.run_id for step in starts if step.wake_at is not None)
+
+    def write(self) -> None:
+        """Writes all that has changed, and wakes who has to look."""
+        self._finish()
+        schema = self.tenancy.schema
+        store.write_steps(self.conn, schema, [self._rows[one] for one in sorted(self._changed)])
+        store.write_runs(self.conn, schema, [self.runs[one] for one in sorted(self._changed_runs)])
+
+    # -- rounds --------------------------------------------------------------------------------------------------------
+
+    def _round(self, *, whole: bool) -> None:
+        batch, self._ends = self._ends, []
+        by_run: dict[UUID, dict[str, End]] = defaultdict(dict)
+        for one in batch:
+            self._count(one)
+            if one.type not in OUTSIDE:
+                by_run[one.run.id][one.step] = one.end
+        children = {
+            run_id: deciding.children_of(self.runs[run_id].graph, ends) for run_id, ends in by_run.items()
+        }  # fmt: skip
+        self._read_waiting(children, whole=whole)
+        for run_id, ends in by_run.items():
+            run = self.runs[run_id]
+            rows = {name: self._named[run_id, name] for name in children[run_id] if (run_id, name) in self._named}
+            rows = {name: row for name, row in rows.items() if row.state == "waiting"}
+            result = deciding.advance(run.graph, ends, {name: row.needs for name, row in rows.items()})
+            for name, needs in result.needs.items():
+                rows[name].needs = needs
+                self.changed(rows[name])
+                self._carry_out(run, rows[name], deciding.decide(run.graph.steps[name], needs))
+        for one in batch:
+            if one.type not in OUTSIDE:
+                self._stop_at_failure(one)
+
+    def _carry_out(self, run: RunNow, row: StepNow, verdict: deciding.Verdict) -> None:
+        if not run.starts_steps or row.state != "waiting":  # a pause: what was decided is decided again later
+            return
+        if verdict.kind == "start":
+            self.start(row)
+        elif verdict.kind == "skip":
+            self.end(row, End("skipped", verdict.reason))
+
+    def _read_waiting(self, children: dict[UUID, list[str]], *, whole: bool) -> None:
+        if whole:
+            for run_id in children:
+                if run_id not in self._whole:
+                    self.all_of(self.runs[run_id])
+            return
+        wanted = [(run_id, name) for run_id, names in children.items() for name in names]
+        missing = [key for key in wanted if key not in self._named and key[0] not in self._whole]
+        if missing:
+            self.add(store.waiting(self.conn, self.tenancy.schema, missing))
+
+    def _count(self, one: _Ending) -> None:
+        run = one.run
+        run.open -= 1
+        self.changed_run(run)
+        if one.type in OUTSIDE or not deciding.fails_run(run.graph.steps[one.step], one.end):
+            return
+        run.failed += 1
+        if not run.has_error and run.state != "cancelling":
+            run.has_error, run.error = True, _error_of(one)
+
+    def _stop_at_failure(self, one: _Ending) -> None:
+        run = one.run
+        if run.reason or not run.starts_steps:
+            return
+        if deciding.stops_run(run.graph.workflow, run.graph.steps[one.step], one.end):
+            self.stop(run, FAIL_FAST)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        for run_id in sorted(self._changed_runs):
+            run = self.runs[run_id]
+            if run.finished_at is not None:
+                continue
+            state = deciding.end_of_run(
+                open_steps=run.open, failed_steps=run.failed, cancelled=run.state == "cancelling"
+            )
+            if state is None:
+                continue
+            run.state, run.finished_at = state, self.now
+            if state == "succeeded":
+                self._starting.fill_output(run)
+            self.looks.add(run.id)
+
+
+def _error_of(one: _Ending) -> str:
+    """The error of the run: that of the first step that failed it, with its name and its execution."""
+    inner = None if one.error is None else orjson.loads(one.error)
+    why = inner.get("message", "") if isinstance(inner, dict) else ""
+    told = {"cancelled": "was cancelled"}.get(one.end.state, "failed")
+    execution = None if one.execution_id is None else str(one.execution_id)
+    message = f"The step {one.step} {told}" + (f": {why}" if why else ".")
+    return orjson.dumps(
+        with_error("step_failed", message[:2_000], step=one.step, execution=execution, error=inner)
+    ).decode()
