@@ -29,6 +29,7 @@ from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
 from apps.webhooks.services_deliveries import REPLAYS
 from apps.workflows.definition import StepType
+from apps.workflows.depending_input import CONDITIONS
 from kernel.eventtypes import EVENT_TYPES, EVERYTHING
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 from tenants.permissions import KEY_ROLES, ROLES, known_scopes
@@ -191,6 +192,7 @@ def openapi_document() -> dict[str, Any]:
             "JobKind": [*KINDS],
             "AttemptState": [*ATTEMPT_STATES],
             "ExecutionState": [*EXECUTION_STATES],
+            "DependencyCondition": [*CONDITIONS],
             "JobStatus": ["active", "paused"],
             "EventType": [*EVENT_TYPES],
             "SubscribedType": [*EVENT_TYPES, EVERYTHING],

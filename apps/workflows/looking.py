@@ -4,6 +4,7 @@ What runs is stopped here and not where a failure is noted: there the tickets of
 order.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -90,6 +91,11 @@ def _stop(turn: Turn, run: RunNow) -> None:
     for row in rows:
         if row.execution_id is None:
             turn.end(row, End("cancelled", run.reason))
+    stop_steps(turn, [row for row in rows if row.execution_id is not None])
+
+
+def stop_steps(turn: Turn, rows: Sequence[StepNow]) -> None:
+    """Steps that run: what waits of their executions is cancelled, what runs is asked to stop."""
     ids = [row.execution_id for row in rows if row.execution_id is not None]
     if not ids:
         return

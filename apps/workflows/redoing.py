@@ -129,6 +129,11 @@ def branch_cancelled(graph: Graph, rows: Iterable[Row], *, step: str, branch: bo
     return changes
 
 
+def decided_again(graph: Graph, rows: Iterable[Row], *, step: str) -> Changes:
+    """What was skipped because of how this step ended waits again: it has not ended after all."""
+    return {key: to for key, to in _Table(graph, rows).decided_again({step}).items() if key[0] != step}
+
+
 def run_cancelled(rows: Iterable[Row]) -> Changes:
     """All that waits ends as cancelled, all that runs is asked to stop."""
     return {one.key: _ended(one) for one in rows if one.state not in FINAL}

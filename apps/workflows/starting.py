@@ -150,14 +150,15 @@ class Starting:
         made = [(one, key) for one, key in made if key in there]
         keyed = [key for one, key in made if found[one.job_id].key is not None]
         flows = flows_of_executions(conn, schema, keyed) if keyed else {}
-        tickets.add(conn, [self._ticket(one, found[one.job_id], key, flows.get(key)) for one, key in made])
+        tickets.add(conn, [self.ticket(one, found[one.job_id], key, flows.get(key)) for one, key in made])
         for one, key in made:
             one.row.execution_id = key
         tally = Tally()
         tally.add(self._tenancy.id, SUBMITTED, len(made))
         deltas.add(conn, tally, now=self._now)
 
-    def _ticket(self, one: Unit, job: JobNow, key: UUID, flow: Flow | None) -> tickets.Ticket:
+    def ticket(self, one: Unit, job: JobNow, key: UUID, flow: Flow | None) -> tickets.Ticket:
+        """The ticket of an execution of a step."""
         step = one.run.graph.steps.get(one.row.step)
         run = Run(
             trigger=TRIGGER, fired_by="", payload_from="job" if one.payload is None else "execution",

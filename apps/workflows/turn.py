@@ -15,7 +15,7 @@ from uuid import UUID
 import orjson
 import psycopg
 
-from apps.workflows import deciding, store
+from apps.workflows import deciding, store, store_changes
 from apps.workflows.deciding import End
 from apps.workflows.graphs import Graphs
 from apps.workflows.starting import Starting
@@ -87,6 +87,12 @@ class Turn:
         self.add(rows)
         self._whole.add(run.id)
         return [self._rows[one.id] for one in rows]
+
+    def drop(self, step: StepNow) -> None:
+        """Deletes the row of an item, at once."""
+        store_changes.drop_steps(self.conn, self.tenancy.schema, [step.id])
+        self._rows.pop(step.id, None)
+        self._changed.discard(step.id)
 
     def changed(self, step: StepNow) -> None:
         """This row is to be written."""
