@@ -25,7 +25,8 @@ class Transition(NamedTuple):
 
 TRANSITIONS = (
     Transition("fire", ("scheduled",), "ready", "due_at, version", ("created_at",)),
-    Transition("unblock", ("blocked",), "ready", "", ("available_at",)),
+    Transition("unblock", ("blocked",), "ready", "", ("available_at", "actual_at")),
+    Transition("skip", ("blocked",), "skipped", "", ("finished_at", "error")),
     Transition("release", ("ready",), "queued", "", ("release", "queued_at")),
     Transition("release_again", ("queued",), "ready", "release", ("available_at",)),
     Transition("start", ("queued",), "running", "release", ("attempt", "fence", "worker", "started_at", "deadline")),
