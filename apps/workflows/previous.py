@@ -13,12 +13,12 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from apps.workflows.deciding import FAIL_FAST, UPSTREAM_FAILED, End
+from apps.workflows.deciding import DEADLINE, FAIL_FAST, UPSTREAM_FAILED, End
 
 Conn = psycopg.Connection[Any]
 REASON = "previous_run"
 LOOK_S = 15  # until it is looked at again, when nobody told that the step before has ended
-FOR_A_FAILURE = (UPSTREAM_FAILED, FAIL_FAST)
+FOR_A_FAILURE = (UPSTREAM_FAILED, FAIL_FAST, DEADLINE)
 
 _BEFORE = """
 SELECT m.step, b.run_id, b.state FROM unnest($1::text[]) AS m(step) CROSS JOIN LATERAL (

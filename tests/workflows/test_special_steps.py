@@ -80,8 +80,9 @@ def test_cancelling_ends_a_list_with_what_waits_of_it(engine: Engine) -> None:
     )
     started = engine.start(run_id, "each", 0)
     cancel(engine, run_id)
+    assert items(engine, run_id, "each") == ["running", "cancelled", "cancelled"], "at once, not with the next look"
+    assert engine.states(run_id)["z"] == "cancelled"
     engine.look()
-    assert items(engine, run_id, "each") == ["running", "cancelled", "cancelled"]
     settle(engine, started)
     engine.look()
     assert engine.states(run_id) == {"each": "cancelled", "z": "cancelled"}
