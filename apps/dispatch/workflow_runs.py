@@ -25,11 +25,12 @@ from apps.outcomes.settle import Settlement, settle
 from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definitions
 from apps.tickets import releasing, waiting, workflow_runs
-from apps.tickets.values import LiveWorker
+from apps.tickets.values import LiveWorker, Started
 from apps.tickets.workflow_runs import Due
 from apps.usage import deltas, rates
 from apps.usage.figures import DISPATCH, RELEASED, Tally
 from apps.workflows import looking, store
+from apps.workflows.afterwards import start_followers
 from apps.workflows.looking import Seen
 from kernel.backoff import delay_s
 from kernel.clock import monotonic_s
@@ -114,6 +115,8 @@ class WorkflowService:
                 continue  # its tickets go with it
             try:
                 seen = self._look_at(conn, tenancy, one)
+                if seen is not None and seen.finished_at is not None:
+                    _followers(conn, tenancy, one.started, seen.state)
             except Exception:
                 if conn.closed:
                     raise
@@ -153,6 +156,14 @@ class WorkflowService:
             seen.state, started.started_at, seen.finished_at, result=output, error=error, retryable=False
         )  # fmt: skip
         return Settlement(started, None, report, definition)
+
+
+def _followers(conn: Conn, tenancy: Tenancy, started: Started, state: str) -> None:
+    """Before a run is settled, those that follow it are made: what is done twice makes them once."""
+    with conn.transaction():
+        start_followers(
+            conn, tenancy, workflow_id=started.job_id, run_id=started.execution_id, state=state, now=_now(conn)
+        )  # fmt: skip
 
 
 def _now(conn: Conn) -> datetime:
