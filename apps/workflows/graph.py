@@ -14,7 +14,6 @@ from apps.workflows.inputs import reads_of
 MAX_STEPS = 1_000
 MAX_DEPTH = 500  # steps on the longest path
 MAX_WIDTH = 1_000  # steps of one level
-MAX_CALL_DEPTH = 5  # workflows that run one another
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -61,22 +60,6 @@ def graph_of(workflow: Workflow) -> Graph:
 def parents_of(steps: Iterable[Step]) -> dict[str, list[str]]:
     """The names of the parents of each step, each once."""
     return {step.name: list(dict.fromkeys(edge.parent for edge in step.needs)) for step in steps}
-
-
-def loop_between(
-    calls: Mapping[Node, Collection[Node]], after: Mapping[Node, Collection[Node]]
-) -> tuple[Node, ...] | None:
-    """A loop of workflows that start each other for ever: (a, b, a). None when there is none.
-
-    `calls` are the workflows that the steps of each one run, `after` those after whose end it runs. A loop may need
-    both: a runs b in a step, and is itself run after b.
-    """
-    return cycle_in(_starters(calls, after))
-
-
-def call_depth(calls: Mapping[Node, Collection[Node]]) -> int:
-    """How many workflows run one another at most, the first one included. There is no loop."""
-    return len(levels(_starters(calls, {})))
 
 
 def cycle_in(parents: Mapping[Node, Collection[Node]]) -> tuple[Node, ...] | None:
@@ -150,15 +133,6 @@ def reach(starts: Iterable[Node], following: Mapping[Node, Collection[Node]]) ->
             found.add(node)
             waiting.extend(following.get(node, ()))
     return found
-
-
-def _starters(calls: Mapping[Node, Collection[Node]], after: Mapping[Node, Collection[Node]]) -> dict[Node, list[Node]]:
-    """Who starts each workflow."""
-    starters: dict[Node, list[Node]] = {node: list(after.get(node, ())) for node in {**calls, **after}}
-    for caller, called in calls.items():
-        for node in called:
-            starters.setdefault(node, []).append(caller)
-    return starters
 
 
 def _in_cycles(parents: Mapping[Node, Collection[Node]]) -> set[Node]:

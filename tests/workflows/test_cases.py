@@ -1,9 +1,12 @@
 """The decisions of tests/cases/workflow.jsonl that need no database."""
 
 from typing import Any
+from uuid import uuid4
 
 from apps.workflows.deciding import End, Needs, advance, begin, counted, decide, end_of_run
-from apps.workflows.graph import Graph, graph_of, loop_between
+from apps.workflows.definition import After, Workflow
+from apps.workflows.graph import Graph, graph_of
+from apps.workflows.loops import links_of, loop_faults
 from tests.schedules.cases import case
 from tests.workflows.making import faults, step, workflow
 from tests.workflows.reference import Outcome, play
@@ -43,11 +46,18 @@ def test_f02_two_good_edits_that_make_a_cycle_together() -> None:
 
 def test_f03_loops_between_workflows() -> None:
     loops, expected = given("F03")
-    waits = {name: one["waits_for"] for name, one in loops["workflows"].items()}
-    assert expected["valid"] == {"W1_after_W2": False, "W3": False}
-    assert loop_between({}, {name: waits[name] for name in ("W1", "W2")}) == ("W1", "W2", "W1")
-    assert loop_between({}, {"W3": waits["W3"]}) == ("W3", "W3")
-    assert loop_between({}, {"W1": waits["W1"], "W2": []}) is None
+    ids = {name: uuid4() for name in loops["workflows"]}
+
+    def after(name: str) -> Workflow:
+        waits_for = loops["workflows"][name]["waits_for"]
+        return Workflow((), after=tuple(After(ids[other]) for other in waits_for))
+
+    stored = {ids["W2"]: links_of("W2", after("W2"))}
+    faults = {name: loop_faults(ids[name], name, after(name), stored) for name in ("W1", "W3")}
+    assert {"W1_after_W2": not faults["W1"], "W3": not faults["W3"]} == expected["valid"]
+    assert [fault.detail for fault in faults["W1"]] == ["Would start itself: W2 -> W1 -> W2."]
+    assert [fault.detail for fault in faults["W3"]] == ["Would start itself: W3 -> W3."]
+    assert not loop_faults(ids["W1"], "W1", after("W1"), {ids["W2"]: links_of("W2", Workflow(()))})
 
 
 def test_f05_a_diamond() -> None:

@@ -1,23 +1,27 @@
 """Order, levels, cycles and reach of graphs, also of wrong and of very long ones."""
 
+import json
 import time
 from collections.abc import Collection, Mapping
 from itertools import pairwise
+from typing import Any
+from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.workflows import graphs as graphs_of_versions
 from apps.workflows.definition import from_json, to_json
 from apps.workflows.graph import (
-    call_depth,
     cycle_in,
     graph_of,
     levels,
-    loop_between,
     parents_of,
     reach,
     topological,
 )
+from apps.workflows.graphs import Graphs
 from tests.workflows.making import faults, random_steps, step, workflow
 
 graphs = st.integers(1, 8).flatmap(
@@ -100,17 +104,6 @@ def test_what_a_step_reads_is_known() -> None:
     assert graph.reads == {"a": frozenset(), "b": {"a"}}
 
 
-def test_workflows_that_start_each_other() -> None:
-    assert loop_between({"a": ["b"], "b": []}, {}) is None
-    assert loop_between({}, {"a": ["b"], "b": ["a"]}) == ("a", "b", "a")
-    assert loop_between({}, {"a": ["a"]}) == ("a", "a")
-    # A step of a runs b, and the end of b runs a.
-    assert loop_between({"a": ["b"]}, {"a": ["b"], "b": []}) == ("a", "b", "a")
-    # b runs after a and the sub-workflow of a: nothing goes round.
-    assert loop_between({"a": ["s"]}, {"b": ["a", "s"]}) is None
-    assert call_depth({"a": ["b"], "b": ["c"], "d": []}) == 3
-
-
 def test_size_costs_what_it_should() -> None:
     chain = {node: [node - 1] if node else [] for node in range(20_000)}
     began = time.process_time()
@@ -125,3 +118,29 @@ def test_size_costs_what_it_should() -> None:
     assert [len(one) for one in levels(dense)] == [31] * 31
     assert time.process_time() - began < 5
     assert parents_of(workflow(step("a"), step("b", "a:finished", "a")).steps) == {"a": [], "b": ["a"]}
+
+
+def test_graphs_are_remembered_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {at: to_json(workflow(*(step(f"s{n}") for n in range(10)))) for at in range(4)}
+    asked: list[list[UUID]] = []
+
+    class Connection:
+        """Answers the one query of Graphs; the engine's tests ask a real one."""
+
+        def execute(self, query: object, values: list[list[Any]]) -> list[tuple[UUID, int, str]]:
+            asked.append(values[0])
+            return [(id_, 1, json.dumps(stored[id_.int]) if id_.int < 3 else "{}") for id_ in values[0]]
+
+    monkeypatch.setattr(graphs_of_versions, "REMEMBERED_EDGES", 100)
+    graphs, ids = Graphs(), [UUID(int=at) for at in range(4)]
+
+    def load(*wanted: UUID) -> set[UUID]:
+        conn: Any = Connection()
+        return {key for key, _ in graphs.load(conn, "acme", [(one, 1) for one in wanted])}
+
+    assert load(ids[0], ids[1]) == {ids[0], ids[1]} and load(ids[0]) == {ids[0]} and len(asked) == 1
+    assert load(ids[2]) == {ids[2]} and load(ids[3]) == set()  # there is room for two; the last can't be read
+    load(ids[0])
+    assert len(asked) == 3
+    load(ids[1])
+    assert asked[-1] == [ids[1]]
