@@ -9,6 +9,7 @@ from uuid import UUID
 from psycopg import sql
 
 from apps.outcomes.cancel import execution_cancel
+from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.settle import settle
 from apps.schedules.definitions import Definitions
 from apps.tickets.values import Started
@@ -223,3 +224,22 @@ def test_what_is_no_step_costs_no_statement_more(engine: Engine, statements: lis
     settle_as(engine.conn, engine.registry, [one])
     assert statements
     assert not [text for text in statements if "workflows_" in text]
+
+
+def test_replaying_the_letter_of_a_run_runs_what_failed_again(engine: Engine) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a"), step("b", "a"), step("c", "b")]))
+    engine.end(run_id, "a")
+    engine.end(run_id, "b", "failed")
+    engine.look()
+    [letter] = rows_of(engine.conn, engine.tenant, "deadletters_deadletter")
+    deadletter_replay(tenant=engine.tenant, actor=actor(engine.tenant), letter_id=letter["id"], now=utc_now())
+    engine.look()
+    assert engine.states(run_id) == {"a": "succeeded", "b": "running", "c": "waiting"}
+    engine.end(run_id, "b")
+    engine.end(run_id, "c")
+    engine.look()
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="succeeded")
+    b = engine.execution(engine.step(run_id, "b")["execution_id"])
+    assert (b["attempt_count"], b["run_key"]) == (2, f"{run_id.hex}:b:1")
+    [letter] = rows_of(engine.conn, engine.tenant, "deadletters_deadletter")
+    assert letter["resolution"] == "replayed"
