@@ -6,7 +6,7 @@ attempt is. Most of what happens to a run happens elsewhere, where its steps end
 """
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,6 +44,7 @@ BEGIN_MAX = 200  # of one pass
 LOOK_MAX = 100
 BUDGET_S = 1.0  # then the next pass goes on: a lease is only renewed for a loop that completes its passes
 AGAIN_MAX_S = 60.0
+LOCK_TIMEOUT_MS = 400  # all other runs wait while one waits for a lock
 NOBODY = LiveWorker(UUID(int=0), BEGIN_MAX, [WORKFLOW])  # in place of workers: runs take no slots
 UNREADABLE = {"class": "undecodable", "message": "The workflow's definition is missing or unreadable."}
 
@@ -72,11 +73,14 @@ class WorkflowService:
             counts["begun"] = self._begin(conn, term, now)
         stop_at = monotonic_s() + BUDGET_S
         due = workflow_runs.due(conn, limit=LOOK_MAX)
-        ended = self._look(conn, due, stop_at)
-        counts["looked"], counts["ended"] = len(due), len(ended)
+        made = self._make(conn, due, stop_at)
+        looked, ended = self._look(conn, [one for one in due if one.started.execution_id not in made], stop_at)
+        counts["made"], counts["looked"], counts["ended"] = len(made), looked, len(ended)
         if ended:
-            settle(conn, self._registry, ended)
-        return Pass(counts, full=len(due) == LOOK_MAX or counts.get("begun", 0) > 0 or bool(ended))
+            for one in settle(conn, self._registry, [settlement for _, settlement in ended]).failed:
+                self._again_later(conn, next(due for due, settlement in ended if settlement.pair == one.pair))
+        left = len(due) == LOOK_MAX or len(made) + looked < len(due)
+        return Pass(counts, full=left or counts.get("begun", 0) > 0 or bool(made or ended))
 
     def close(self) -> None:
         self._line.close()
@@ -104,14 +108,40 @@ class WorkflowService:
             deltas.add(conn, tally, now=now)
         return len(begun)
 
-    def _look(self, conn: Conn, due: Sequence[Due], stop_at: float) -> list[Settlement]:
-        ended = []
+    def _make(self, conn: Conn, due: Sequence[Due], stop_at: float) -> set[UUID]:
+        """Makes the runs of what has just begun, those of a tenant in one transaction; what fails is looked at alone.
+
+        Whatever needs a look at once keeps its deadline, which has passed.
+        """
+        made: set[UUID] = set()
+        for tenant_id, of_tenant in sorted(_by_tenant(due).items()):
+            tenancy = self._registry.get(tenant_id)
+            left = of_tenant if tenancy is not None else []
+            try:
+                while left and tenancy is not None and monotonic_s() < stop_at:
+                    with conn.transaction():
+                        conn.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
+                        new = looking.make_new(conn, tenancy, left, now=_now(conn))
+                    made |= new
+                    left = [one for one in left if new and one.started.execution_id not in new]
+            except Exception:
+                if conn.closed:
+                    raise
+                log.warning("%d runs of tenant %d could not be made at once", len(left), tenant_id, exc_info=True)
+        return made
+
+    def _look(self, conn: Conn, due: Sequence[Due], stop_at: float) -> tuple[int, list[tuple[Due, Settlement]]]:
+        """How many were looked at, and those that have ended."""
+        looked = 0
+        ended: list[tuple[Due, Settlement]] = []
         for one in due:
             if monotonic_s() >= stop_at:
                 break
+            looked += 1
             tenancy = self._registry.get(one.started.tenant_id)
             if tenancy is None:
-                continue  # its tickets go with it
+                self._again_later(conn, one)  # until its tickets go with it
+                continue
             try:
                 seen = self._look_at(conn, tenancy, one)
             except Exception:
@@ -122,12 +152,13 @@ class WorkflowService:
                 continue
             self._failing.pop(one.started.execution_id, None)
             if seen is None or seen.finished_at is not None:
-                ended.append(self._settlement(conn, tenancy, one, seen))
-        return ended
+                ended.append((one, self._settlement(conn, tenancy, one, seen)))
+        return looked, ended
 
     def _look_at(self, conn: Conn, tenancy: Tenancy, one: Due) -> Seen | None:
         """One run in a transaction of its own; None when its definition can't be read."""
         with conn.transaction():
+            conn.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
             seen = looking.look(conn, tenancy, one.started, now=_now(conn))
             if not seen.state:
                 return None
@@ -153,6 +184,13 @@ class WorkflowService:
             seen.state, started.started_at, seen.finished_at, result=output, error=error, retryable=False
         )  # fmt: skip
         return Settlement(started, None, report, definition)
+
+
+def _by_tenant(due: Sequence[Due]) -> dict[int, list[Due]]:
+    found: dict[int, list[Due]] = defaultdict(list)
+    for one in due:
+        found[one.started.tenant_id].append(one)
+    return found
 
 
 def _now(conn: Conn) -> datetime:
