@@ -165,6 +165,11 @@ LEFT JOIN {schema}.schedules_scheduleversion sv
 """
 
 
+_ENDED = """
+SELECT execution_id, state, finished_at, output::text, error FROM {schema}.workflows_run
+WHERE execution_id = ANY($1) AND finished_at IS NOT NULL
+"""
+
 _OUTCOME = "SELECT output::text, error FROM {schema}.workflows_run WHERE execution_id = $1"
 
 
@@ -306,6 +311,11 @@ def payloads(conn: Conn, schema: str, started: Sequence[Started]) -> dict[UUID, 
     """The inputs of runs, as JSON: their own, their schedule's or their workflow's."""
     parameters = [[one.execution_id for one in started], [one.payload_from for one in started]]
     return dict(_run(conn, _PAYLOADS, schema, parameters).fetchall())
+
+
+def ended(conn: Conn, schema: str, run_ids: Collection[UUID]) -> list[tuple[Any, ...]]:
+    """(run, state, finished_at, output as JSON text, error) of those of these runs that have ended."""
+    return _run(conn, _ENDED, schema, [list(run_ids)]).fetchall()
 
 
 def outcome(conn: Conn, schema: str, run_id: UUID) -> tuple[str | None, dict[str, Any] | None]:
