@@ -113,6 +113,8 @@ def items_of(for_each: ForEach, values: Mapping[str, Any]) -> list[Any]:
         raise BadInput(f"for_each needs a list; this is {_kind_of(items)}.")
     if len(items) > for_each.max_items:
         raise BadInput(f"for_each got {len(items):,} items; {for_each.max_items:,} are allowed.")
+    if faults := value_faults(items):
+        raise BadInput(f"An item can't be stored: {faults[0].detail}")
     return items
 
 

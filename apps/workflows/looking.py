@@ -18,7 +18,7 @@ from apps.tickets.workflow_runs import Due
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED as CANCELLED_RUNS
 from apps.usage.figures import Tally
-from apps.workflows import store
+from apps.workflows import mapping, store
 from apps.workflows.beginning import begin
 from apps.workflows.deciding import FINAL, End
 from apps.workflows.turn import OUTSIDE, Turn
@@ -110,7 +110,9 @@ def _stop(turn: Turn, run: RunNow) -> None:
         return
     rows = [row for row in turn.all_of(run) if row.state == "running" and _is_stopped(run, row)]
     for row in rows:
-        if row.execution_id is None:
+        if row.items is not None:
+            mapping.cut(turn, run, row, run.reason)
+        elif row.execution_id is None:
             turn.end(row, End("cancelled", run.reason))
     stop_steps(turn, [row for row in rows if row.execution_id is not None])
 

@@ -119,8 +119,10 @@ WITH s AS (
     INSERT INTO {{schema}}.workflows_steprun
         (run_id, step, item, type, state, reason, value, generation, pending, met, failed, succeeded, items_open,
          items_failed, forced, decided_by, note)
-    SELECT m.run_id, m.step, m.item, m.type, 'waiting', '', m.value::jsonb, 1, m.pending, 0, 0, 0, 0, 0, false, '', ''
-    FROM json_to_recordset($1::json) AS m(run_id uuid, step text, item int, type text, pending int, value text)
+    SELECT m.run_id, m.step, m.item, m.type, 'waiting', '', m.value::jsonb, m.generation, m.pending, 0, 0, 0, 0, 0,
+           false, '', ''
+    FROM json_to_recordset($1::json)
+         AS m(run_id uuid, step text, item int, type text, pending int, value text, generation int)
     RETURNING *)
 SELECT {STEP_COLUMNS} FROM s ORDER BY s.id
 """
@@ -140,7 +142,7 @@ LEFT JOIN {schema}.executions_execution e ON e.id = s.execution_id
 """
 
 _RESULTS_OF_ITEMS = """
-SELECT json_agg(CASE WHEN s.state = 'succeeded' THEN e.result END ORDER BY s.item)::text
+SELECT coalesce(json_agg(CASE WHEN s.state = 'succeeded' THEN e.result END ORDER BY s.item), '[]')::text
 FROM {schema}.workflows_steprun s LEFT JOIN {schema}.executions_execution e ON e.id = s.execution_id
 WHERE s.run_id = $1 AND s.step = $2 AND s.item IS NOT NULL
 """

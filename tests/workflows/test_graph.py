@@ -1,12 +1,17 @@
 """Order, levels, cycles and reach of graphs, also of wrong and of very long ones."""
 
+import json
 import time
 from collections.abc import Collection, Mapping
 from itertools import pairwise
+from typing import Any
+from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.workflows import graphs as graphs_of_versions
 from apps.workflows.definition import from_json, to_json
 from apps.workflows.graph import (
     cycle_in,
@@ -16,6 +21,7 @@ from apps.workflows.graph import (
     reach,
     topological,
 )
+from apps.workflows.graphs import Graphs
 from tests.workflows.making import faults, random_steps, step, workflow
 
 graphs = st.integers(1, 8).flatmap(
@@ -112,3 +118,29 @@ def test_size_costs_what_it_should() -> None:
     assert [len(one) for one in levels(dense)] == [31] * 31
     assert time.process_time() - began < 5
     assert parents_of(workflow(step("a"), step("b", "a:finished", "a")).steps) == {"a": [], "b": ["a"]}
+
+
+def test_graphs_are_remembered_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {at: to_json(workflow(*(step(f"s{n}") for n in range(10)))) for at in range(4)}
+    asked: list[list[UUID]] = []
+
+    class Connection:
+        """Answers the one query of Graphs; the engine's tests ask a real one."""
+
+        def execute(self, query: object, values: list[list[Any]]) -> list[tuple[UUID, int, str]]:
+            asked.append(values[0])
+            return [(id_, 1, json.dumps(stored[id_.int]) if id_.int < 3 else "{}") for id_ in values[0]]
+
+    monkeypatch.setattr(graphs_of_versions, "REMEMBERED_EDGES", 100)
+    graphs, ids = Graphs(), [UUID(int=at) for at in range(4)]
+
+    def load(*wanted: UUID) -> set[UUID]:
+        conn: Any = Connection()
+        return {key for key, _ in graphs.load(conn, "acme", [(one, 1) for one in wanted])}
+
+    assert load(ids[0], ids[1]) == {ids[0], ids[1]} and load(ids[0]) == {ids[0]} and len(asked) == 1
+    assert load(ids[2]) == {ids[2]} and load(ids[3]) == set()  # there is room for two; the last can't be read
+    load(ids[0])
+    assert len(asked) == 3
+    load(ids[1])
+    assert asked[-1] == [ids[1]]
