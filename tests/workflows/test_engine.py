@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
+import pytest
 from psycopg import sql
 
 from apps.outcomes.cancel import execution_cancel
@@ -259,6 +260,7 @@ def test_who_has_seen_the_end_of_a_run_that_goes_on_settles_nothing(engine: Engi
     assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="succeeded")
 
 
+@pytest.mark.long  # some forty connections are ended
 def test_a_crash_between_any_two_statements_starts_each_step_once(engine: Engine) -> None:
     workflow = make_workflow(engine.tenant, [step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c")])
     current: dict[str, UUID] = {}
