@@ -4,6 +4,7 @@ The run key names the ended run and the follower, so however often somebody begi
 day's quota has no room for is there as skipped, with the reason.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -28,10 +29,10 @@ from tenants.registry import Tenancy
 Conn = psycopg.Connection[Any]
 
 _FOLLOWERS = """
-SELECT w.id, one ->> 'on' FROM {schema}.schedules_job w
+SELECT w.id, one ->> 'workflow', one ->> 'on' FROM {schema}.schedules_job w
 JOIN {schema}.schedules_jobversion v ON v.job_id = w.id AND v.version = w.version
 CROSS JOIN LATERAL jsonb_array_elements(v.target -> 'after') one
-WHERE w.kind = 'workflow' AND w.deleted_at IS NULL AND one ->> 'workflow' = $1
+WHERE w.kind = 'workflow' AND w.deleted_at IS NULL AND one ->> 'workflow' = ANY($1)
 """
 
 _MAKE = """
@@ -47,31 +48,34 @@ ON CONFLICT (run_key) DO NOTHING RETURNING id
 """
 
 
+class RunEnded(NamedTuple):
+    """A run that has ended and is about to be settled."""
+
+    workflow_id: UUID
+    run_id: UUID
+    state: str
+
+
 class _New(NamedTuple):
     id: UUID
     run_key: str
     job: JobNow
-    fits: bool  # into the day's quota
+    fired_by: str
+    fits: bool = True  # into the day's quota
 
 
-def start_followers(conn: Conn, tenancy: Tenancy, *, workflow_id: UUID, run_id: UUID, state: str, now: datetime) -> int:
-    """Makes the runs that follow one that has ended as `state`; returns how many. In the current transaction."""
-    schema = tenancy.schema
-    end = End(state)
-    wanted = {row[0] for row in _run(conn, _FOLLOWERS, schema, [str(workflow_id)]) if meets(row[1] or "succeeded", end)}
-    if not wanted:
+def start_followers(conn: Conn, tenancy: Tenancy, ended: Sequence[RunEnded], *, now: datetime) -> int:
+    """Makes the runs that follow these; returns how many. In the current transaction, which holds no locks yet."""
+    new = _wanted(conn, tenancy, ended)
+    if not new:
         return 0
-    shared = [job_shared(one, tenancy.queue) for one in jobs.jobs_share(conn, schema, wanted).values()]
-    new = [
-        _New(key, f"{run_id.hex}>{job.id.hex}", job, fits=True)
-        for key, job in zip(uuid7s(len(shared)), sorted(shared, key=lambda one: one.id), strict=True)
-    ]
-    if tenancy.max_runs_per_day is not None:
+    limited = tenancy.max_runs_per_day is not None
+    if limited:
         room = counting.reserve(conn, {tenancy.id: len(new)}, now=now).get(tenancy.id, len(new))
         new = [one._replace(fits=at < room) for at, one in enumerate(new)]
-    made = _make(conn, schema, new, f"workflow run {run_id}", now)
+    made = _make(conn, tenancy.schema, new, now)
     begun = [one for one in new if one.id in made and one.fits]
-    if tenancy.max_runs_per_day is not None:  # what was there already is not counted twice
+    if limited:  # what was there already is not counted twice
         over = sum(1 for one in new if one.fits) - len(begun)
         counting.take(conn, {tenancy.id: -over}, {}, now=now)
     why = Run(trigger=TRIGGER, fired_by="")
@@ -85,17 +89,36 @@ def start_followers(conn: Conn, tenancy: Tenancy, *, workflow_id: UUID, run_id: 
     tally = Tally()
     tally.add(tenancy.id, SUBMITTED, len(begun))
     tally.add(tenancy.id, SKIPPED, len(made) - len(begun))
-    if tenancy.max_runs_per_day is not None:
-        tally.add(tenancy.id, COUNTED, len(begun))
+    tally.add(tenancy.id, COUNTED, len(begun) if limited else 0)
     deltas.add(conn, tally, now=now)
     return len(begun)
 
 
-def _make(conn: Conn, schema: str, new: list[_New], fired_by: str, now: datetime) -> set[UUID]:
+def _wanted(conn: Conn, tenancy: Tenancy, ended: Sequence[RunEnded]) -> list[_New]:
+    names = sorted({str(one.workflow_id) for one in ended})
+    followers = _run(conn, _FOLLOWERS, tenancy.schema, [names]).fetchall()
+    pairs = sorted(
+        (one.run_id, follower)
+        for follower, followed, on in followers
+        for one in ended
+        if str(one.workflow_id) == followed and meets(on or "succeeded", End(one.state))
+    )
+    if not pairs:
+        return []
+    shared = jobs.jobs_share(conn, tenancy.schema, {follower for _, follower in pairs})
+    known = {key: job_shared(job, tenancy.queue) for key, job in shared.items()}
+    return [
+        _New(key, f"{run_id.hex}>{follower.hex}", known[follower], f"workflow run {run_id}")
+        for key, (run_id, follower) in zip(uuid7s(len(pairs)), pairs, strict=True)
+        if follower in known
+    ]
+
+
+def _make(conn: Conn, schema: str, new: Sequence[_New], now: datetime) -> set[UUID]:
     rows = [
         {
             "id": one.id, "run_key": one.run_key, "job_id": one.job.id, "job_version": one.job.version,
-            "priority": one.job.priority, "state": "ready" if one.fits else "skipped", "fired_by": fired_by,
+            "priority": one.job.priority, "state": "ready" if one.fits else "skipped", "fired_by": one.fired_by,
             "reason": "" if one.fits else DAILY_QUOTA,
         }
         for one in new

@@ -59,12 +59,10 @@ def reopen_container(turn: Turn, run: RunNow, *, by: str) -> None:
     """
     conn, schema = turn.conn, turn.tenancy.schema
     found = executions.reopen_run(conn, schema, run.id)
-    if found is None and workflow_runs.go_on(conn, run.id):
-        return
-    if found is None:  # it was settled between these two
-        found = executions.reopen_run(conn, schema, run.id)
     if found is None:
-        raise Again
+        if not workflow_runs.go_on(conn, run.id):
+            raise Again  # it is settled by now
+        return
     job = _share(turn, {run.workflow_id})[run.workflow_id]
     again = Run(
         trigger=run.trigger, fired_by="", payload_from="execution" if found.own_payload else "job",

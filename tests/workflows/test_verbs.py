@@ -54,24 +54,6 @@ def test_a_retry_reopens_what_failed_and_the_run(engine: Engine) -> None:
     assert attempts(engine, run_id, "a") == [("1", "succeeded", 1)]
 
 
-def test_who_was_about_to_settle_a_run_comes_too_late_when_it_goes_on(engine: Engine) -> None:
-    from apps.outcomes.settle import settle
-    from apps.tickets import workflow_runs
-
-    run_id = engine.run(make_workflow(engine.tenant, [step("a")]))
-    engine.end(run_id, "a", "failed")
-    due = workflow_runs.due(engine.conn, limit=10)
-    ended = engine.service._look(engine.conn, due, float("inf"))
-    assert len(ended) == 1
-    ask(engine, "run_retry", run_id)
-    assert dict(settle(engine.conn, engine.registry, ended).counts) == {"stale": 1}
-    engine.look()
-    assert engine.of_run(run_id)["state"] == "running"
-    engine.end(run_id, "a")
-    engine.look()
-    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="succeeded")
-
-
 def test_a_rerun_makes_new_executions_of_the_step_and_of_what_follows(engine: Engine) -> None:
     run_id = engine.run(make_workflow(engine.tenant, [step("a"), step("b", "a"), step("c", "b"), step("z", "a")]))
     for name in "abcz":
