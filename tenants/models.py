@@ -2,9 +2,12 @@
 
 from datetime import datetime
 
+from django.conf import settings
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
+from django.db.models.functions import Coalesce, NullIf
+from django.utils.functional import cached_property
 from django_tenants.models import DomainMixin, TenantMixin
 
 from kernel.ids import uuid7
@@ -138,6 +141,23 @@ class Tenant(TenantMixin):
 
     def __str__(self) -> str:
         return self.slug
+
+    @cached_property
+    def has_own_queue(self) -> bool:
+        """Whether it gets the own queue that its plan gives it: the rule of `queues.with_own_queue` for one tenant.
+
+        Asked once for each reading of the tenant.
+        """
+        most = settings.OWN_QUEUES_MAX
+        if not self.plan.own_queue:
+            return False
+        if not most or self.pk <= most or self.status != self.Status.ACTIVE:  # fewer are older
+            return True
+        group = Coalesce(NullIf("worker_group", Value("")), "plan__worker_group")
+        older = Tenant.objects.filter(pk__lt=self.pk, status=self.Status.ACTIVE, plan__own_queue=True)
+        same = older.annotate(of_group=group).filter(of_group=self.worker_group or self.plan.worker_group)
+        found: int = same[:most].count()
+        return found < most
 
 
 class Domain(DomainMixin):

@@ -16,7 +16,7 @@ from kernel.addressrules import read_rules
 from kernel.errors import Conflict, FieldError, InvalidInput
 from tenants import door, template
 from tenants.models import SLUG_PATTERN, Domain, Plan, Tenant
-from tenants.queues import has_own_queue, queue_name
+from tenants.queues import queue_name
 
 STATE_CHUNK = 400  # schemas per UNION ALL: bounded locks and plan size
 RESERVED_SLUGS = {"public", "www", "api", "admin", "static", "localhost", "shardbeat"}
@@ -201,4 +201,4 @@ def _migrate_with_django(schema: str) -> str:
 def queue_for(tenant: Tenant, pool: str) -> str:
     """The Celery queue of a tenant in a pool."""
     group = tenant.worker_group or tenant.plan.worker_group
-    return queue_name(pool=pool, tenant_id=tenant.pk, slug=tenant.slug, own=has_own_queue(tenant), group=group)
+    return queue_name(pool=pool, tenant_id=tenant.pk, slug=tenant.slug, own=tenant.has_own_queue, group=group)

@@ -5,11 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from django.conf import settings
-from django.db.models import Value
-from django.db.models.functions import Coalesce, NullIf
 
 from kernel.pools import WORKFLOW, group_queue, own_queue, shared_queue
-from tenants.models import Tenant
 
 if TYPE_CHECKING:
     from tenants.registry import Tenancy
@@ -57,17 +54,3 @@ def with_own_queue(found: Iterable["Tenancy"], *, most: int) -> tuple[set[int], 
         given[one.group] += 1
         kept.add(one.id)
     return kept, beyond
-
-
-def has_own_queue(tenant: Tenant) -> bool:
-    """Whether this tenant, read with its plan, has a queue of its own: the rule of `with_own_queue` for one of them."""
-    most = settings.OWN_QUEUES_MAX
-    if not tenant.plan.own_queue:
-        return False
-    if not most or tenant.pk <= most or tenant.status != Tenant.Status.ACTIVE:  # fewer are older
-        return True
-    group = Coalesce(NullIf("worker_group", Value("")), "plan__worker_group")
-    older = Tenant.objects.filter(pk__lt=tenant.pk, status=Tenant.Status.ACTIVE, plan__own_queue=True)
-    same = older.annotate(of_group=group).filter(of_group=tenant.worker_group or tenant.plan.worker_group)
-    found: int = same[:most].count()
-    return found < most

@@ -13,7 +13,7 @@ from kernel.clock import monotonic_s
 from kernel.pools import POOLS
 from tenants.door import Line
 from tenants.models import Tenant
-from tenants.queues import has_own_queue, queue_name, with_own_queue
+from tenants.queues import queue_name, with_own_queue
 
 REFRESH_S = 3.0
 REST = 5  # times as long as a reading took nobody reads again, whatever is told
@@ -63,7 +63,7 @@ class Tenancy:
 def tenancy_of(tenant: Tenant) -> Tenancy:
     """A tenant that was read with its plan, as the hot paths see it; without its shares of pools."""
     plan, active = tenant.plan, tenant.status == Tenant.Status.ACTIVE
-    group, own = tenant.worker_group or plan.worker_group, has_own_queue(tenant)
+    group, own = tenant.worker_group or plan.worker_group, tenant.has_own_queue
     return Tenancy(
         id=tenant.pk, slug=tenant.slug, schema=tenant.schema_name, active=active and not tenant.dispatch_paused,
         weight=plan.weight, own_queue=own, max_running=plan.max_running, network=reach_of(tenant.network),

@@ -31,6 +31,7 @@ HEADERS = (
 )
 PROBLEM = "application/problem+json"
 LINES = "application/x-ndjson"
+SVG = "image/svg+xml"
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,8 @@ def _decoded(response: Any) -> Any:
     """The body: JSON, or a list of JSON lines."""
     if response.headers.get("Content-Type") == LINES:
         return [json.loads(line) for line in response.content.split(b"\n") if line]
+    if response.headers.get("Content-Type") == SVG:
+        return response.content.decode()
     return json.loads(response.content) if response.content else None
 
 
@@ -193,7 +196,11 @@ def document() -> Any:
     from apps.api.openapi import openapi_document
 
     types = (PROBLEM, "application/merge-patch+json", "application/vnd.shardbeat.selected+json")
-    readers: dict[str, Callable[[bytes], Any]] = {**dict.fromkeys(types, json.loads), LINES: bytes.decode}
+    readers: dict[str, Callable[[bytes], Any]] = {
+        **dict.fromkeys(types, json.loads),
+        LINES: bytes.decode,
+        SVG: bytes.decode,
+    }
     config = Config(extra_media_type_deserializers=readers)
     return OpenAPI.from_dict(json.loads(json.dumps(openapi_document())), config=config)
 

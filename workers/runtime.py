@@ -236,10 +236,10 @@ class Runtime:
                 self._refuse(one, "tenant_gone", "The tenant does not exist any more.")
             return []
         definitions: Definitions = self._local.definitions
-        known = definitions.jobs(conn, tenancy.schema, [(one.job_id, one.job_version) for one in started])
+        known = definitions.of_runs(conn, tenancy.schema, started)
         own = [one.execution_id for one in started if one.payload_from == "execution"]
         payloads = executions.payloads(conn, tenancy.schema, own) if own else {}
-        named = [one.execution_id for one in started if _needs_names(known.get((one.job_id, one.job_version)))]
+        named = [one.execution_id for one in started if _needs_names(known.get(one.execution_id))]
         names = run_names(conn, tenancy.schema, named) if named else {}
         found = self.vault.values(
             conn, tenancy, {name for definition in known.values() for name in definition.secrets}, now=utc_now()
@@ -250,7 +250,7 @@ class Runtime:
         receiving = receivers(conn, tenancy, self.vault, told, now=utc_now()) if told else {}
         works = []
         for one in started:
-            definition = known.get((one.job_id, one.job_version))
+            definition = known.get(one.execution_id)
             if definition is None:
                 self._refuse(one, "undecodable", "The job's definition is missing or unreadable.")
                 continue

@@ -12,6 +12,8 @@ from apps.schedules.services import DefinedJob, DefinedSchedule
 from apps.secrets.models import Secret
 from apps.webhooks.models import Webhook
 from apps.webhooks.reading import webhook_find
+from apps.workflows.defined import DefinedWorkflow
+from apps.workflows.selecting import workflow_find
 from kernel.errors import NotFound
 from tenants.models import ApiKey, Invitation, Member, Tenant
 from tenants.permissions import may
@@ -23,6 +25,13 @@ def access_job(*, actor: Actor, job_id: UUID, need: str) -> DefinedJob:
     if job is None or not may(actor, need):
         raise NotFound("There is no such job.")
     return DefinedJob(job, definition_of(job))
+
+
+def access_workflow(*, actor: Actor, workflow_id: UUID, need: str) -> DefinedWorkflow:
+    """A workflow with its current version, in the schema that the request is in."""
+    if not may(actor, need):
+        raise NotFound("There is no such workflow.")
+    return workflow_find(workflow_id)
 
 
 def access_schedule(*, actor: Actor, schedule_id: UUID, need: str) -> DefinedSchedule:

@@ -41,7 +41,17 @@ CODES: Mapping[str, Code] = {
     "not_acceptable": Code((406,), "answers are `application/json`"),
     "name_taken": Code((409,), "there is already one of this name"),
     "external_id_taken": Code((409,), "there is already one with this `external_id`"),
-    "job_in_use": Code((409,), "schedules use the job: `schedules` (the first 20), `schedule_count`"),
+    "job_in_use": Code(
+        (409,),
+        "schedules use the job: `schedules` (the first 20), `schedule_count`; or workflows do: `workflows`,"
+        " `workflow_count`",
+    ),
+    "workflow_in_use": Code(
+        (409,),
+        "schedules or other workflows use the workflow: `schedules` and `workflows` (the first 20 of each),"
+        " `schedule_count`, `workflow_count`",
+        "change or delete them first",
+    ),
     "calendar_in_use": Code(
         (409,), "schedules use the calendar: `schedules` (the first 20)", "give them another one first"
     ),

@@ -1,5 +1,6 @@
 """Lists of jobs and schedules, and of the schedules of one job."""
 
+from dataclasses import replace
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -8,6 +9,7 @@ from rest_framework.response import Response
 from apps.api.access import access_job
 from apps.api.documents_jobs import JobAnswer
 from apps.api.documents_schedules import ScheduleAnswer
+from apps.api.documents_workflows import WorkflowItem
 from apps.api.endpoint import Endpoint
 from apps.api.lists import ListQuery, listed
 from apps.api.openapi import (
@@ -22,8 +24,18 @@ from apps.api.openapi import (
 )
 from apps.api.shapes import job_shape, schedule_shapes
 from apps.schedules.job_input import KINDS
-from apps.schedules.listing import ORDERS, DefinitionFilter, jobs_count, jobs_read, schedules_count, schedules_read
+from apps.schedules.listing import (
+    ORDERS,
+    DefinitionFilter,
+    jobs_count,
+    jobs_read,
+    schedules_count,
+    schedules_read,
+    workflows_read,
+)
 from apps.schedules.models import Schedule
+from apps.workflows.defined import workflow_item
+from kernel.pools import WORKFLOW
 
 JOB_STATUSES = ("active", "paused")
 SCHEDULE_STATUSES = tuple(Schedule.Status.values)
@@ -36,6 +48,8 @@ _COMMON = [
 OF_JOBS = [parameter("kind", choices=KINDS), parameter("status", choices=JOB_STATUSES), *_COMMON]
 OF_ONE_JOB = [parameter("status", choices=SCHEDULE_STATUSES), *_COMMON]
 OF_SCHEDULES = [parameter("job", UUID), parameter("workflow", UUID), *OF_ONE_JOB]
+OF_WORKFLOWS = [parameter("status", choices=JOB_STATUSES), *_COMMON]
+WORKFLOW_PAGE = listing(WorkflowItem, "Workflow", counted=True)
 JOB_PAGE = listing(JobAnswer, "Job", counted=True)
 SCHEDULE_PAGE = listing(ScheduleAnswer, "Schedule", counted=True)
 
@@ -48,6 +62,17 @@ def list_jobs(endpoint: Endpoint, query: ListQuery) -> Response:
     page = jobs_read(endpoint.tenant, wanted, order=order, after=after, size=size)
     count = jobs_count(endpoint.tenant, wanted) if counted else None
     return Response(listed(page.rows, page.after, query=query, count=count, shape=job_shape))
+
+
+def list_workflows(endpoint: Endpoint, query: ListQuery) -> Response:
+    """A page of workflows. InvalidInput."""
+    wanted, order = _read(query, job_id=None, statuses=JOB_STATUSES)
+    wanted = replace(wanted, kinds=(WORKFLOW,))
+    after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
+    query.finish()
+    page = workflows_read(endpoint.tenant, wanted, order=order, after=after, size=size)
+    count = jobs_count(endpoint.tenant, wanted) if counted else None
+    return Response(listed(page.rows, page.after, query=query, count=count, shape=workflow_item))
 
 
 def list_schedules(endpoint: Endpoint, query: ListQuery, *, job_id: UUID | None = None) -> Response:

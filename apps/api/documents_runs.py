@@ -2,12 +2,38 @@
 
 from typing import ClassVar
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.documents import Example, Serializer, label, labels, nullable, optional
 from apps.executions.models import TRIGGERS
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
+from apps.workflows.depending_input import CONDITIONS, MAX_PARENTS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
+
+
+@extend_schema_field(
+    {
+        "type": "array",
+        "maxItems": MAX_PARENTS,
+        "items": {
+            "oneOf": [
+                {"type": "string", "format": "uuid"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "execution": {"type": "string", "format": "uuid"},
+                        "on": {"type": ["string", "null"], "enum": [*CONDITIONS, None]},
+                    },
+                    "required": ["execution"],
+                    "additionalProperties": False,
+                },
+            ]
+        },
+    }
+)
+class DependsOnField(serializers.ListField):
+    """Ids of executions, or objects with `execution` and `on`."""
 
 
 class SubmitInput(Serializer):
@@ -24,6 +50,24 @@ class SubmitInput(Serializer):
         serializers.IntegerField, min_value=1, max_value=MAX_QUEUE_AGE_S, help_text="Instead of the job's."
     )
     labels = optional(serializers.DictField, child=label())
+    depends_on = optional(
+        DependsOnField, help_text="Executions that have to end first: up to 100 ids, or objects with a condition each."
+    )
+    condition = optional(
+        serializers.ChoiceField, choices=CONDITIONS,
+        help_text="How those of depends_on have to end that say nothing of their own; succeeded by default.",
+    )  # fmt: skip
+
+
+class DependencyAnswer(Serializer):
+    """An execution that another one depends on."""
+
+    EXAMPLE: ClassVar[Example] = {"on": "succeeded", "met": None, "state": "running"}
+
+    execution = serializers.UUIDField()
+    on = serializers.ChoiceField(CONDITIONS)
+    met = nullable(serializers.BooleanField, help_text="Null while it has not ended.")
+    state = nullable(serializers.ChoiceField, choices=EXECUTION_STATES, help_text="Null when it is not kept any more.")
 
 
 class ExecutionAnswer(Serializer):
@@ -75,6 +119,7 @@ class ExecutionAnswer(Serializer):
     labels = labels()
     as_of = serializers.DateTimeField()
     payload = serializers.JSONField(required=False, help_text="Its own; only when read alone.")
+    depends_on = DependencyAnswer(many=True, required=False, help_text="Only when read alone.")
 
 
 class AttemptAnswer(Serializer):

@@ -18,6 +18,8 @@ from apps.dispatch.reasons import with_reasons
 from apps.dispatch.submission import execution_submit, executions_submit
 from apps.dispatch.submit import execution_rerun
 from apps.outcomes.cancel import execution_cancel
+from apps.workflows.depending_reading import parents_of
+from tenants import door
 
 
 def execution_answer(endpoint: Endpoint, execution_id: UUID, *, status: int = 200) -> Response:
@@ -27,7 +29,9 @@ def execution_answer(endpoint: Endpoint, execution_id: UUID, *, status: int = 20
     )
     headers = {"Location": f"/api/v1/executions/{row.id}"} if status == 202 else None
     (row,) = with_reasons(endpoint.tenant, [row], now=endpoint.now)
-    return Response(execution_shape(row, as_of=endpoint.now, payload=True), status=status, headers=headers)
+    parents = parents_of(door.raw(), endpoint.tenant.schema_name, row.id)
+    shape = execution_shape(row, as_of=endpoint.now, payload=True, parents=parents)
+    return Response(shape, status=status, headers=headers)
 
 
 class ExecutionList(Endpoint):

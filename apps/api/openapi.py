@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from django.conf import settings
 from drf_spectacular.drainage import reset_generator_stats
@@ -28,6 +28,8 @@ from apps.api.openapi_roles import add_roles
 from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
 from apps.webhooks.services_deliveries import REPLAYS
+from apps.workflows.definition import StepType
+from apps.workflows.depending_input import CONDITIONS
 from kernel.eventtypes import EVENT_TYPES, EVERYTHING
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 from tenants.permissions import KEY_ROLES, ROLES, known_scopes
@@ -190,6 +192,7 @@ def openapi_document() -> dict[str, Any]:
             "JobKind": [*KINDS],
             "AttemptState": [*ATTEMPT_STATES],
             "ExecutionState": [*EXECUTION_STATES],
+            "DependencyCondition": [*CONDITIONS],
             "JobStatus": ["active", "paused"],
             "EventType": [*EVENT_TYPES],
             "SubscribedType": [*EVENT_TYPES, EVERYTHING],
@@ -197,6 +200,7 @@ def openapi_document() -> dict[str, Any]:
             "KeyRole": [*KEY_ROLES],
             "MemberRole": [*ROLES],
             "Scope": known_scopes(),
+            "StepType": list(get_args(StepType)),
             "InvitationStatus": ["open", "accepted", "revoked", "expired"],
         },
     }

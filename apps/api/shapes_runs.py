@@ -1,15 +1,19 @@
 """Executions and attempts as the API answers them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from apps.api.renderers import stored
 from apps.executions.reading import ExecutionRow
 from apps.executions.reading_attempts import AttemptRow
+from apps.workflows.depending_reading import Parent
 
 
-def execution_shape(row: ExecutionRow, *, as_of: datetime, payload: bool = False) -> dict[str, Any]:
-    """An execution as the API answers it."""
+def execution_shape(
+    row: ExecutionRow, *, as_of: datetime, payload: bool = False, parents: Sequence[Parent] | None = None
+) -> dict[str, Any]:
+    """An execution as the API answers it; `parents` are what it depends on, where they were read."""
     shape = {
         "id": row.id,
         "job": row.job_id,
@@ -44,6 +48,10 @@ def execution_shape(row: ExecutionRow, *, as_of: datetime, payload: bool = False
     }
     if payload:
         shape["payload"] = stored(row.payload)
+    if parents is not None:
+        shape["depends_on"] = [
+            {"execution": one.execution_id, "on": one.on, "met": one.met, "state": one.state} for one in parents
+        ]
     return shape
 
 

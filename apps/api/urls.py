@@ -28,6 +28,8 @@ from apps.api import (
     usage,
     versions,
     webhooks,
+    workflow_views,
+    workflows,
 )
 
 urlpatterns: list[URLPattern] = [
@@ -45,6 +47,19 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/dead-letters", deadletter_lists.JobDeadLetters.as_view()),
     path("jobs/<uuid:job_id>/versions", versions.JobVersions.as_view()),
     path("jobs/<uuid:job_id>/versions/<int:version>", versions.JobVersionDetail.as_view()),
+    path("workflows", workflows.WorkflowList.as_view()),
+    path("workflows/preview", workflow_views.WorkflowPreviewUnsaved.as_view()),
+    path("workflows/by-external-id/<path:external_id>", by_external_id.WorkflowByExternalId.as_view()),
+    path("workflows/<uuid:workflow_id>", workflows.WorkflowDetail.as_view()),
+    path("workflows/<uuid:workflow_id>/pause", workflows.WorkflowPause.as_view()),
+    path("workflows/<uuid:workflow_id>/resume", workflows.WorkflowResume.as_view()),
+    path("workflows/<uuid:workflow_id>/run", workflows.WorkflowStart.as_view()),
+    path("workflows/<uuid:workflow_id>/preview", workflow_views.WorkflowPreview.as_view()),
+    path("workflows/<uuid:workflow_id>/graph", workflow_views.WorkflowGraph.as_view()),
+    path("workflows/<uuid:workflow_id>/graph.svg", workflow_views.WorkflowPicture.as_view()),
+    path("workflows/<uuid:workflow_id>/schedules", workflows.WorkflowSchedules.as_view()),
+    path("workflows/<uuid:workflow_id>/versions", workflow_views.WorkflowVersions.as_view()),
+    path("workflows/<uuid:workflow_id>/versions/<int:version>", workflow_views.WorkflowVersionDetail.as_view()),
     path("schedules", schedules.ScheduleList.as_view()),
     path("schedules/bulk", schedules.ScheduleBulk.as_view()),
     path("schedules/preview", previews.PreviewUnsaved.as_view()),

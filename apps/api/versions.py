@@ -41,8 +41,8 @@ class JobVersions(Endpoint):
         before, size = query.before(), query.page_size()
         query.finish()
         job = access_job(actor=self.actor, job_id=job_id, need="job.read").job
-        rows = job_versions_read(job, before=_number(before), limit=size + 1)
-        return _page(rows, size, query, lambda row: job_version_shape(job, row))
+        rows = job_versions_read(job, before=number_of(before), limit=size + 1)
+        return version_page(rows, size, query, lambda row: job_version_shape(job, row))
 
 
 class JobVersionDetail(Endpoint):
@@ -55,7 +55,7 @@ class JobVersionDetail(Endpoint):
         self.query().finish()
         job = access_job(actor=self.actor, job_id=job_id, need="job.read").job
         rows = job_versions_read(job, before=min(version, MAX_VERSION) + 1, limit=1)
-        return Response(job_version_shape(job, _only(rows, version)))
+        return Response(job_version_shape(job, only_version(rows, version)))
 
 
 class ScheduleVersions(Endpoint):
@@ -72,8 +72,8 @@ class ScheduleVersions(Endpoint):
         before, size = query.before(), query.page_size()
         query.finish()
         schedule = access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.read").schedule
-        rows = schedule_versions_read(schedule, before=_number(before), limit=size + 1)
-        return _page(rows, size, query, schedule_version_shape)
+        rows = schedule_versions_read(schedule, before=number_of(before), limit=size + 1)
+        return version_page(rows, size, query, schedule_version_shape)
 
 
 class ScheduleVersionDetail(Endpoint):
@@ -86,20 +86,22 @@ class ScheduleVersionDetail(Endpoint):
         self.query().finish()
         schedule = access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.read").schedule
         rows = schedule_versions_read(schedule, before=min(version, MAX_VERSION) + 1, limit=1)
-        return Response(schedule_version_shape(_only(rows, version)))
+        return Response(schedule_version_shape(only_version(rows, version)))
 
 
-def _page(rows: list[Version], size: int, query: ListQuery, shape: Callable[[Version], dict[str, Any]]) -> Response:
+def version_page(
+    rows: list[Version], size: int, query: ListQuery, shape: Callable[[Version], dict[str, Any]]
+) -> Response:
     """Of one row more than the page has. Its cursors hold numbers."""
     after = Position(UUID(int=rows[size - 1].version)) if len(rows) > size else None
     return Response(listed(rows[:size], after, query=query, count=None, shape=shape))
 
 
-def _only(rows: list[Version], version: int) -> Version:
+def only_version(rows: list[Version], version: int) -> Version:
     if not rows or rows[0].version != version:
         raise NotFound("There is no such version.")
     return rows[0]
 
 
-def _number(cursor: UUID | None) -> int | None:
+def number_of(cursor: UUID | None) -> int | None:
     return None if cursor is None else min(cursor.int, MAX_VERSION)

@@ -17,7 +17,10 @@ from apps.dispatch.explaining.execution import execution_explain
 from apps.dispatch.explaining.schedules import schedule_explain
 from apps.dispatch.explaining.shape import explanation_text
 from apps.dispatch.explaining.words import words_of
+from apps.schedules.timing_trigger import instant_asked
 from kernel.errors import NotFound
+
+AT_CHARS = 40
 
 
 class ExplainedAdmin(ReadOnlyAdmin):
@@ -39,17 +42,20 @@ class ExplainedAdmin(ReadOnlyAdmin):
 
     def _explained(self, request: HttpRequest, key: UUID) -> HttpResponse:
         tenant = getattr(request, "console_tenant")  # noqa: B009  the middleware sets it
+        asked, fault = request.GET.get("at", "").replace("\0", "").strip()[:AT_CHARS], ""
         try:
             now = database_now()
             if self.opts.model_name == "execution":
                 found = execution_explain(tenant, key, now=now, named=True, operator=True)
             else:
-                found = schedule_explain(tenant, key, now=now, named=True, operator=True)
+                at, fault = instant_asked(asked)
+                found = schedule_explain(tenant, key, now=now, at=at, named=True, operator=True)
         except NotFound as error:
             raise Http404(error.detail) from error
         context = {
             **self.admin_site.each_context(request), "opts": self.opts, "title": "Why is it not running?",
             "found": found, "words": words_of(found.verdict.code), "text": explanation_text(found),
+            "asked": asked, "fault": fault,
         }  # fmt: skip
         return TemplateResponse(request, "console/explain.html", context)
 

@@ -40,6 +40,12 @@ SET resolved_at = %s, resolution = %s, note = %s, resolved_by = %s
 WHERE id = %s AND resolved_at IS NULL RETURNING execution_id
 """
 
+_RESOLVE_OF = """
+UPDATE {schema}.deadletters_deadletter
+SET resolved_at = %s, resolution = %s, resolved_by = %s
+WHERE execution_id = %s AND resolved_at IS NULL
+"""
+
 
 def add(conn: Conn, schema: str, letters: Sequence[Letter]) -> None:
     """Adds dead letters; an execution has at most one that is open."""
@@ -54,3 +60,11 @@ def resolve(
     query = sql.SQL(_RESOLVE).format(schema=sql.Identifier(schema))
     row = conn.execute(query, [now, resolution, note, by, letter_id]).fetchone()
     return row[0] if row else None
+
+
+def resolve_of_execution(
+    conn: Conn, schema: str, execution_id: UUID, *, resolution: str, now: datetime, by: str
+) -> None:
+    """Closes the open dead letter of an execution, when it has one."""
+    query = sql.SQL(_RESOLVE_OF).format(schema=sql.Identifier(schema))
+    conn.execute(query, [now, resolution, by, execution_id])

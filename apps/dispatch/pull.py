@@ -152,13 +152,13 @@ def _windows() -> Windows:
 
 def _prepared(conn: Conn, tenancy: Tenancy, leased: Sequence[remote.Leased]) -> _Claimed:
     definitions = _definitions()
-    known = definitions.jobs(conn, tenancy.schema, {(one.started.job_id, one.started.job_version) for one in leased})
+    known = definitions.of_runs(conn, tenancy.schema, [one.started for one in leased])
     own = [one.started.execution_id for one in leased if one.started.payload_from == "execution"]
     payloads = executions.payloads(conn, tenancy.schema, own) if own else {}
     done = _Claimed([], [])
     for one in leased:
         started = one.started
-        definition = known.get((started.job_id, started.job_version))
+        definition = known.get(started.execution_id)
         token = runtoken_make(
             "lease", tenant_id=tenancy.id, execution_id=started.execution_id, attempt=started.attempt,
             fence=started.fence,

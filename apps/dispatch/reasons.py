@@ -17,6 +17,7 @@ from tenants import door
 from tenants.models import Tenant
 
 Conn = psycopg.Connection[Any]
+BLOCKED = "workflow_blocked"  # by executions that it depends on
 _IN_USE = "state IN ('queued', 'running')"
 
 # Materialized, so that what a page shows is looked up once; each count reads what limits keep small.
@@ -52,6 +53,7 @@ def with_reasons(tenant: Tenant, rows: Sequence[ExecutionRow], *, now: datetime)
     """The same rows; those that are due and wait for a rule have its code as their wait_reason."""
     asked = [row.id for row in rows if row.state == "ready" and row.wait_reason is None]
     found = reasons_of(door.raw(), tenant.pk, asked, now=now) if asked else {}
+    found |= {row.id: BLOCKED for row in rows if row.state == "blocked"}
     return [row._replace(wait_reason=found[row.id]) if row.id in found else row for row in rows]
 
 

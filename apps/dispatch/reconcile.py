@@ -102,17 +102,16 @@ def end_lost(conn: Conn, registry: Registry, definitions: Definitions, *, after:
         by_tenant[one.started.tenant_id].append(one)
     for tenant_id, of_tenant in by_tenant.items():
         tenancy = registry.get(tenant_id)
-        known: dict[tuple[UUID, int], Definition] = {}
+        known: dict[UUID, Definition] = {}
         if tenancy is not None:
             try:
-                wanted = [(one.started.job_id, one.started.job_version) for one in of_tenant]
-                known = definitions.jobs(conn, tenancy.schema, wanted)
+                known = definitions.of_runs(conn, tenancy.schema, [one.started for one in of_tenant])
             except psycopg.Error as error:
                 if conn.closed:
                     raise
                 log.warning("%d lost attempts of tenant %s wait for it: %s", len(of_tenant), tenancy.slug, error)
                 continue
-        items += [_settlement(one, known.get((one.started.job_id, one.started.job_version)), now) for one in of_tenant]
+        items += [_settlement(one, known.get(one.started.execution_id), now) for one in of_tenant]
     settled = settle(conn, registry, items)
     ended = len(items) - len(settled.failed)
     log.warning("ended %d lost attempts: %s", ended, dict(settled.counts))

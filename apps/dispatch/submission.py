@@ -110,7 +110,7 @@ def read_submission(data: Mapping[str, Any], *, now: datetime, max_payload_bytes
     wish = Submission(
         job_id=fields.id("job") or UUID(int=0),
         payload=None,
-        run_at=_run_at(fields, now),
+        run_at=read_run_at(fields, now),
         priority=fields.whole("priority", 0, 9, None),
         max_queue_age_s=fields.whole("max_queue_age_s", 1, MAX_QUEUE_AGE_S, None),
         labels=fields.labels(),
@@ -151,7 +151,7 @@ def _depend(tenant: Tenant, made: Sequence[tuple[Submission, UUID]], now: dateti
         dependents_decide(conn, tenancy, ended, now)
 
 
-def _run_at(fields: Fields, now: datetime) -> datetime | None:
+def read_run_at(fields: Fields, now: datetime) -> datetime | None:
     at, delay_s = fields.data.get("run_at"), fields.data.get("delay_s")
     if at is not None and delay_s is not None:
         fields.faults.add("/delay_s", "contradiction", "Give run_at or delay_s, not both.")

@@ -77,8 +77,7 @@ class Desk:
         current = remote.held(conn, [one.pair for one in said], tenant_id=tenancy.id)
         found = [(current[one.pair], one) for one in said if one.pair in current]
         if found:
-            wanted = {(held.started.job_id, held.started.job_version) for held, _ in found}
-            known = self.definitions.jobs(conn, tenancy.schema, wanted)
+            known = self.definitions.of_runs(conn, tenancy.schema, [held.started for held, _ in found])
             settle(conn, Only(tenancy), [_settlement(held, one, known, now) for held, one in found])
             queues = {
                 (tenancy.id, held.queue)
@@ -101,7 +100,7 @@ class Only(Registry):
 
 def _settlement(held: remote.HeldOutside, one: Said, known: dict[Any, Any], now: datetime) -> Settlement:
     started = held.started
-    definition = known.get((started.job_id, started.job_version))
+    definition = known.get(started.execution_id)
     if held.timed_out:  # whatever is said: it counts as if the reconciler had been here before
         late = Report("timed_out", started.started_at, now, error=TIMED_OUT)
         return Settlement(started, held.worker_id, late, definition)

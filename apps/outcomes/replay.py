@@ -17,6 +17,8 @@ from apps.schedules.models import ScheduleVersion
 from apps.schedules.running import JobNow, Run, payload_of, run_start, share_job, ticket_add
 from apps.schedules.timing import TimingInvalid, spec_from_json
 from apps.usage.admitting import admit_runs
+from apps.workflows.models import Run as WorkflowRun
+from apps.workflows.verbs import run_retry
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from kernel.jsonrules import value_faults
 from tenants import door
@@ -33,14 +35,18 @@ def deadletter_replay(
 ) -> UUID:
     """Runs a dead execution again with the job as it is now; returns the id of the execution that runs.
 
-    With its payload unchanged the execution is reopened: same run key, attempts go on, the retry policy starts anew.
-    Another payload makes a new execution with a new run key. NotFound; Conflict when the letter is not open;
-    QuotaExceeded.
+    With its payload unchanged the execution is reopened: same run key, attempts go on, the retry policy starts anew. Of
+    a workflow's run what failed runs again. Another payload makes a new execution with a new run key. NotFound;
+    Conflict when the letter is not open; QuotaExceeded.
     """
     if payload is not UNCHANGED:
         _check_payload(payload, tenant.plan.max_payload_bytes)
 
     def work() -> UUID:
+        if payload is UNCHANGED and (run_id := _workflow_run(letter_id)) is not None:
+            run_retry(tenant=tenant, actor=actor, run_id=run_id, now=now, reason=note)  # closes the letter
+            _record(actor, "deadletter.replay", letter_id, now, tenant, after={"execution": str(run_id)}, reason=note)
+            return run_id
         execution_id = _close(tenant, actor, letter_id, now, "replayed", note)
         old = Execution.objects.filter(pk=execution_id).first()
         if old is None:
@@ -78,6 +84,14 @@ def _close(tenant: Tenant, actor: Actor, letter_id: UUID, now: datetime, resolut
             raise NotFound("There is no such dead letter.")
         raise Conflict(f"The dead letter is not open: it was {letter.resolution}.", code="not_open")
     return execution_id
+
+
+def _workflow_run(letter_id: UUID) -> UUID | None:
+    """The run that an open letter is of, when it is one of a workflow that has begun."""
+    letter = DeadLetter.objects.filter(pk=letter_id, resolved_at=None).only("execution_id").first()
+    if letter is None or not WorkflowRun.objects.filter(pk=letter.execution_id).exists():
+        return None
+    return letter.execution_id
 
 
 def _job(tenant: Tenant, old: Execution) -> JobNow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -13,8 +12,7 @@ from apps.dispatch.explaining.schedules import schedule_explain
 from apps.dispatch.explaining.values import Explanation, Thing
 from apps.dispatch.explaining.words import words_of
 from apps.portal.pages import Page
-from apps.schedules.timing_trigger import read_instant
-from kernel.errors import Faults
+from apps.schedules.timing_trigger import instant_asked
 
 READS_NAMES = "audit.read"  # who may read the trail is told persons by name
 PAGES = {
@@ -57,7 +55,7 @@ class ScheduleExplain(ExplainPage):
 
     def get(self, request: HttpRequest, schedule_id: UUID) -> HttpResponse:
         asked = request.GET.get("at", "").replace("\0", "").strip()[:40]
-        at, fault = _instant(asked)
+        at, fault = instant_asked(asked)
         found = schedule_explain(self.tenant, schedule_id, now=self.now, at=at, named=self.may(READS_NAMES))
         return self.shown(found, back=reverse("portal:schedule", args=[schedule_id]), asked=asked, fault=fault)
 
@@ -69,10 +67,3 @@ def place_of(thing: Thing | None) -> tuple[str, str] | None:
         return None
     name, label = found
     return reverse(name, args=[thing.key] if thing.key else []), label
-
-
-def _instant(text: str) -> tuple[datetime | None, str]:
-    """The time that a text says (UTC without an offset), or why it says none."""
-    faults = Faults()
-    found = read_instant(text, "/at", "UTC", faults) if text else None
-    return (None, f"The time {faults.errors[0].detail}") if faults.errors else (found, "")

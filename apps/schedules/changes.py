@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-SECRET = ("target", "payload")  # headers, tokens, personal data: the versions hold them, the trail does not
+# Headers, tokens, personal data: the versions hold them, the trail does not.
+SECRET = ("target", "payload", "steps", "input", "output", "on_failure")
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Immutable versions of jobs and schedules for the hot paths: read once a process, many at a time, then remembered."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -10,9 +10,11 @@ import orjson
 import psycopg
 from psycopg import sql
 
-from apps.schedules.retry import RetryPolicy, retry_from_json
+from apps.schedules.retry import RetryPolicy, retry_changed, retry_from_json
+from apps.tickets.values import Started
 from kernel.httptemplates import names_in
 from kernel.secretrules import secret_names
+from kernel.stepkeys import TRIGGER
 
 Conn = psycopg.Connection[Any]
 REMEMBERED = 20_000
@@ -70,6 +72,19 @@ class Definitions:
         _shrink(self._jobs)
         return answer
 
+    def of_runs(self, conn: Conn, schema: str, started: Sequence[Started]) -> dict[UUID, Definition]:
+        """Definitions by execution, of a workflow's steps with what these say instead. Missing ones are left out."""
+        known = self.jobs(conn, schema, {(one.job_id, one.job_version) for one in started})
+        steps = [one.execution_id for one in started if one.followed and one.trigger == TRIGGER]
+        overrides = _overrides(conn, schema, steps) if steps else {}
+        found = {}
+        for one in started:
+            definition = known.get((one.job_id, one.job_version))
+            if definition is not None:
+                own = overrides.get(one.execution_id)
+                found[one.execution_id] = _overridden(definition, own) if own else definition
+        return found
+
     def schedule_payload(self, conn: Conn, schema: str, schedule_id: UUID, version: int) -> Any:
         """The payload of a schedule version, parsed and shared; None when it has none."""
         key = (schema, schedule_id, version)
@@ -105,6 +120,18 @@ def run_names(conn: Conn, schema: str, execution_ids: Iterable[UUID]) -> dict[UU
     ).format(schema=sql.Identifier(schema))
     rows = conn.execute(query, [list(execution_ids)])
     return {row[0]: RunNames(row[1], row[2], orjson.loads(row[3])) for row in rows}
+
+
+def _overrides(conn: Conn, schema: str, execution_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+    query = sql.SQL(
+        "SELECT id, overrides FROM {}.executions_execution WHERE id = ANY(%s) AND overrides IS NOT NULL"
+    ).format(sql.Identifier(schema))
+    return dict(conn.execute(query, [list(execution_ids)]).fetchall())
+
+
+def _overridden(definition: Definition, own: Mapping[str, Any]) -> Definition:
+    timeout_s = own.get("timeout_s") or definition.timeout_s
+    return replace(definition, timeout_s=timeout_s, retry=retry_changed(definition.retry, own.get("retry") or {}))
 
 
 def _parsed(text: str | None) -> Any:

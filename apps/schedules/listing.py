@@ -47,6 +47,15 @@ def jobs_read(
     return Page(jobs_defined([jobs[row[0]] for row in found.rows if row[0] in jobs]), found.after)
 
 
+def workflows_read(
+    tenant: Tenant, wanted: DefinitionFilter, *, order: str = "-created_at", after: Position | None = None, size: int
+) -> Page[Job]:
+    """Workflows without their versions, in an order of ORDERS; `wanted` must ask for their kind."""
+    found = page_read(door.raw(), tenant.schema_name, _of_jobs(wanted, order), size=size, after=after)
+    jobs = Job.objects.in_bulk([row[0] for row in found.rows])
+    return Page([jobs[row[0]] for row in found.rows if row[0] in jobs], found.after)
+
+
 def jobs_count(tenant: Tenant, wanted: DefinitionFilter) -> Count:
     """How many there are; see `kernel.keyset.count_read`."""
     return count_read(door.raw(), tenant.schema_name, _of_jobs(wanted, "-created_at"))

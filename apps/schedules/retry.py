@@ -9,7 +9,7 @@ tasks also the names of exceptions), statuses ("http_503") or a class of them ("
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from kernel.backoff import Jitter, delay_s, with_jitter
@@ -92,6 +92,12 @@ def retry_from_json(data: Mapping[str, Any]) -> RetryPolicy:
         retry_on=frozenset(full["retry_on"]),
         never_on=frozenset(full["never_on"]),
     )
+
+
+def retry_changed(policy: RetryPolicy, changes: Mapping[str, Any]) -> RetryPolicy:
+    """The policy with what a step of a workflow says instead; already validated JSON."""
+    own = retry_from_json(changes)
+    return replace(policy, **{name: getattr(own, name) for name in changes})
 
 
 def retry_from_api(data: object, faults: Faults, *, pointer: str = "/retry", kind: str = "http") -> dict[str, Any]:

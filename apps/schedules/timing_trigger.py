@@ -125,6 +125,13 @@ def read_instant(value: Any, pointer: str, zone: str, faults: Faults) -> datetim
     return at
 
 
+def instant_asked(text: str) -> tuple[datetime | None, str]:
+    """The time that somebody typed into a form (UTC without an offset), or why it is none; nothing for none."""
+    faults = Faults()
+    found = read_instant(text, "/at", "UTC", faults) if text else None
+    return (None, f"The time {faults.errors[0].detail}") if faults.errors else (found, "")
+
+
 def _read_every(value: Any, faults: Faults) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)

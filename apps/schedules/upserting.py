@@ -48,8 +48,8 @@ def job_put(
 
     `may_create` raises when the caller may only change. The rest as `job_create` and `job_replace`.
     """
-    given = _with_external_id(data, external_id)
-    return _put(
+    given = with_external_id(data, external_id)
+    return put_one(
         tenant, only, may_create,
         find=lambda: shown("job").filter(external_id=external_id).values_list("pk", flat=True).first(),
         create=lambda: job_create(tenant=tenant, actor=actor, data=given, now=now),
@@ -64,9 +64,9 @@ def schedule_put(
     may_create: Callable[[], None] = lambda: None,
 ) -> tuple[DefinedSchedule, bool]:  # fmt: skip
     """As `job_put`, for schedules."""
-    given = _with_external_id(data, external_id)
+    given = with_external_id(data, external_id)
     alive = Schedule.objects.filter(external_id=external_id, deleted_at=None)
-    return _put(
+    return put_one(
         tenant, only, may_create,
         find=lambda: alive.values_list("pk", flat=True).first(),
         create=lambda: schedule_create(tenant=tenant, actor=actor, data=given, now=now),
@@ -85,7 +85,8 @@ def external_id_of(text: str) -> str:
     return text
 
 
-def _with_external_id(data: Any, external_id: str) -> Any:
+def with_external_id(data: Any, external_id: str) -> Any:
+    """A body that is to have this external id; another one in it is refused. InvalidInput."""
     external_id_of(external_id)
     if not isinstance(data, Mapping):
         return data  # its reader says what is wrong with it
@@ -95,10 +96,12 @@ def _with_external_id(data: Any, external_id: str) -> Any:
     return {**data, "external_id": external_id}
 
 
-def _put(
+def put_one(
     tenant: Tenant, only: Condition, may_create: Callable[[], None], *, find: Callable[[], UUID | None],
     create: Callable[[], T], replace: Callable[[UUID], T],
 ) -> tuple[T, bool]:  # fmt: skip
+    """Replaces the one that `find` finds, or creates one; and whether it was made. Stale when `only` does not hold."""
+
     def work() -> tuple[T, bool]:
         pk = find()
         if pk is not None:

@@ -32,7 +32,7 @@ SELECT execution_id FROM tickets_ticket WHERE tenant_id = %s AND job_id = %s ORD
 _SET_FLOWS = """
 UPDATE tickets_ticket t SET flow = m.flow, flow_limit = m.flow_limit, key = m.key
 FROM json_to_recordset(%s::json) AS m(execution_id uuid, flow uuid, flow_limit int, key text)
-WHERE t.execution_id = m.execution_id
+WHERE t.execution_id = m.execution_id AND (t.flow, t.flow_limit, t.key) IS DISTINCT FROM (m.flow, m.flow_limit, m.key)
 """
 
 

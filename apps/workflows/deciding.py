@@ -15,11 +15,11 @@ StepState = Literal["waiting", "running", "succeeded", "failed", "skipped", "can
 RunEnd = Literal["succeeded", "failed", "cancelled"]
 FINAL = ("succeeded", "failed", "skipped", "cancelled")
 # Why a step was skipped.
-UPSTREAM_FAILED, UPSTREAM_SKIPPED, WHEN_FALSE, FAIL_FAST, BY_PERSON = (
-    "upstream_failed", "upstream_skipped", "when_false", "fail_fast", "by_person",
+UPSTREAM_FAILED, UPSTREAM_SKIPPED, WHEN_FALSE, FAIL_FAST, DEADLINE, BY_PERSON = (
+    "upstream_failed", "upstream_skipped", "when_false", "fail_fast", "deadline", "by_person",
 )  # fmt: skip
 # Skipped since something failed further up: what comes after it failed for the same reason.
-_FOR_A_FAILURE = (UPSTREAM_FAILED, FAIL_FAST)
+_FOR_A_FAILURE = (UPSTREAM_FAILED, FAIL_FAST, DEADLINE)
 
 
 class End(NamedTuple):
@@ -201,27 +201,3 @@ def end_of_map(*, open_items: int, failed_items: int, max_failures: int) -> End 
 def map_goes_on(*, failed_items: int, max_failures: int) -> bool:
     """Whether further items are begun: once too many failed the step fails whatever the rest would bring."""
     return failed_items <= max_failures
-
-
-# -- what a person asks for -------------------------------------------------------------------------------------------
-
-
-def retried(graph: Graph, ends: Mapping[str, End]) -> tuple[list[str], list[str]]:
-    """Which steps a retry of a run begins again, and which of the skipped ones go back to waiting.
-
-    Again: whatever failed or was cancelled. Back: whatever was skipped because of that, further down or by fail_fast.
-    Both in the order of the definition. What succeeded, or was skipped by its condition or by a person, stays.
-    """
-    again = [name for name in graph.place if name in ends and ends[name].state in ("failed", "cancelled")]
-    below = graph.downstream(again)
-    back = [
-        name
-        for name in graph.place
-        if name in ends
-        and ends[name].state == "skipped"
-        and (
-            ends[name].reason == FAIL_FAST
-            or (name in below and ends[name].reason in (UPSTREAM_FAILED, UPSTREAM_SKIPPED))
-        )
-    ]
-    return again, back

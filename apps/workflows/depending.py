@@ -147,9 +147,8 @@ def _skip(conn: Conn, tenancy: Tenancy, skipped: Mapping[UUID, Unmet], now: date
 
 def _why(unmet: Unmet) -> str:
     edge, state = unmet
-    wanted = "end" if edge.on == "finished" else f"be {edge.on}"
-    ended = f"and that is {state}" if state else "and that did not come"
-    message = f"It waited for execution {edge.parent} to {wanted}, {ended}."
+    ended = f"that is {state}" if state else "that did not come"
+    message = f"It waited for execution {edge.parent} to be {edge.on}; {ended}."
     error = {"class": REASON, "message": message, "execution": str(edge.parent), "on": edge.on, "state": state or None}
     return orjson.dumps(error).decode()
 

@@ -12,7 +12,9 @@ from psycopg import sql
 from apps.workflows.definition import from_json
 from apps.workflows.graph import Graph, graph_of
 
-REMEMBERED_STEPS = 50_000  # of all graphs together; about 100 MB at most
+# Of all graphs together, in edges: an edge takes about 300 bytes, a step five times as much. So 90 MB at most.
+REMEMBERED_EDGES = 300_000
+STEP_WEIGHT = 5
 
 
 class Graphs:
@@ -20,7 +22,7 @@ class Graphs:
 
     def __init__(self) -> None:
         self._graphs: OrderedDict[tuple[str, UUID, int], Graph] = OrderedDict()
-        self._steps = 0
+        self._weight = 0
 
     def load(
         self, conn: psycopg.Connection[Any], schema: str, wanted: Iterable[tuple[UUID, int]]
@@ -51,7 +53,11 @@ class Graphs:
 
     def _keep(self, key: tuple[str, UUID, int], graph: Graph) -> None:
         self._graphs[key] = graph
-        self._steps += len(graph.steps)
-        while self._steps > REMEMBERED_STEPS:
+        self._weight += _weight(graph)
+        while self._weight > REMEMBERED_EDGES:
             _, oldest = self._graphs.popitem(last=False)
-            self._steps -= len(oldest.steps)
+            self._weight -= _weight(oldest)
+
+
+def _weight(graph: Graph) -> int:
+    return STEP_WEIGHT * len(graph.steps) + sum(map(len, graph.children.values()))

@@ -3,7 +3,7 @@
 The language is that of `kernel.templates`. A text that is one template keeps the JSON type of its value. Names:
 
     {{ input.region }}                    the input of the run
-    {{ steps.extract.result.rows }}       of a step above: result, state, error, execution, attempt
+    {{ steps.extract.output.rows }}       of a step above: output, result, state, error, execution, attempt
     {{ run.id }}                          also nominal_at, trigger, workflow; for on_failure error and failed_step
     {{ item }}, {{ index }}               in a step with for_each: what stands at this place of the list, from 0
 """
@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from apps.workflows.definition import Condition, ForEach, Step
+from apps.workflows.outputs import StepView
 from kernel.httptemplates import told
 from kernel.jsonrules import pointer_to, value_faults
 from kernel.templates import (
@@ -31,10 +32,10 @@ from kernel.templates import (
     write_text,
 )
 
-STEP_MEMBERS = ("result", "state", "error", "execution", "attempt")
+STEP_MEMBERS = ("output", "result", "state", "error", "execution", "attempt")
 RUN_MEMBERS = ("id", "nominal_at", "trigger", "workflow")
 FAILURE_MEMBERS = ("error", "failed_step")  # of `run`, for the job that runs once for a failed run
-_DEEP = ("result", "error")  # what has members of its own
+_DEEP = ("output", "result", "error")  # what has members of its own
 _FREE = frozenset({"input", "steps", "run", "item"})
 _NAMES = Known({"input": (), "steps": (), "run": (), "item": (), "index": ()}, _FREE)
 
@@ -84,7 +85,7 @@ def values_of(
     values: dict[str, Any] = {
         "input": given,
         "run": run._asdict(),
-        "steps": {name: facts._asdict() for name, facts in steps.items()},
+        "steps": {name: StepView(facts._asdict()) for name, facts in steps.items()},
     }
     if item is not MISSING:
         values |= {"item": item, "index": index}
@@ -96,7 +97,10 @@ def filled(value: Any, values: Mapping[str, Any], *, max_bytes: int) -> Any:
     made = _filled(value, values, Budget())
     if faults := value_faults(made):
         raise BadInput(f"What comes out can't be stored: {faults[0].detail}")
-    size = len(json_text(made).encode())
+    try:
+        size = len(json_text(made).encode())
+    except BadTemplate as bad:
+        raise BadInput(bad.detail) from None
     if size > max_bytes:
         raise BadInput(f"What comes out has {size:,} bytes; {max_bytes:,} are allowed.")
     return made
@@ -109,6 +113,8 @@ def items_of(for_each: ForEach, values: Mapping[str, Any]) -> list[Any]:
         raise BadInput(f"for_each needs a list; this is {_kind_of(items)}.")
     if len(items) > for_each.max_items:
         raise BadInput(f"for_each got {len(items):,} items; {for_each.max_items:,} are allowed.")
+    if faults := value_faults(items):
+        raise BadInput(f"An item can't be stored: {faults[0].detail}")
     return items
 
 
@@ -236,7 +242,7 @@ def _path_fault(expression: Expression, allowed: Allowed) -> tuple[str, str] | N
 
 def _step_fault(rest: Sequence[str | int], allowed: Allowed) -> tuple[str, str] | None:
     if not rest:
-        return "bad_template", "Name a step, such as steps.extract.result."
+        return "bad_template", "Name a step, such as steps.extract.output."
     if str(rest[0]) not in allowed.steps:
         return "not_upstream", f"The step {str(rest[0])[:50]!r} is not above this one: it may not have ended by then."
     if len(rest) < 2 or rest[1] not in STEP_MEMBERS or (len(rest) > 2 and rest[1] not in _DEEP):

@@ -4,6 +4,7 @@ What runs is stopped here and not where a failure is noted: there the tickets of
 order.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from apps.tickets.values import Started
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED as CANCELLED_RUNS
 from apps.usage.figures import Tally
-from apps.workflows import store
+from apps.workflows import mapping, store
 from apps.workflows.beginning import begin
 from apps.workflows.deciding import FINAL, End
 from apps.workflows.turn import OUTSIDE, Turn
@@ -88,8 +89,15 @@ def _stop(turn: Turn, run: RunNow) -> None:
         return
     rows = [row for row in turn.all_of(run) if row.state == "running" and _is_stopped(run, row)]
     for row in rows:
-        if row.execution_id is None:
+        if row.items is not None:
+            mapping.cut(turn, run, row, run.reason)
+        elif row.execution_id is None:
             turn.end(row, End("cancelled", run.reason))
+    stop_steps(turn, [row for row in rows if row.execution_id is not None])
+
+
+def stop_steps(turn: Turn, rows: Sequence[StepNow]) -> None:
+    """Steps that run: what waits of their executions is cancelled, what runs is asked to stop."""
     ids = [row.execution_id for row in rows if row.execution_id is not None]
     if not ids:
         return

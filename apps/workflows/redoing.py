@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 from uuid import UUID
 
-from apps.workflows.deciding import FAIL_FAST, FINAL, UPSTREAM_FAILED, UPSTREAM_SKIPPED
+from apps.workflows.deciding import DEADLINE, FAIL_FAST, FINAL, UPSTREAM_FAILED, UPSTREAM_SKIPPED
 from apps.workflows.graph import Graph
 from kernel.errors import Conflict
 
@@ -21,7 +21,8 @@ Changes = dict[Key, To]
 
 FAILED = frozenset({"failed", "cancelled"})
 # Skips that follow from how others ended. A condition that did not hold and a person's word stand.
-FOLLOWS = frozenset({UPSTREAM_FAILED, UPSTREAM_SKIPPED, FAIL_FAST})
+STOPPED = frozenset({FAIL_FAST, DEADLINE})
+FOLLOWS = STOPPED | {UPSTREAM_FAILED, UPSTREAM_SKIPPED}
 OWN_TYPES = frozenset({"approval", "delay"})  # they have no execution
 
 
@@ -53,7 +54,7 @@ def retried(graph: Graph, rows: Iterable[Row], *, only: Key | None = None) -> Ch
         failed = [table.one(only[0])]
         if failed[0].state not in FAILED:
             raise Conflict(f"The step did not fail: it is {failed[0].state}.", code="step_not_failed")
-    if not failed:
+    if not failed and (only or not table.cut_short()):
         raise Conflict("No step of this run failed or was cancelled.", code="nothing_to_retry")
     names = {one.step for one in failed}
     changes = table.decided_again(names if only else names | table.cut_short())
@@ -129,9 +130,9 @@ def branch_cancelled(graph: Graph, rows: Iterable[Row], *, step: str, branch: bo
     return changes
 
 
-def run_cancelled(rows: Iterable[Row]) -> Changes:
-    """All that waits ends as cancelled, all that runs is asked to stop."""
-    return {one.key: _ended(one) for one in rows if one.state not in FINAL}
+def decided_again(graph: Graph, rows: Iterable[Row], *, step: str) -> Changes:
+    """What was skipped because of how this step ended waits again: it has not ended after all."""
+    return {key: to for key, to in _Table(graph, rows).decided_again({step}).items() if key[0] != step}
 
 
 class _Table:
@@ -174,7 +175,7 @@ class _Table:
 
     def cut_short(self) -> set[str]:
         """Steps that were skipped only because another one failed the run."""
-        return {one.step for one in self.steps() if one.state == "skipped" and one.reason == FAIL_FAST}
+        return {one.step for one in self.steps() if one.state == "skipped" and one.reason in STOPPED}
 
     def decided_again(self, steps: Collection[str]) -> Changes:
         """What was skipped because of how these steps ended, and these where they were skipped so themselves."""
@@ -186,8 +187,8 @@ class _Table:
         return found
 
     def ended_by_person(self, step: str) -> Changes:
-        """The step and its items, of what has not ended."""
-        return {one.key: _ended(one) for one in (self.one(step), *self.items(step)) if one.state not in FINAL}
+        """The step, of what has not ended; where its list is read, the items, with which it ends."""
+        return {one.key: _ended(one) for one in self.items(step) or [self.one(step)] if one.state not in FINAL}
 
 
 def _ended(one: Row) -> To:

@@ -150,9 +150,16 @@ def workflow_resume(
     return in_tenant(tenant, work)
 
 
-def workflow_rehearse(*, tenant: Tenant, data: Any) -> WorkflowForm:
-    """Reads a body as `workflow_create` would; nothing is stored. InvalidInput with all faults."""
-    return in_tenant(tenant, lambda: _form(tenant, tenant.plan, uuid7(), data, {}))
+def workflow_rehearse(*, tenant: Tenant, data: Any, changes: DefinedWorkflow | None = None) -> WorkflowForm:
+    """Reads a body as `workflow_create` would, or as a merge patch of a workflow; nothing is stored. InvalidInput."""
+
+    def work() -> WorkflowForm:
+        if changes is None:
+            return _form(tenant, tenant.plan, uuid7(), data, {})
+        whole = patched(workflow_as_given(changes), data)
+        return _form(tenant, tenant.plan, changes.job.pk, whole, changes.inline_at())
+
+    return in_tenant(tenant, work)
 
 
 def _change(

@@ -45,17 +45,17 @@ JOIN {schema}.schedules_job j ON j.id = r.workflow_id
 WHERE r.execution_id = ANY($1)
 """
 
-_STEP_COLUMNS = """s.id, s.run_id, s.step, s.item, s.type, s.state, s.reason, s.execution_id, s.generation, s.pending,
+STEP_COLUMNS = """s.id, s.run_id, s.step, s.item, s.type, s.state, s.reason, s.execution_id, s.generation, s.pending,
     s.met, s.failed, s.succeeded, s.items, s.items_open, s.items_failed, s.wake_at, s.started_at, s.finished_at,
     s.forced, s.decided_by, s.note, s.error::text, s.value::text, s.output::text, s.used::text"""
 
 _WAITING = f"""
-SELECT {_STEP_COLUMNS} FROM {{schema}}.workflows_steprun s
+SELECT {STEP_COLUMNS} FROM {{schema}}.workflows_steprun s
 JOIN unnest($1::uuid[], $2::text[]) AS m(run_id, step) ON s.run_id = m.run_id AND s.step = m.step
 WHERE s.item IS NULL AND s.state = 'waiting' ORDER BY s.id
 """
 
-_OF_RUN = f"SELECT {_STEP_COLUMNS} FROM {{schema}}.workflows_steprun s WHERE s.run_id = $1 ORDER BY s.id"
+_OF_RUN = f"SELECT {STEP_COLUMNS} FROM {{schema}}.workflows_steprun s WHERE s.run_id = $1 ORDER BY s.id"
 
 _END = """
 UPDATE {schema}.workflows_steprun s
@@ -117,10 +117,12 @@ WITH s AS (
     INSERT INTO {{schema}}.workflows_steprun
         (run_id, step, item, type, state, reason, value, generation, pending, met, failed, succeeded, items_open,
          items_failed, forced, decided_by, note)
-    SELECT m.run_id, m.step, m.item, m.type, 'waiting', '', m.value::jsonb, 1, m.pending, 0, 0, 0, 0, 0, false, '', ''
-    FROM json_to_recordset($1::json) AS m(run_id uuid, step text, item int, type text, pending int, value text)
+    SELECT m.run_id, m.step, m.item, m.type, 'waiting', '', m.value::jsonb, m.generation, m.pending, 0, 0, 0, 0, 0,
+           false, '', ''
+    FROM json_to_recordset($1::json)
+         AS m(run_id uuid, step text, item int, type text, pending int, value text, generation int)
     RETURNING *)
-SELECT {_STEP_COLUMNS} FROM s ORDER BY s.id
+SELECT {STEP_COLUMNS} FROM s ORDER BY s.id
 """
 
 _NEXT_LOOK = """
@@ -138,7 +140,7 @@ LEFT JOIN {schema}.executions_execution e ON e.id = s.execution_id
 """
 
 _RESULTS_OF_ITEMS = """
-SELECT json_agg(CASE WHEN s.state = 'succeeded' THEN e.result END ORDER BY s.item)::text
+SELECT coalesce(json_agg(CASE WHEN s.state = 'succeeded' THEN e.result END ORDER BY s.item), '[]')::text
 FROM {schema}.workflows_steprun s LEFT JOIN {schema}.executions_execution e ON e.id = s.execution_id
 WHERE s.run_id = $1 AND s.step = $2 AND s.item IS NOT NULL
 """

@@ -25,7 +25,8 @@ class Transition(NamedTuple):
 
 TRANSITIONS = (
     Transition("fire", ("scheduled",), "ready", "due_at, version", ("created_at",)),
-    Transition("unblock", ("blocked",), "ready", "", ("available_at",)),
+    Transition("unblock", ("blocked",), "ready", "", ("available_at", "actual_at")),
+    Transition("skip", ("blocked",), "skipped", "", ("finished_at", "error")),
     Transition("release", ("ready",), "queued", "", ("release", "queued_at")),
     Transition("release_again", ("queued",), "ready", "release", ("available_at",)),
     Transition("start", ("queued",), "running", "release", ("attempt", "fence", "worker", "started_at", "deadline")),
@@ -41,6 +42,8 @@ TRANSITIONS = (
     Transition("expire", ("ready", "queued"), "expired", "", ("finished_at",)),
     Transition("give_up", ("ready", "queued"), "dead", "", ("finished_at", "error")),
     Transition("reopen", ("dead",), "ready", "", ("available_at",)),
+    # of a workflow's run, of which steps run again
+    Transition("go_on", ("succeeded", "dead", "cancelled"), "ready", "", ("available_at",)),
 )
 
 

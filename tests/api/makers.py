@@ -38,6 +38,12 @@ class Makers:
             members["job"] = self.job()["id"]
         return self._post("schedules", {"name": f"schedule {self.count}", "trigger": MINUTELY, **members}, 201)
 
+    def workflow(self, *steps: dict[str, Any], **members: Any) -> dict[str, Any]:
+        """Of one step that waits, where none are given."""
+        self.count += 1
+        given = list(steps) or [{"name": "wait", "delay_s": 1}]
+        return self._post("workflows", {"name": f"workflow {self.count}", "steps": given, **members}, 201)
+
     def execution(self, **members: Any) -> dict[str, Any]:
         if "job" not in members:
             members["job"] = self.job()["id"]

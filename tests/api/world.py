@@ -44,11 +44,16 @@ def job(world: World) -> str:
 
 
 def external_id(world: World) -> str:
-    """Of a job and of its schedule."""
+    """Of a job, of its schedule and of a workflow."""
     world.make.count += 1
     own = f"own-{world.make.count}"
+    world.make.workflow(external_id=own)
     world.make.schedule(job=world.make.job(external_id=own)["id"], external_id=own)
     return own
+
+
+def workflow(world: World) -> str:
+    return str(world.make.workflow()["id"])
 
 
 def schedule(world: World) -> str:
@@ -174,6 +179,7 @@ def event(world: World) -> str:
 # By the parameter of the path; under other names what single rows ask for instead.
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
+    "workflow_id": workflow,
     "schedule_id": schedule,
     "external_id": external_id,
     "paused schedule": paused_schedule,

@@ -104,8 +104,16 @@ def it_waited_for_too_long(stage: Stage) -> Asked:
     return "execution", stage.ticket(stage.run(), start_by=stage.at(-1))
 
 
-@situation("workflow_blocked", "depends on")
+@situation("workflow_blocked", "1 of 2 that it depends on", "succeeds (it is ready)", holders=1)
 def it_depends_on_others(stage: Stage) -> Asked:
+    first, second = stage.run(), stage.run()
+    run = stage.run(depends_on=[str(first), str(second)])
+    stage.end(stage.begin(first))
+    return "execution", run
+
+
+@situation("workflow_blocked", "reconcile")
+def it_was_forgotten(stage: Stage) -> Asked:
     return "execution", stage.ticket(stage.run(), state="blocked", rank=None)
 
 

@@ -93,6 +93,13 @@ def at_minute(stage: Stage, minutes: int) -> datetime:
     return stage.now.replace(second=0, microsecond=0) + timedelta(minutes=minutes)
 
 
+@situation("dependency_not_met", "to be succeeded", "is dead")
+def what_it_depends_on_failed(stage: Stage) -> Asked:
+    run = stage.run(depends_on=[str(parent := stage.run())])
+    stage.end(stage.begin(parent), "failed", retryable=False)
+    return "execution", run
+
+
 @situation("misfire_skipped", "occurrences from", "did not run")
 def it_was_missed(stage: Stage) -> Asked:
     return "execution", passed_over(stage, make_schedule(stage.tenant, now=stage.now, misfire="skip"), 5)

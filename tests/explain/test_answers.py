@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.explain.situations import as_many_as_the_job_allows_run, as_many_as_the_plan_allows_run, the_pool_is_full
+from tests.explain.situations_schedules import it_does_not_fall_on_that_time
 from tests.explain.stage import Stage
 from tests.explain.test_situations import explained_of
 from tests.fixtures_api import Api
@@ -96,6 +97,14 @@ def test_the_operators_page(stage: Stage) -> None:
     assert f"{run}/explain/" in page.get(f"/t/acme/admin/executions/execution/{run}/change/").content.decode()
     assert f"/t/acme/admin/executions/execution/{run}/explain/" in page.get("/admin/tickets/ticket/").content.decode()
     assert page.get(f"/t/globex/admin/executions/execution/{run}/explain/").status_code == 404
+    asked = it_does_not_fall_on_that_time(stage)
+    page_at = f"/t/acme/admin/schedules/schedule/{asked[1]}/explain/?at="
+    for instant, told in {
+        f"{asked[-1]:%Y-%m-%dT%H:%M:%SZ}": "Its trigger does not fall on", "<b>yesterday</b>": "The time &#x27;&lt;b",
+        "2027-02-30T00:00:00Z": "The time", "9999-01-01T00:00:00Z": "The time must be between", "%00": "The next run",
+    }.items():  # fmt: skip
+        found = page.get(page_at + instant)
+        assert found.status_code == 200 and told in found.content.decode(), instant
 
 
 @pytest.mark.long

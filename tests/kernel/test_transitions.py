@@ -17,6 +17,7 @@ from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.expire import expire_batch
 from apps.outcomes.replay import deadletter_replay
 from apps.tickets import holding, releasing, remote, store
+from apps.workflows.depending import dependents_decide
 from kernel.errors import Conflict
 from kernel.transitions import (
     ATTEMPT_STATES,
@@ -48,8 +49,6 @@ from tests.fixtures_flow import (
 Conn = psycopg.Connection[Any]
 WORKER, RELEASE = UUID(int=1), 77
 BY_NAME = {one.name: one for one in TRANSITIONS}
-# No code does this yet: workflows unblock.
-TO_COME = {"unblock"}
 
 
 # --- the table itself ---
@@ -75,7 +74,7 @@ def test_every_live_state_can_be_left_and_no_final_one_but_by_reopening() -> Non
     for state in LIVE_STATES:
         assert any(state in one.sources for one in TRANSITIONS), state
     leaving = {one.name for one in TRANSITIONS if set(one.sources) & set(FINAL_STATES)}
-    assert leaving == {"reopen"}
+    assert leaving == {"reopen", "go_on"}
 
 
 def test_every_way_out_of_running_names_a_fence() -> None:
@@ -180,6 +179,10 @@ def do_cancel_running(conn: Conn, registry: Registry, tenant: Tenant, execution:
     return settle_with("cancelled")(conn, registry, tenant, execution)
 
 
+def do_go_on(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+    return executions.reopen_run(conn, tenant.schema_name, execution) is not None
+
+
 def do_reopen(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
     row = conn.execute(
         f"SELECT id FROM {tenant.schema_name}.deadletters_deadletter WHERE execution_id = %s", [execution]
@@ -189,6 +192,24 @@ def do_reopen(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -
             return executions.reopen(conn, tenant.schema_name, execution) is not None
     deadletter_replay(tenant=tenant, actor=actor(tenant), letter_id=row[0], now=NOW)
     return True
+
+
+def depend(met: bool) -> Do:
+    """What it depends on has ended, as it wants or not."""
+
+    def do(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+        tenancy = registry.get(tenant.pk)
+        assert tenancy is not None
+        conn.execute(
+            f'INSERT INTO {tenant.schema_name}.workflows_dependency (parent_id, child_id, "on", met)'
+            " VALUES (gen_random_uuid(), %s, 'succeeded', %s)",
+            [execution, met],
+        )
+        with conn.transaction():
+            found = dependents_decide(conn, tenancy, {}, NOW, also=[execution])
+        return bool(found.free if met else found.skipped)
+
+    return do
 
 
 def do_replace(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
@@ -244,13 +265,15 @@ DOES: dict[str, Do] = {
     "expire": past_start_by(None),
     "give_up": past_start_by(NOW),
     "reopen": do_reopen,
+    "unblock": depend(True),
+    "skip": depend(False),
+    "go_on": do_go_on,
 }
 ALSO = {"release_again": [do_put_back]}  # a worker that had no slot
 
 
-def test_every_transition_has_code_or_is_known_to_come() -> None:
-    assert set(DOES) | TO_COME == set(BY_NAME)
-    assert not set(DOES) & TO_COME
+def test_every_transition_has_code() -> None:
+    assert set(DOES) == set(BY_NAME)
 
 
 PAIRS = [

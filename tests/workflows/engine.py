@@ -79,6 +79,19 @@ class Engine:
         while self.service.run_once().full:
             pass
 
+    def pass_time(self, run_id: UUID, *, whole: bool = False) -> None:
+        """All times that its steps wait for come now, or with `whole` its deadline; then it is looked at."""
+        steps = ("workflows_steprun", "wake_at", "run_id")
+        for table, column, key in [("workflows_run", "deadline_at", "execution_id")] if whole else [steps]:
+            self.conn.execute(
+                sql.SQL("UPDATE {0} SET {1} = clock_timestamp() WHERE {2} = %s AND {1} IS NOT NULL").format(
+                    sql.Identifier(self.tenant.schema_name, table), sql.Identifier(column), sql.Identifier(key)
+                ),
+                [run_id],
+            )
+        self.conn.execute("UPDATE tickets_ticket SET deadline = clock_timestamp() WHERE execution_id = %s", [run_id])
+        self.look()
+
     def start(self, run_id: UUID, name: str, item: int | None = None) -> Started:
         """Starts the attempt of a step that is ready."""
         execution = self.step(run_id, name, item)["execution_id"]

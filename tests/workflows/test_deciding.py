@@ -21,7 +21,6 @@ from apps.workflows.deciding import (
     fails_run,
     is_failure,
     meets,
-    retried,
     stops_run,
 )
 from apps.workflows.definition import Edge, Step, Workflow
@@ -61,6 +60,7 @@ def test_which_edges_an_end_meets(end: End, met: set[str]) -> None:
         ("all", {"a": OK, "b": FAILED}, "upstream_failed"),
         ("all", {"a": OK, "b": BELOW_A_FAILURE}, "upstream_failed"),
         ("all", {"a": OK, "b": End("skipped", "fail_fast")}, "upstream_failed"),
+        ("all", {"a": OK, "b": End("skipped", "deadline")}, "upstream_failed"),
         ("all", {"a": OK, "b": SKIPPED}, "upstream_skipped"),
         ("any", {"a": FAILED}, "wait"),
         ("any", {"b": OK}, "start"),
@@ -143,30 +143,6 @@ def test_fail_fast_leaves_what_is_there_for_failures() -> None:
         )
     )
     assert cut_off(graph, ["b", "clean", "tell", "c"]) == ["b", "c"]
-
-
-def test_a_retry_begins_what_failed_and_what_waited_for_it() -> None:
-    graph = graph_of(
-        Workflow(
-            (
-                step("a"),
-                step("b"),
-                step("c", "a"),
-                step("d", "c", "b"),
-                step("n", "a:failed"),
-                step("w", "a"),
-                step("f"),
-            )
-        )
-    )
-    ends = {
-        "a": FAILED, "b": OK, "c": BELOW_A_FAILURE, "d": BELOW_A_FAILURE, "n": OK, "w": End("skipped", "by_person"),
-        "f": End("skipped", "fail_fast"),
-    }  # fmt: skip
-    assert retried(graph, ends) == (["a"], ["c", "d", "f"])
-    left = {name: end for name, end in ends.items() if name in ("b", "n", "w")}
-    assert counted(graph.steps["d"], left) == Needs(1, 1, 0, 1)
-    assert retried(graph, {"a": OK, "c": SKIPPED}) == ([], [])
 
 
 def test_the_cost_of_an_end_follows_from_its_children_alone() -> None:

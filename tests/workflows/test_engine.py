@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
-from tests.fixtures_flow import assert_exactly_one_outcome, rows_of, ticket_of
+from dataclasses import replace
+from functools import partial
+from uuid import UUID
+
+from psycopg import sql
+
+from apps.outcomes.cancel import execution_cancel
+from apps.outcomes.replay import deadletter_replay
+from apps.outcomes.settle import settle
+from apps.schedules.definitions import Definitions
+from apps.tickets.values import Started
+from kernel.clock import utc_now
+from tenants import door
+from tenants.registry import Registry
+from tests.fixtures_flow import (
+    OneLine,
+    actor,
+    assert_exactly_one_outcome,
+    at_once,
+    make_job,
+    make_ticket,
+    rows_of,
+    settle_as,
+    settlement,
+    started_now,
+    ticket_of,
+)
 from tests.workflows.engine import Engine, make_workflow, step
 
 
@@ -54,3 +80,166 @@ def test_a_failure_skips_what_needs_it_and_makes_one_letter_of_the_run(engine: E
     letters = rows_of(engine.conn, engine.tenant, "deadletters_deadletter")
     assert [one["execution_id"] for one in letters] == [run_id]
     assert ticket_of(engine.conn, run_id) is None
+
+
+def test_a_step_has_its_own_retry_time_out_priority_and_concurrency(engine: Engine) -> None:
+    own = {"retry": {"max_attempts": 3, "base_s": 1}, "timeout_s": 7, "priority": 9, "max_concurrency": 2}
+    run_id = engine.run(make_workflow(engine.tenant, [step("a", **own), step("b", "a")]))
+    execution = engine.step(run_id, "a")["execution_id"]
+    ticket = ticket_of(engine.conn, execution)
+    assert (ticket["timeout_s"], ticket["priority"], ticket["flow_limit"]) == (7, 9, 2)
+
+    started = engine.start(run_id, "a")
+    definition = Definitions().of_runs(engine.conn, engine.tenant.schema_name, [started])[execution]
+    assert (definition.timeout_s, definition.retry.max_attempts, definition.retry.base_s) == (7, 3, 1)
+    settle(
+        engine.conn,
+        engine.registry,
+        [replace(settlement(engine.conn, engine.registry, started, "failed"), definition=definition)],
+    )
+    assert ticket_of(engine.conn, execution)["failures"] == 1
+    assert engine.states(run_id) == {"a": "running", "b": "waiting"}  # a retry is invisible to what waits
+    engine.conn.execute(
+        "UPDATE tickets_ticket SET available_at = now(), rank = now() WHERE execution_id = %s", [execution]
+    )
+    engine.end(run_id, "a")
+    assert engine.step(run_id, "b")["used"] == {"a": 2}
+
+
+def test_fail_fast_stops_what_runs_and_leaves_what_is_there_for_a_failure(engine: Engine) -> None:
+    steps = [step("a"), step("slow"), step("next", "slow"), step("told", ("a", "failed")), step("after", "told")]
+    run_id = engine.run(make_workflow(engine.tenant, steps, failure_policy="fail_fast"))
+    slow = engine.start(run_id, "slow")
+    engine.end(run_id, "a", "failed")
+    engine.look()
+    assert engine.states(run_id) == {
+        "a": "failed", "slow": "running", "next": "skipped: fail_fast", "told": "running", "after": "waiting",
+    }  # fmt: skip
+    assert ticket_of(engine.conn, slow.execution_id)["cancel_requested"]
+    settle_as(engine.conn, engine.registry, [slow], "cancelled")
+    engine.end(run_id, "told")
+    engine.end(run_id, "after")
+    engine.look()
+    assert engine.of_run(run_id)["reason"] == "fail_fast"
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="dead")
+
+
+def test_a_cancelled_run_starts_nothing_more(engine: Engine) -> None:
+    run_id = engine.run(
+        make_workflow(engine.tenant, [step("a"), step("b"), step("z", ("a", "finished"), ("b", "finished"))])
+    )
+    a = engine.start(run_id, "a")
+    execution_cancel(tenant=engine.tenant, actor=actor(engine.tenant), execution_id=run_id, now=utc_now())
+    engine.look()
+    assert engine.states(run_id) == {"a": "running", "b": "cancelled", "z": "cancelled"}
+    settle_as(engine.conn, engine.registry, [a])  # what came in before the cancel took effect stands
+    engine.look()
+    assert engine.states(run_id) == {"a": "succeeded", "b": "cancelled", "z": "cancelled"}
+    assert engine.of_run(run_id)["state"] == "cancelled"
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="cancelled")
+    assert len(engine.executions(run_id)) == 2
+
+
+def test_time_ends_delays_approvals_and_runs(engine: Engine) -> None:
+    workflow = make_workflow(
+        engine.tenant,
+        [
+            step("wait", delay_s=60),
+            step("ask", approval={"timeout_s": 60, "on_timeout": "skipped"}),
+            step("b", "wait"),
+            step("c", ("ask", "skipped")),
+        ],
+        deadline_s=3_600,
+    )
+    run_id = engine.run(workflow)
+    states = engine.states(run_id)
+    assert (states["wait"], states["ask"], states["b"]) == ("running", "running", "waiting")
+    assert ticket_of(engine.conn, run_id)["deadline"] == engine.step(run_id, "wait")["wake_at"]
+    engine.pass_time(run_id)
+    assert engine.states(run_id) == {
+        "wait": "succeeded", "ask": "skipped: approval_timeout", "b": "running", "c": "running",
+    }  # fmt: skip
+    engine.end(run_id, "b")
+    engine.pass_time(run_id, whole=True)
+    assert engine.of_run(run_id)["state"] == "failed"
+    container = assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="dead")
+    assert container["error"]["class"] == "deadline"
+    assert engine.states(run_id)["c"] == "cancelled"
+
+
+def test_what_nobody_noted_is_noted_by_a_look(engine: Engine) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a"), step("b", ("a", "finished"))]))
+    a = engine.step(run_id, "a")["execution_id"]
+    execution_cancel(tenant=engine.tenant, actor=actor(engine.tenant), execution_id=a, now=utc_now())
+    assert engine.states(run_id) == {"a": "running", "b": "waiting"}
+    engine.look()
+    assert engine.states(run_id) == {"a": "cancelled", "b": "running"}
+
+
+def test_a_job_that_is_being_changed_is_waited_for_and_one_that_is_gone_fails_its_step(engine: Engine) -> None:
+    job = make_job(engine.tenant)
+    workflow = make_workflow(engine.tenant, [step("a"), step("b", "a", job=str(job)), step("c", "b")])
+    run_id = engine.run(workflow)
+    with door.connect("test editor") as other, other.transaction():
+        other.execute(
+            sql.SQL("SELECT 1 FROM {}.schedules_job WHERE id = %s FOR UPDATE").format(
+                sql.Identifier(engine.tenant.schema_name)
+            ),
+            [job],
+        )
+        engine.end(run_id, "a")
+        waits = engine.step(run_id, "b")
+        assert (waits["state"], waits["reason"]) == ("waiting", "job_changes")
+    engine.pass_time(run_id)
+    assert engine.states(run_id)["b"] == "running"
+
+    other_run = engine.run(workflow)
+    engine.conn.execute(
+        sql.SQL("UPDATE {}.schedules_job SET deleted_at = now() WHERE id = %s").format(
+            sql.Identifier(engine.tenant.schema_name)
+        ),
+        [job],
+    )
+    engine.end(other_run, "a")
+    assert engine.states(other_run) == {"a": "succeeded", "b": "failed", "c": "skipped: upstream_failed"}
+    assert engine.step(other_run, "b")["error"]["class"] == "job_gone"
+
+
+def test_two_last_parents_that_end_at_once_start_their_child_once(engine: Engine) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a"), step("b"), step("c", "a", "b")]))
+    started = [engine.start(run_id, "a"), engine.start(run_id, "b")]
+
+    def ends(one: Started) -> None:
+        with door.connect("test settler") as conn:
+            settle_as(conn, Registry(OneLine(conn)), [one])  # type: ignore[arg-type]  # a line is what it gives
+
+    at_once(*(partial(ends, one) for one in started))
+    assert engine.states(run_id) == {"a": "succeeded", "b": "succeeded", "c": "running"}
+    assert [one["run_key"] for one in engine.executions(run_id) if one["step"] == "c"] == [f"{run_id.hex}:c:1"]
+
+
+def test_what_is_no_step_costs_no_statement_more(engine: Engine, statements: list[str]) -> None:
+    [one] = started_now(engine.conn, [make_ticket(engine.tenant)], UUID(int=1))
+    statements.clear()
+    settle_as(engine.conn, engine.registry, [one])
+    assert statements
+    assert not [text for text in statements if "workflows_" in text]
+
+
+def test_replaying_the_letter_of_a_run_runs_what_failed_again(engine: Engine) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a"), step("b", "a"), step("c", "b")]))
+    engine.end(run_id, "a")
+    engine.end(run_id, "b", "failed")
+    engine.look()
+    [letter] = rows_of(engine.conn, engine.tenant, "deadletters_deadletter")
+    deadletter_replay(tenant=engine.tenant, actor=actor(engine.tenant), letter_id=letter["id"], now=utc_now())
+    engine.look()
+    assert engine.states(run_id) == {"a": "succeeded", "b": "running", "c": "waiting"}
+    engine.end(run_id, "b")
+    engine.end(run_id, "c")
+    engine.look()
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="succeeded")
+    b = engine.execution(engine.step(run_id, "b")["execution_id"])
+    assert (b["attempt_count"], b["run_key"]) == (2, f"{run_id.hex}:b:1")
+    [letter] = rows_of(engine.conn, engine.tenant, "deadletters_deadletter")
+    assert letter["resolution"] == "replayed"

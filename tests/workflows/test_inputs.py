@@ -31,7 +31,7 @@ STEPS = {
 }
 VALUES = values_of(RUN, given={"region": "eu", "day": None}, steps=STEPS, item={"id": 7}, index=0)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(st.characters(codec="ascii")),
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text("a {}"),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab"), inner, max_size=3),
     max_leaves=8,
 )
@@ -117,6 +117,33 @@ def test_lists_to_run_over() -> None:
         items_of(ForEach("{{ steps.extract.result }}"), VALUES)
     with pytest.raises(BadInput, match="got 2 items; 1 are allowed"):
         items_of(ForEach("{{ steps.extract.result.regions }}", max_items=1), VALUES)
+
+
+def test_the_output_of_a_step_is_what_it_brought() -> None:
+    http = {"status": 200, "headers": {}, "body": '{"rows": 3}', "base64": False, "truncated": False}
+    container = {"exit_code": 0, "output": {"words": 4}, "output_is": "json", "truncated": False, "stdout": ""}
+    results = {
+        "http": http,
+        "text": {**http, "body": "fine"},
+        "binary": {**http, "body": "eyJ9", "base64": True},
+        "container": container,
+        "python": {"status": "ok", "body": "x"},
+        "list": [http, None, 7],
+        "none": None,
+    }
+    values = values_of(RUN, given=None, steps={name: StepFacts("succeeded", one) for name, one in results.items()})
+    template = {name: f"{{{{ steps.{name}.output }}}}" for name in results}
+    assert filled(template, values, max_bytes=1_000) == {
+        "http": {"rows": 3},
+        "text": "fine",
+        "binary": "eyJ9",
+        "container": {"words": 4},
+        "python": {"status": "ok", "body": "x"},
+        "list": [{"rows": 3}, None, 7],
+        "none": None,
+    }
+    assert filled("{{ steps.http.output.rows }}", values, max_bytes=9) == 3
+    assert filled("{{ steps.http.result.status }}", values, max_bytes=9) == 200
 
 
 def test_which_results_are_read() -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import orjson
 
+from apps.dispatch.explaining.dependencies import not_met
 from apps.dispatch.explaining.rows import LastAttempt, Run
 from apps.dispatch.explaining.values import Delay, Thing, Verdict
 from apps.dispatch.explaining.words import WORDS, because
@@ -103,6 +104,8 @@ def _succeeded(run: Run) -> Verdict:
 
 
 def _skipped(run: Run) -> Verdict:
+    if run.reason == "dependency_not_met":
+        return not_met(orjson.loads(run.error or "{}"))
     code = run.reason if run.reason in WORDS else "skipped"
     what = "It did not run"
     if run.occurrences > 1:

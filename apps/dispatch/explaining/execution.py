@@ -14,6 +14,7 @@ import psycopg
 from apps.deadletters.models import DeadLetter
 from apps.dispatch.admission import refusal
 from apps.dispatch.explaining.causes import BEHIND_S
+from apps.dispatch.explaining.dependencies import holders_of
 from apps.dispatch.explaining.ended import By, Letter, delays_of, ended, instant, late_s, parts_of
 from apps.dispatch.explaining.facts import Known, known_of
 from apps.dispatch.explaining.rows import (
@@ -128,13 +129,13 @@ def _waiting(conn: Conn, tenant: Tenant, run: Run, known: Known, *, named: bool,
     last: LastAttempt | None = None
     if code == "not_yet_due" and run.attempt:
         last = attempt_of(conn, tenant, [attempt_id(run.id, run.attempt)])
-    return waiting(
-        run, known, holders=_holders(conn, tenant, run, code, known.lengths), by=by, last=last, operator=operator
-    )
+    return waiting(run, known, holders=_holders(conn, tenant, run, code, known), by=by, last=last, operator=operator)
 
 
-def _holders(conn: Conn, tenant: Tenant, run: Run, code: str, lengths: Lengths) -> list[Holder]:
-    """The tenant's own runs that hold what this one waits for."""
+def _holders(conn: Conn, tenant: Tenant, run: Run, code: str, known: Known) -> list[Holder]:
+    """The tenant's own runs that hold what this one waits for, or that it depends on."""
+    if code == "workflow_blocked":
+        return holders_of(known.parents)
     narrowed: dict[str, dict[str, Any]] = {
         "overlap": {"schedule": run.schedule_id},
         "job_concurrency": {"job": run.job_id},
@@ -145,7 +146,7 @@ def _holders(conn: Conn, tenant: Tenant, run: Run, code: str, lengths: Lengths) 
     }
     if code not in narrowed:
         return []
-    return _expected(holders(conn, tenant, but=run.id, **narrowed[code]), lengths)
+    return _expected(holders(conn, tenant, but=run.id, **narrowed[code]), known.lengths)
 
 
 def _expected(rows: Sequence[HeldRow], lengths: Lengths) -> list[Holder]:

@@ -3,6 +3,7 @@
 Six short statements. What is queued or running is read whole, as each pass of release does; the rest by key.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -10,12 +11,14 @@ from typing import Any, NamedTuple
 import psycopg
 
 from apps.dispatch.admission import Facts
+from apps.dispatch.explaining.dependencies import open_parents
 from apps.dispatch.explaining.places import places_of
 from apps.dispatch.explaining.rows import Lengths, Run, ahead_of, lengths_of, released_per_s
 from apps.due.leases import IMPLAUSIBLE_S
 from apps.tickets import buckets, holds
 from apps.tickets.breakers import WAIT_REASON
 from apps.tickets.values import WHOLE_TENANT, Rate, tenant_rate
+from apps.workflows.depending_reading import Parent, parents_of
 from kernel.pools import CELERY_POOLS, POOL_NUMBER, PULL, WORKFLOW
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
@@ -109,6 +112,7 @@ class Known:
     queue: str
     destination: str
     consumers: int  # live workers that serve its queue
+    parents: Sequence[Parent] = ()  # executions that it depends on, while it is blocked
 
 
 def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
@@ -123,11 +127,13 @@ def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
     places = None if run.pool not in CELERY_POOLS else places_of(conn, tenant, run, queue)
     fair = None if places and places.is_kept else 0 if any(one.code == "fair_share" for one in held) else None
     held_by_breaker = bool(destination) and run.rank is None
+    parents = parents_of(conn, tenant.schema_name, run.id) if run.now_state == "blocked" else []
     facts = Facts(
         now=now, tenant_active=shared.status == "active", dispatch_paused=shared.dispatch_paused,
         job_limit=0 if run.job_paused_at is not None else run.job_limit, queue_paused=run.queue_paused_at is not None,
         available_at=_available_at(run, held_by_breaker=held_by_breaker), start_by=run.start_by,
-        blocked_by=1 if run.now_state == "blocked" else 0, overlap_busy=run.guarded and used.schedule > 0,
+        blocked_by=len(open_parents(parents)) or int(run.now_state == "blocked"),
+        overlap_busy=run.guarded and used.schedule > 0,
         job_use=used.job, tenant_use=used.tenant, max_running=shared.max_running, pool_use=used.pool,
         max_slots=shared.max_slots, key_use=used.flow, flow_limit=run.flow_limit,
         tenant_rate=_tenant_rate(shared, now),
@@ -140,7 +146,7 @@ def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
     return Known(
         facts, shared, ahead_of(conn, tenant, run) if run.rank is not None else 0, lengths,
         released_per_s(conn, tenant, now=now), held, queue, destination,
-        consumers=places.consumers if places else 0,
+        consumers=places.consumers if places else 0, parents=parents,
     )  # fmt: skip
 
 

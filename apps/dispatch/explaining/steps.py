@@ -5,15 +5,14 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from apps.dispatch.explaining.dependencies import FITS, NAMED_MAX
 from apps.dispatch.explaining.ended import ERROR_CHARS, By, instant
 from apps.dispatch.explaining.values import Thing, Verdict
 from apps.dispatch.explaining.words import STEP_WORDS, because
 from apps.workflows.definition import Step
 from kernel.durations import span
 
-NAMED_MAX = 5  # steps named in one sentence
 ENDED = ("succeeded", "failed", "cancelled", "skipped")
-FITS = {"succeeded": "succeeds", "failed": "fails", "finished": "ends", "skipped": "is skipped"}
 
 
 class RunNow(NamedTuple):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from apps.dispatch.admission import Facts, Refusal, checks, refusal
+from apps.dispatch.explaining.dependencies import waits_for
 from apps.dispatch.explaining.ended import By, instant
 from apps.dispatch.explaining.facts import Known
 from apps.dispatch.explaining.rows import AHEAD_MAX, LastAttempt, Run
@@ -189,7 +190,7 @@ _SENTENCES: Mapping[str, Sentence] = {
         f"Its queue {run.queue} is paused since {instant(run.queue_paused_at)}{_reason(run.queue_paused_reason)}."
     ),
     "expired": lambda run, known, refused: f"It had to start by {instant(run.start_by)}; it is about to be ended.",
-    "workflow_blocked": lambda run, known, refused: "Runs that it depends on have to end first.",
+    "workflow_blocked": lambda run, known, refused: waits_for(known.parents),
     "overlap": lambda run, known, refused: (
         f"A run of its schedule {run.schedule_name!r} is queued or running; its overlap policy lets one run at a time."
     ),

@@ -32,7 +32,7 @@ ADMISSION_WORDS: Mapping[str, Words] = {
         "It has waited for longer than it may",
         "It ends by itself within seconds. Give the job a longer max_queue_age_s, or see what made it wait.",
     ),
-    "workflow_blocked": Words("Runs that it depends on have not ended well", "See to the runs that it waits for."),
+    "workflow_blocked": Words("Executions that it depends on have not ended", "See to those, or cancel it."),
     "overlap": Words(
         "Another run of its schedule is under way",
         "Wait for that run or cancel it. A schedule with overlap 'allow' does not wait.",
@@ -179,6 +179,10 @@ SKIPPED_WORDS: Mapping[str, Words] = {
     ),
     "schedule_changed": Words("Its schedule was changed before it was fired"),
     "schedule_deleted": Words("Its schedule was deleted before it was fired"),
+    "dependency_not_met": Words(
+        "An execution that it depends on did not end as it was to",
+        "Mend what went wrong there; a rerun of this one waits for nothing.",
+    ),
     "skipped": Words("It was skipped"),
 }
 

@@ -18,6 +18,12 @@ def a_schedule(world: World) -> dict[str, Any]:
     return {"name": f"put {world.make.count}", "job": job(world), "trigger": {"every_s": 300}}
 
 
+def a_workflow(world: World) -> dict[str, Any]:
+    """Not the example: names of steps are named again, so that they can't be numbered."""
+    world.make.count += 1
+    return {"name": f"put {world.make.count}", "steps": [{"name": "wait", "delay_s": 1}]}
+
+
 ROWS = {
     "jobs_list": Row("viewer"),
     "jobs_create": Row("editor", 201),
@@ -32,6 +38,20 @@ ROWS = {
     "jobs_resume": Row("editor"),
     **{f"jobs_{one}": Row("viewer") for one in ("executions", "schedules", "dead_letters", "versions", "version")},
     **{f"schedules_{one}": Row("viewer") for one in ("executions", "dead_letters", "versions", "version")},
+    "workflows_list": Row("viewer"),
+    "workflows_create": Row("editor", 201, body=a_workflow),
+    "workflows_preview_unsaved": Row("viewer", body=a_workflow),
+    "workflows_read_by_external_id": Row("viewer"),
+    "workflows_put_by_external_id": Row("editor", body=a_workflow, other=412),
+    "workflows_read": Row("viewer"),
+    "workflows_patch": Row("editor"),
+    "workflows_replace": Row("editor", body=a_workflow),
+    "workflows_delete": Row("editor", 204),
+    "workflows_pause": Row("editor"),
+    "workflows_resume": Row("editor"),
+    "workflows_run": Row("editor", 202),
+    "workflows_preview": Row("viewer"),
+    **{f"workflows_{one}": Row("viewer") for one in ("graph", "picture", "schedules", "versions", "version")},
     "schedules_list": Row("viewer"),
     "schedules_create": Row("editor", 201, other=400),
     "schedules_preview_unsaved": Row("viewer"),
