@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,9 +36,9 @@ a_pass = st.tuples(
 
 
 @given(st.lists(a_pass, min_size=1, max_size=5))
-def test_turns_granted_ahead_are_those_that_come_one_by_one(passes: list[object]) -> None:
+def test_turns_granted_ahead_are_those_that_come_one_by_one(passes: list[Any]) -> None:
     ahead, one_by_one = FairShare(salt=3), FairShare(salt=3)
-    for claims, total, rooms, elapsed_s, used_part in passes:  # type: ignore[misc]  # of `a_pass`
+    for claims, total, rooms, elapsed_s, used_part in passes:
         room = {f"{number}@{group}": rooms[number + 6 * (group == "gpu")] for number in range(6) for group in GROUPS}
         found = []
         for share, least in ((ahead, fairness.AHEAD_LEAST), (one_by_one, math.inf)):
