@@ -108,3 +108,9 @@ def stop(conn: Conn, execution_ids: Collection[UUID]) -> list[Stopped]:
     if any(row[0] == WORKFLOW for row in conn.execute(_STOP_RUNNING, ids)):
         notify_ready(conn, {WORKFLOW})
     return stopped
+
+
+def go_on(conn: Conn, run_id: UUID) -> bool:
+    """A run that had ended goes on: who has seen its end and would settle it has an old fence. False without ticket."""
+    query = "UPDATE tickets_ticket SET fence = nextval('ticket_fence') WHERE execution_id = %s AND fence IS NOT NULL"
+    return conn.execute(query, [run_id]).rowcount > 0
