@@ -26,7 +26,7 @@ class HolderAnswer(Serializer):
     EXAMPLE: ClassVar[Example] = {"state": "running", "expected_end_at": "2027-03-01T08:00:08Z"}
 
     execution = serializers.UUIDField()
-    state = serializers.ChoiceField(["queued", "running"])
+    state = serializers.ChoiceField(list(EXECUTION_STATES))
     since = serializers.DateTimeField()
     expected_end_at = nullable(serializers.DateTimeField, help_text="As long as such runs take, at most its deadline.")
 

@@ -136,7 +136,7 @@ class WorkflowItem(Serializer):
 class WorkflowDefinition(Serializer):
     """What makes a version of a workflow. Steps are without the members that have their default."""
 
-    EXAMPLE: ClassVar[Example] = {"steps": [EXTRACT, LOAD], "failure_policy": "continue", "after": [], "version": 1}
+    EXAMPLE: ClassVar[Example] = {"steps": [EXTRACT, LOAD], "failure_policy": "continue", "after": []}
 
     steps = StepMembers(many=True)
     failure_policy = serializers.ChoiceField(list(reading.FAILURE_POLICIES))
@@ -169,7 +169,7 @@ class WorkflowVersionItem(Serializer):
 class WorkflowVersionAnswer(WorkflowDefinition):
     """A definition that a workflow has or had; runs name theirs in `version`."""
 
-    EXAMPLE: ClassVar[Example] = WorkflowDefinition.EXAMPLE
+    EXAMPLE: ClassVar[Example] = {**WorkflowDefinition.EXAMPLE, "version": 1}
 
     version = serializers.IntegerField()
     created_at = serializers.DateTimeField()
@@ -241,7 +241,7 @@ class WorkflowPreviewAnswer(Serializer):
     """What would run in which order, and what limits it."""
 
     EXAMPLE: ClassVar[Example] = {
-        "step_count": 2, "depth": 2, "width": 1, "levels": [["extract"], ["load"]], "steps": [PreviewStep.EXAMPLE],
+        "step_count": 2, "depth": 2, "width": 1, "levels": [["extract"], ["load"]],
     }  # fmt: skip
 
     step_count = serializers.IntegerField()

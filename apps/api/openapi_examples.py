@@ -104,6 +104,7 @@ class Examples:
     def _text(self, form: str | None, at: str) -> str:
         known = {"uuid": ID, "date-time": INSTANT, "date": INSTANT[:10], "uri": USUAL["url"], "email": USUAL["email"]}
         known["json-lines"] = '{"id": "' + ID + '", "action": "job.update"}\n'
+        known["svg"] = '<svg xmlns="http://www.w3.org/2000/svg"></svg>'
         if form in known:
             return str(known[form])
         self.unknown.append(at)

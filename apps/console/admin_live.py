@@ -51,7 +51,7 @@ class DueEntryAdmin(ByTenantAdmin):
 class TicketAdmin(ByTenantAdmin):
     list_display = (
         "execution", "tenant", "state", "priority", "key", "queue", "attempt", "available_at", "start_by", "queued_at",
-        "started_at", "deadline", "held_by", "cancel_requested", "wait_reason", "why",
+        "started_at", "deadline", "held_by", "cancel_requested", "waits_for", "why",
     )  # fmt: skip
     list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS), StartByFilter)
     uuid_search = ("execution_id", "worker_id")
@@ -76,6 +76,12 @@ class TicketAdmin(ByTenantAdmin):
         if obj.state != "running":
             return "-"
         return f"outside: {obj.holder or 'no name'}" if obj.remote else str(obj.worker_id)
+
+    @admin.display(description="waits for", empty_value="-")
+    def waits_for(self, obj: Any) -> str | None:
+        """What was written down means something while it waits for its time; *why?* says the rest."""
+        waits = obj.state == "ready" and obj.rank is None
+        return obj.wait_reason if waits else None
 
     @admin.action(description="Cancel the ticked executions", permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Ticket]) -> None:

@@ -17,6 +17,7 @@ from django.template.response import TemplateResponse
 from apps.audit.services import record
 from apps.audit.trail import TrailMixin, actor_of, database_now
 from apps.console.deleting import deletion_page
+from apps.console.filters import NamedFilter
 from apps.console.selecting import ticked
 from apps.console.shown import tenant_link
 from apps.dispatch.reserves import overbooked
@@ -29,12 +30,14 @@ from tenants.models import ApiKey, Domain, Plan, PlanPool, Tenant
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
     BaseInline = admin.TabularInline[PlanPool, Plan]
+    BaseForms = forms.models.BaseInlineFormSet[PlanPool, Plan, forms.ModelForm[PlanPool]]
     TenantModelForm = forms.ModelForm[Tenant]
     ApiKeyModelForm = forms.ModelForm[ApiKey]
     PlanModelForm = forms.ModelForm[Plan]
     PlanPoolModelForm = forms.ModelForm[PlanPool]
 else:
     BaseAdmin, BaseInline = admin.ModelAdmin, admin.TabularInline
+    BaseForms = forms.models.BaseInlineFormSet
     TenantModelForm = ApiKeyModelForm = PlanModelForm = PlanPoolModelForm = forms.ModelForm
 
 
@@ -65,8 +68,17 @@ class PlanPoolForm(PlanPoolModelForm):
         return given
 
 
+class PlanPoolForms(BaseForms):
+    def add_fields(self, form: Any, index: int | None) -> None:
+        """Fields in a table's cells have no labels: each says itself what it is to who does not see the heads."""
+        super().add_fields(form, index)
+        for name, field in form.fields.items():
+            field.widget.attrs.setdefault("aria-label", field.label or name.replace("_", " "))
+
+
 class PlanPoolInline(BaseInline):
     model = PlanPool
+    formset = PlanPoolForms
     form = PlanPoolForm
     extra = 0
     verbose_name_plural = "slots of each of its tenants, by pool"
@@ -131,7 +143,7 @@ class TenantAdmin(SmallAdmin):
         "slug", "name", "plan", "worker_group", "status", "delete_after", "dispatch_paused", "schema_version",
         "created_at", "tables",
     )  # fmt: skip
-    list_filter = ("status", "plan", "worker_group", "dispatch_paused")
+    list_filter = ("status", "plan", ("worker_group", NamedFilter), "dispatch_paused")
     list_select_related = ("plan",)
     search_fields = ("slug", "name")
     ordering = ("slug",)

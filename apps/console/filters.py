@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -31,6 +31,14 @@ def choice_filter(name: str, values: Sequence[str], label: str = "") -> type[adm
             return queryset.filter(**{name: self.value()}) if self.value() in values else queryset
 
     return Choice
+
+
+class NamedFilter(admin.AllValuesFieldListFilter):
+    """All values of a small table's column; the empty one has a name to click on."""
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        for one in super().choices(changelist):
+            yield {**one, "display": one["display"] or "(none)"}
 
 
 class WindowFilter(admin.SimpleListFilter):

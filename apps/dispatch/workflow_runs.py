@@ -1,14 +1,13 @@
 """Runs of workflows: begun when they may go, looked at when their time has come, settled when all of their steps ended.
 
 No worker holds a run. Under the lease of their pool this loop takes runs that are ready by the rules that release has,
-and looks at those whose deadline has come: each look is a transaction of its own. What has ended is settled as any
-attempt is. Most of what happens to a run happens elsewhere, where its steps end (`apps.workflows.advancing`).
+and looks at those whose deadline has come (`workflow_looks`). What has ended is settled as any attempt is. Most of what
+happens to a run happens elsewhere, where its steps end (`apps.workflows.advancing`).
 """
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,32 +19,24 @@ from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.pace import Newcomers
 from apps.dispatch.release import KIND
+from apps.dispatch.workflow_looks import Looks
 from apps.due import leases
-from apps.outcomes.settle import Settlement, settle
-from apps.outcomes.verdict import Report
-from apps.schedules.definitions import Definitions
 from apps.tickets import releasing, waiting, workflow_runs
 from apps.tickets.values import LiveWorker
-from apps.tickets.workflow_runs import Due
 from apps.usage import deltas, rates
 from apps.usage.figures import DISPATCH, RELEASED, Tally
-from apps.workflows import looking, store
-from apps.workflows.looking import Seen
-from kernel.backoff import delay_s
 from kernel.clock import monotonic_s
 from kernel.pools import POOL_NUMBER, WORKFLOW
 from kernel.service import Pass
 from tenants.door import Line
-from tenants.registry import Registry, Tenancy
+from tenants.registry import Registry
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 BEGIN_MAX = 200  # of one pass
 LOOK_MAX = 100
 BUDGET_S = 1.0  # then the next pass goes on: a lease is only renewed for a loop that completes its passes
-AGAIN_MAX_S = 60.0
 NOBODY = LiveWorker(UUID(int=0), BEGIN_MAX, [WORKFLOW])  # in place of workers: runs take no slots
-UNREADABLE = {"class": "undecodable", "message": "The workflow's definition is missing or unreadable."}
 
 
 class WorkflowService:
@@ -55,10 +46,9 @@ class WorkflowService:
         self.name = f"release {WORKFLOW}"
         self._line, self._keeper = line, keeper
         self._registry = Registry(line)
-        self._definitions = Definitions()
         self._memory, self._newcomers = Memory(), Newcomers()
         self._shared_at = float("-inf")
-        self._failing: dict[UUID, int] = {}  # runs that could not be looked at, how often in a row
+        self._looks = Looks()
 
     def run_once(self) -> Pass:
         term = self._keeper.held(KIND).get(POOL_NUMBER[WORKFLOW])
@@ -70,13 +60,10 @@ class WorkflowService:
         counts = {"promoted": releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH, pool=WORKFLOW)}
         if waiting.any_ready(conn, WORKFLOW):
             counts["begun"] = self._begin(conn, term, now)
-        stop_at = monotonic_s() + BUDGET_S
         due = workflow_runs.due(conn, limit=LOOK_MAX)
-        ended = self._look(conn, due, stop_at)
-        counts["looked"], counts["ended"] = len(due), len(ended)
-        if ended:
-            settle(conn, self._registry, ended)
-        return Pass(counts, full=len(due) == LOOK_MAX or counts.get("begun", 0) > 0 or bool(ended))
+        counts |= self._looks.step(conn, self._registry, due, stop_at=monotonic_s() + BUDGET_S)
+        again = counts["made"] + counts["ended"] + counts["left"] + counts.get("begun", 0) > 0
+        return Pass(counts, full=again or len(due) == LOOK_MAX)
 
     def close(self) -> None:
         self._line.close()
@@ -103,56 +90,6 @@ class WorkflowService:
             rates.take(conn, by_tenant, choosing.gathered.rates, now=now)
             deltas.add(conn, tally, now=now)
         return len(begun)
-
-    def _look(self, conn: Conn, due: Sequence[Due], stop_at: float) -> list[Settlement]:
-        ended = []
-        for one in due:
-            if monotonic_s() >= stop_at:
-                break
-            tenancy = self._registry.get(one.started.tenant_id)
-            if tenancy is None:
-                continue  # its tickets go with it
-            try:
-                seen = self._look_at(conn, tenancy, one)
-            except Exception:
-                if conn.closed:
-                    raise
-                log.exception("run %s could not be looked at", one.started.execution_id)
-                self._again_later(conn, one)
-                continue
-            self._failing.pop(one.started.execution_id, None)
-            if seen is None or seen.finished_at is not None:
-                ended.append(self._settlement(conn, tenancy, one, seen))
-        return ended
-
-    def _look_at(self, conn: Conn, tenancy: Tenancy, one: Due) -> Seen | None:
-        """One run in a transaction of its own; None when its definition can't be read."""
-        with conn.transaction():
-            seen = looking.look(conn, tenancy, one.started, now=_now(conn))
-            if not seen.state:
-                return None
-            if seen.finished_at is None:
-                workflow_runs.looked(conn, one, next_at=seen.next_at)
-        return seen
-
-    def _again_later(self, conn: Conn, one: Due) -> None:
-        run_id = one.started.execution_id
-        self._failing[run_id] = failures = self._failing.get(run_id, 0) + 1
-        wait = delay_s(failures, base_s=0.5, factor=2, max_s=AGAIN_MAX_S)
-        workflow_runs.looked(conn, one, next_at=_now(conn) + timedelta(seconds=wait))
-
-    def _settlement(self, conn: Conn, tenancy: Tenancy, one: Due, seen: Seen | None) -> Settlement:
-        started = one.started
-        key = (started.job_id, started.job_version)
-        definition = self._definitions.jobs(conn, tenancy.schema, [key]).get(key)
-        if seen is None or seen.finished_at is None:
-            report = Report("failed", started.started_at, _now(conn), error=UNREADABLE, retryable=False)
-            return Settlement(started, None, report, definition)
-        output, error = store.outcome(conn, tenancy.schema, started.execution_id)
-        report = Report(
-            seen.state, started.started_at, seen.finished_at, result=output, error=error, retryable=False
-        )  # fmt: skip
-        return Settlement(started, None, report, definition)
 
 
 def _now(conn: Conn) -> datetime:

@@ -28,6 +28,7 @@ WITH_ERROR = ("dead", "cancelled", "expired")
 RARE_TRIGGERS = ("manual", "backfill", "replay", "workflow", "catch_up")  # of the index execution_by_rare_trigger
 IN_FLIGHT = ("queued", "running")
 _TICKET_STATE = "(SELECT state FROM tickets_ticket WHERE execution_id = e.id)"
+_DEPENDENTS = "e.id = ANY(ARRAY(SELECT child_id FROM {schema}.workflows_dependency WHERE parent_id = %s))"
 ALIVE = Part((Condition("e.finished_at IS NULL"),))
 MAX_JOBS_APART = 20  # of more jobs, the newest rows are looked at instead of each job's
 
@@ -43,6 +44,7 @@ class ExecutionFilter:
     triggers: Sequence[str] = ()
     run_key: str | None = None
     replay_of: UUID | None = None
+    depends_on: UUID | None = None
     error_class: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     created_after: datetime | None = None
@@ -85,6 +87,8 @@ def _indexes(tenant_id: int, wanted: ExecutionFilter) -> dict[str, Path]:
     if wanted.replay_of is not None:
         reruns = Part((Condition("e.replay_of IS NOT NULL"),), "e.replay_of", wanted.replay_of)
         return {"replay_of": Path((reruns,))}
+    if wanted.depends_on is not None:
+        return {"depends_on": _path(_DEPENDENTS, wanted.depends_on)}
     if wanted.states and set(wanted.states) <= set(IN_FLIGHT):
         return {"states": Path((_in_flight(tenant_id, wanted.states),), short=True)}
     found: dict[str, Path] = {}
@@ -169,6 +173,8 @@ def _conditions(wanted: ExecutionFilter) -> dict[str, Condition]:
         found["run_key"] = Condition("e.run_key = %s", (wanted.run_key,))
     if wanted.replay_of is not None:
         found["replay_of"] = Condition("e.replay_of = %s", (wanted.replay_of,))
+    if wanted.depends_on is not None:
+        found["depends_on"] = Condition(_DEPENDENTS, (wanted.depends_on,))
     if wanted.error_class is not None:
         found["error_class"] = Condition("e.error ->> 'class' = %s", (wanted.error_class,))
     if wanted.labels:

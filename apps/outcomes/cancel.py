@@ -16,6 +16,7 @@ from apps.tickets.store import notify_ready
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, Tally
 from apps.workflows import advancing
+from apps.workflows.cancelling import cancel_run
 from apps.workflows.depending import dependents_decide
 from kernel.errors import Conflict, NotFound
 from kernel.pools import WORKFLOW
@@ -45,6 +46,7 @@ def execution_cancel(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: d
 
 def _cancel(tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> Cancelled:
     conn, schema = door.raw(), tenant.schema_name
+    cancel_run(conn, tenancy_of(tenant), execution_id, now=now)  # when it is one: its lock comes before that of tickets
     waiting = tickets.cancel_waiting(conn, execution_id, tenant_id=tenant.pk)
     if waiting is not None:
         attempts, queued_at, started_at, followed = waiting

@@ -22,12 +22,14 @@ from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.timeline import events, loaded, parts, why_late
 from apps.schedules.defined import jobs_of
 from apps.schedules.models import Job
+from apps.workflows.depending_reading import linked_of
 from kernel.durations import span
 from kernel.errors import NotFound
 from kernel.transitions import EXECUTION_STATES, FINAL_STATES
+from tenants import door
 
 SHOWN_ATTEMPTS = 50
-SHOWN_RERUNS = 5
+SHOWN_LINKED = 20
 WINDOWS = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "all": None}
 WINDOW_WORDS = {"1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "all": "all that is kept"}
 
@@ -86,13 +88,13 @@ class ExecutionDetail(Page):
         names = names_of(jobs=[row.job_id], schedules=[row.schedule_id])
         bar = parts(row, attempts, now=self.now)
         letter = DeadLetter.objects.filter(execution_id=row.id).order_by("-pk").first()
-        again = ExecutionFilter(replay_of=row.id)
-        reruns = executions_read(self.tenant, again, size=SHOWN_RERUNS).rows
+        linked = linked_of(door.raw(), self.tenant.schema_name, row.id, most=SHOWN_LINKED)
         return self.page(
             "portal/execution.html", title="Execution", row=row, job=names.jobs.get(row.job_id, ""),
+            job_page=row.job_id in names.pages,
             schedule=names.schedules.get(row.schedule_id, "") if row.schedule_id else "",
             events=events(row, attempts), bar=phases(bar, meaning="; ".join(one.label for one in bar)) if bar else "",
-            parts=bar, late=why_late(row, attempts), letter=letter, reruns=reruns,
+            parts=bar, late=why_late(row, attempts), letter=letter, linked=linked,
             more_attempts=row.attempt_count > SHOWN_ATTEMPTS,
             payload=loaded(row.payload), result=loaded(row.result), error=loaded(row.error),
             progress=loaded(row.progress), labels=loaded(row.labels) or {}, offers=self._offers(row, letter),

@@ -122,10 +122,10 @@ def _back(turn: Turn, rows: Mapping[Key, StepNow], key: Key, to: To) -> None:
     row.state, row.reason, row.finished_at, row.error = "running" if to in GOES_ON else "waiting", "", None, None
     row.forced, row.decided_by, row.note = False, "", ""
     if to not in GOES_ON:
-        row.output, row.started_at, row.items, row.items_open, row.items_failed = None, None, None, 0, 0
-        if row.execution_id is not None or row.type not in ("job", "workflow"):
+        if row.execution_id is not None or row.items is not None or row.type not in ("job", "workflow"):
             # Items that were read again must not meet the run keys of those that were there before.
             row.generation = 1 + max(one.generation for (step, _), one in rows.items() if step == row.step)
+        row.output, row.started_at, row.items, row.items_open, row.items_failed = None, None, None, 0, 0
     turn.changed(row)
 
 

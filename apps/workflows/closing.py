@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from apps.workflows.deciding import FINAL
-from apps.workflows.definition import Handler
+from apps.workflows.definition import Handler, Workflow
 from apps.workflows.graph import Graph
 
 COMPENSATION, ON_FAILURE = "compensation", "on_failure"  # types of rows that are beside the graph
@@ -20,7 +20,7 @@ ON_FAILURE_STEP = "run.on_failure"
 
 
 class Row(NamedTuple):
-    """A step of the run, without the items of its list."""
+    """A row of the run, without those of items."""
 
     step: str
     type: str
@@ -29,34 +29,31 @@ class Row(NamedTuple):
     finished_at: datetime | None
 
 
-class Closing(NamedTuple):
-    """Rows that are to be made, in order, and the one that starts now. Neither: nothing is left to do."""
+class Next(NamedTuple):
+    """The row that starts now. It is made, or goes back where it is there already."""
 
-    add: list[tuple[str, str]]  # name and type
-    start: str | None
-    waits: bool = False  # for what runs
+    step: str
+    type: str
 
 
-def closing(graph: Graph, rows: Iterable[Row], *, generation: int) -> Closing:
+def closing(graph: Graph, rows: Iterable[Row], *, generation: int) -> Next | None:
     """What a run that is about to end as failed does next. `generation` is the run's: it grows when it is retried."""
     known = {one.step: one for one in rows}
-    undo = [one for one in known.values() if one.type == COMPENSATION]
-    add = [] if undo else [(UNDO + step, COMPENSATION) for step in compensated(graph, known.values())]
-    if any(one.state == "running" for one in known.values() if one.type in TYPES):
-        return Closing([], None, waits=True)
-    if add:
-        return Closing(add, add[0][0])
-    for one in undo:
-        if one.state == "waiting":
-            return Closing([], one.step)
+    for step in compensated(graph, known.values()):
+        undo = known.get(UNDO + step)
+        if undo is None or undo.state not in FINAL:
+            return Next(UNDO + step, COMPENSATION)
     if graph.workflow.on_failure is None:
-        return Closing([], None)
+        return None
     told = known.get(ON_FAILURE_STEP)
-    if told is None:
-        return Closing([(ON_FAILURE_STEP, ON_FAILURE)], ON_FAILURE_STEP)
-    if told.state not in FINAL or told.generation < generation:
-        return Closing([], ON_FAILURE_STEP)
-    return Closing([], None)
+    if told is None or told.state not in FINAL or told.generation < generation:
+        return Next(ON_FAILURE_STEP, ON_FAILURE)
+    return None
+
+
+def is_asked(workflow: Workflow) -> bool:
+    """Whether there is anything to do for a run that fails."""
+    return workflow.on_failure is not None or workflow.failure_policy == "compensate"
 
 
 def compensated(graph: Graph, rows: Iterable[Row]) -> list[str]:

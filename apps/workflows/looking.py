@@ -7,16 +7,18 @@ order.
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import psycopg
 
 from apps.executions import store as executions
 from apps.tickets import workflow_runs
 from apps.tickets.values import Started
+from apps.tickets.workflow_runs import Due
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED as CANCELLED_RUNS
 from apps.usage.figures import Tally
-from apps.workflows import store
+from apps.workflows import mapping, store
 from apps.workflows.beginning import begin
 from apps.workflows.deciding import FINAL, End
 from apps.workflows.turn import OUTSIDE, Turn
@@ -41,9 +43,7 @@ def look(conn: Conn, tenancy: Tenancy, started: Started, *, now: datetime) -> Se
     schema, run_id = tenancy.schema, started.execution_id
     store.lock_of_executions(conn, schema, [run_id])  # the root of the run that it is a step of
     if not store.lock_of_runs(conn, schema, [run_id]):
-        turn = begin(conn, tenancy, started, now=now)
-        if turn is None:
-            return Seen("", None, now)
+        turn = begin(conn, tenancy, [started], now=now)
     else:
         turn = Turn(conn, tenancy, now=now)
         turn.take([run_id])
@@ -55,6 +55,27 @@ def look(conn: Conn, tenancy: Tenancy, started: Started, *, now: datetime) -> Se
     turn.write()
     workflow_runs.look_at(conn, turn.looks - {run.id})
     return Seen(run.state, run.finished_at, _next_look(conn, tenancy, run, now))
+
+
+def make_new(conn: Conn, tenancy: Tenancy, due: Sequence[Due], *, now: datetime) -> set[UUID]:
+    """Makes those of these runs that are not there yet, in the current transaction; returns them.
+
+    What has to be looked at at once is not put off: it waits for a delay, or somebody cancelled it meanwhile.
+    """
+    schema = tenancy.schema
+    there = store.known(conn, schema, [one.started.execution_id for one in due])
+    new = [one for one in due if one.started.execution_id not in there]
+    if not new:
+        return set()
+    store.lock_of_executions(conn, schema, [one.started.execution_id for one in new])
+    turn = begin(conn, tenancy, [one.started for one in new], now=now)
+    turn.write()
+    workflow_runs.look_at(conn, turn.looks - turn.runs.keys())
+    for one in new:
+        run = turn.runs.get(one.started.execution_id)
+        if run is not None and run.id not in turn.looks and not one.started.cancel_requested:
+            workflow_runs.looked(conn, one, next_at=min(now + LOOK_AGAIN, run.deadline_at or now + LOOK_AGAIN))
+    return set(turn.runs)
 
 
 def _bring_up_to_date(turn: Turn, run: RunNow, *, cancel: bool) -> None:
@@ -89,7 +110,9 @@ def _stop(turn: Turn, run: RunNow) -> None:
         return
     rows = [row for row in turn.all_of(run) if row.state == "running" and _is_stopped(run, row)]
     for row in rows:
-        if row.execution_id is None:
+        if row.items is not None:
+            mapping.cut(turn, run, row, run.reason)
+        elif row.execution_id is None:
             turn.end(row, End("cancelled", run.reason))
     stop_steps(turn, [row for row in rows if row.execution_id is not None])
 

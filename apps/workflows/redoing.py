@@ -135,11 +135,6 @@ def decided_again(graph: Graph, rows: Iterable[Row], *, step: str) -> Changes:
     return {key: to for key, to in _Table(graph, rows).decided_again({step}).items() if key[0] != step}
 
 
-def run_cancelled(rows: Iterable[Row]) -> Changes:
-    """All that waits ends as cancelled, all that runs is asked to stop."""
-    return {one.key: _ended(one) for one in rows if one.state not in FINAL}
-
-
 class _Table:
     """The rows by step, and what follows from what."""
 
@@ -192,8 +187,8 @@ class _Table:
         return found
 
     def ended_by_person(self, step: str) -> Changes:
-        """The step and its items, of what has not ended."""
-        return {one.key: _ended(one) for one in (self.one(step), *self.items(step)) if one.state not in FINAL}
+        """The step, of what has not ended; where its list is read, the items, with which it ends."""
+        return {one.key: _ended(one) for one in self.items(step) or [self.one(step)] if one.state not in FINAL}
 
 
 def _ended(one: Row) -> To:

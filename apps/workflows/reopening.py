@@ -60,6 +60,8 @@ def reopen_container(turn: Turn, run: RunNow, *, by: str) -> None:
     conn, schema = turn.conn, turn.tenancy.schema
     found = executions.reopen_run(conn, schema, run.id)
     if found is None:
+        if not workflow_runs.go_on(conn, run.id):
+            raise Again  # it is settled by now
         return
     job = _share(turn, {run.workflow_id})[run.workflow_id]
     again = Run(

@@ -5,7 +5,8 @@ who changes one: tickets are locked by then, which come later in the order of lo
 waits a moment.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -21,10 +22,11 @@ from apps.tickets import store as tickets
 from apps.tickets.values import flow_of, lane_of
 from apps.usage import deltas
 from apps.usage.figures import SUBMITTED, Tally
-from apps.workflows import upstream
+from apps.workflows import previous, store, upstream
+from apps.workflows.closing import TYPES, handler_of
 from apps.workflows.deciding import WHEN_FALSE, End
-from apps.workflows.definition import Step
-from apps.workflows.inputs import BadInput, filled, reads_of, texts_of, unmet_condition
+from apps.workflows.definition import ForEach, Step
+from apps.workflows.inputs import BadInput, filled, reads_of, steps_named, texts_of, unmet_condition
 from apps.workflows.values import RunNow, StepNow, with_error
 from kernel.ids import uuid7s
 from kernel.limitrules import Flow
@@ -35,6 +37,7 @@ Conn = psycopg.Connection[Any]
 INPUT_MAX_BYTES = 262_144
 BUSY_WAIT = timedelta(seconds=1)  # until a step is tried again whose job is just being changed
 BUSY = "job_changes"  # why it waits
+Expand = Callable[[StepNow, ForEach, dict[str, Any]], list[StepNow]]
 DEPTH_MAX = 5  # of workflows in workflows
 
 
@@ -61,26 +64,83 @@ class Starting:
     def __init__(self, conn: Conn, tenancy: Tenancy, *, now: datetime) -> None:
         self._conn, self._tenancy, self._now = conn, tenancy, now
 
-    def begin(self, runs: Mapping[UUID, RunNow], rows: Sequence[StepNow]) -> list[Failed]:
-        """Starts steps whose needs are met; returns those that end at once: not wanted, or impossible."""
+    def begin(self, runs: Mapping[UUID, RunNow], rows: Sequence[StepNow], *, expand: Expand) -> list[Failed]:
+        """Starts steps whose needs are met; returns those that end at once: not wanted, or impossible.
+
+        `expand` makes the items of a step that runs over a list, and says which of them start.
+        """
+        rows = self._not_held(runs, rows)
         known = self._read(runs, rows)
         ended: list[Failed] = []
         units: list[Unit] = []
         for row in rows:
             run = runs[row.run_id]
-            step = run.graph.steps[row.step]
-            values = known.values(run, sorted(reads_of(step)))
-            row.used = known.used(run, [edge.parent for edge in step.needs])
             row.started_at = self._now
             try:
-                if unmet_condition(step.when, values) is not None and not row.forced:
-                    row.started_at = None
-                    ended.append(Failed(row, End("skipped", WHEN_FALSE), None))
+                if row.type in TYPES:
+                    self._begin_beside(run, row, known, units)
                 else:
-                    self._begin(run, row, step, values, units)
+                    self._begin_step(run, row, known, units, ended, expand)
             except BadInput as bad:
                 ended.append(failed(row, "bad_input", bad.detail))
         return ended + self.make(units)
+
+    def _not_held(self, runs: Mapping[UUID, RunNow], rows: Sequence[StepNow]) -> list[StepNow]:
+        """Steps that wait for the run before go on waiting."""
+        asking: dict[UUID, list[StepNow]] = defaultdict(list)
+        for row in rows:
+            step = runs[row.run_id].graph.steps.get(row.step)
+            if step is not None and step.depends_on_previous and row.item is None and not row.forced:
+                asking[row.run_id].append(row)
+        held: set[int] = set()
+        for run_id, mine in asking.items():
+            names = [row.step for row in mine]
+            found = previous.held(
+                self._conn, self._tenancy.schema, workflow_id=runs[run_id].workflow_id, run_id=run_id, steps=names
+            )  # fmt: skip
+            for row in (row for row in mine if row.step in found):
+                row.state, row.reason = "waiting", previous.REASON
+                row.wake_at = self._now + timedelta(seconds=previous.LOOK_S)
+                held.add(row.id)
+        return [row for row in rows if row.id not in held]
+
+    def _begin_step(
+        self, run: RunNow, row: StepNow, known: upstream.Upstream, units: list[Unit], ended: list[Failed],
+        expand: Expand,
+    ) -> None:  # fmt: skip
+        step = run.graph.steps[row.step]
+        names = sorted(reads_of(step))
+        if row.item is not None:
+            self._begin(run, row, step, known.values(run, names, **_place(row)), units)
+            return
+        values = known.values(run, names)
+        row.used = known.used(run, [edge.parent for edge in step.needs])
+        if unmet_condition(step.when, values) is not None and not row.forced:
+            row.started_at = None
+            ended.append(Failed(row, End("skipped", WHEN_FALSE), None))
+        elif step.for_each is None:
+            self._begin(run, row, step, values, units)
+        else:
+            for item in expand(row, step.for_each, values):
+                item.state, item.started_at = "running", self._now
+                try:
+                    self._begin(run, item, step, known.values(run, names, **_place(item)), units)
+                except BadInput as bad:
+                    ended.append(failed(item, "bad_input", bad.detail))
+            if row.items == 0:
+                ended.append(Failed(row, End("succeeded"), None))
+
+    def _begin_beside(self, run: RunNow, row: StepNow, known: upstream.Upstream, units: list[Unit]) -> None:
+        """A compensation, or what runs for a failed run."""
+        handler = handler_of(run.graph, row.step)
+        assert handler is not None
+        assert handler.job.job_id is not None
+        payload = None
+        if handler.input is not None:
+            error = orjson.loads(run.error) if run.error else store.outcome(self._conn, self._tenancy.schema, run.id)[1]
+            values = known.values(run, sorted(steps_named(handler.input)), failure=error or {})
+            payload = orjson.dumps(filled(handler.input, values, max_bytes=INPUT_MAX_BYTES)).decode()
+        units.append(Unit(run, row, handler.job.job_id, payload))
 
     def make(self, units: Sequence[Unit]) -> list[Failed]:
         """Makes executions with their tickets; returns steps whose job is not there any more."""
@@ -121,6 +181,11 @@ class Starting:
     def _read(self, runs: Mapping[UUID, RunNow], rows: Sequence[StepNow]) -> upstream.Upstream:
         whole, brief, inputs = set(), set(), set()
         for row in rows:
+            if row.type in TYPES:
+                handler = handler_of(runs[row.run_id].graph, row.step)
+                whole |= {(row.run_id, name) for name in steps_named(None if handler is None else handler.input)}
+                inputs.add(row.run_id)
+                continue
             step = runs[row.run_id].graph.steps[row.step]
             whole |= {(row.run_id, name) for name in reads_of(step)}
             brief |= {(row.run_id, edge.parent) for edge in step.needs}
@@ -178,6 +243,11 @@ class Starting:
                 flow=flow_of(job.id, name), flow_limit=own.max_concurrency, key=f"step={step.name}"
             )
         return ticket
+
+
+def _place(item: StepNow) -> dict[str, Any]:
+    """What stands at this place of the list, and where that is."""
+    return {"item": None if item.value is None else orjson.loads(item.value), "index": item.item}
 
 
 def failed(row: StepNow, code: str, message: str, **more: Any) -> Failed:

@@ -110,6 +110,8 @@ FROM json_to_recordset($1::json)
 ON CONFLICT DO NOTHING RETURNING execution_id
 """
 
+_KNOWN = "SELECT execution_id FROM {schema}.workflows_run WHERE execution_id = ANY($1)"
+
 _NAME_RUNS = "UPDATE {schema}.executions_execution SET workflow_run_id = id WHERE id = ANY($1)"
 
 _ADD_STEPS = f"""
@@ -117,8 +119,10 @@ WITH s AS (
     INSERT INTO {{schema}}.workflows_steprun
         (run_id, step, item, type, state, reason, value, generation, pending, met, failed, succeeded, items_open,
          items_failed, forced, decided_by, note)
-    SELECT m.run_id, m.step, m.item, m.type, 'waiting', '', m.value::jsonb, 1, m.pending, 0, 0, 0, 0, 0, false, '', ''
-    FROM json_to_recordset($1::json) AS m(run_id uuid, step text, item int, type text, pending int, value text)
+    SELECT m.run_id, m.step, m.item, m.type, 'waiting', '', m.value::jsonb, m.generation, m.pending, 0, 0, 0, 0, 0,
+           false, '', ''
+    FROM json_to_recordset($1::json)
+         AS m(run_id uuid, step text, item int, type text, pending int, value text, generation int)
     RETURNING *)
 SELECT {STEP_COLUMNS} FROM s ORDER BY s.id
 """
@@ -138,7 +142,7 @@ LEFT JOIN {schema}.executions_execution e ON e.id = s.execution_id
 """
 
 _RESULTS_OF_ITEMS = """
-SELECT json_agg(CASE WHEN s.state = 'succeeded' THEN e.result END ORDER BY s.item)::text
+SELECT coalesce(json_agg(CASE WHEN s.state = 'succeeded' THEN e.result END ORDER BY s.item), '[]')::text
 FROM {schema}.workflows_steprun s LEFT JOIN {schema}.executions_execution e ON e.id = s.execution_id
 WHERE s.run_id = $1 AND s.step = $2 AND s.item IS NOT NULL
 """
@@ -153,20 +157,33 @@ FROM {schema}.workflows_steprun s JOIN {schema}.workflows_run r ON r.execution_i
 WHERE s.execution_id = ANY($1)
 """
 
-_PAYLOAD = """
-SELECT CASE $2::text WHEN 'execution' THEN e.payload WHEN 'schedule' THEN sv.payload ELSE jv.payload END::text
-FROM {schema}.executions_execution e
+_PAYLOADS = """
+SELECT e.id, CASE m.source WHEN 'execution' THEN e.payload WHEN 'schedule' THEN sv.payload ELSE jv.payload END::text
+FROM unnest($1::uuid[], $2::text[]) AS m(id, source)
+JOIN {schema}.executions_execution e ON e.id = m.id
 JOIN {schema}.schedules_jobversion jv ON jv.job_id = e.job_id AND jv.version = e.job_version
 LEFT JOIN {schema}.schedules_scheduleversion sv
        ON sv.schedule_id = e.schedule_id AND sv.version = e.schedule_version
-WHERE e.id = $1
 """
 
+
+_ENDED = """
+SELECT execution_id, state, finished_at, output::text, error FROM {schema}.workflows_run
+WHERE execution_id = ANY($1) AND finished_at IS NOT NULL
+"""
 
 _OUTCOME = "SELECT output::text, error FROM {schema}.workflows_run WHERE execution_id = $1"
 
 
 _RUNS_OF_EXECUTIONS = "SELECT DISTINCT run_id FROM {schema}.workflows_steprun WHERE execution_id = ANY($1)"
+
+
+class Parent(NamedTuple):
+    """The step that started a run as its sub-workflow, with its root and the depth of its own run."""
+
+    step_id: int
+    root_id: UUID
+    depth: int
 
 
 class NewRun(NamedTuple):
@@ -182,6 +199,11 @@ class NewRun(NamedTuple):
     open: int
     deadline_at: datetime | None
     started_at: datetime
+
+
+def known(conn: Conn, schema: str, run_ids: Collection[UUID]) -> set[UUID]:
+    """Those of these runs that there are."""
+    return {row[0] for row in _run(conn, _KNOWN, schema, [list(run_ids)])}
 
 
 def lock_of_executions(conn: Conn, schema: str, execution_ids: Collection[UUID]) -> None:
@@ -280,15 +302,22 @@ def add_runs(conn: Conn, schema: str, new: Sequence[NewRun]) -> set[UUID]:
     return made
 
 
-def parents(conn: Conn, schema: str, execution_ids: Collection[UUID]) -> dict[UUID, tuple[int, UUID, int]]:
-    """(step, root, depth) of the steps whose executions these are."""
-    return {row[0]: row[1:] for row in _run(conn, _PARENTS, schema, [list(execution_ids)])}
+def parents(conn: Conn, schema: str, execution_ids: Collection[UUID]) -> dict[UUID, Parent]:
+    """The steps whose executions these are."""
+    if not execution_ids:
+        return {}
+    return {row[0]: Parent(*row[1:]) for row in _run(conn, _PARENTS, schema, [list(execution_ids)])}
 
 
-def payload(conn: Conn, schema: str, started: Started) -> str | None:
-    """The input of a run, as JSON: its own, its schedule's or its workflow's."""
-    row = _run(conn, _PAYLOAD, schema, [started.execution_id, started.payload_from]).fetchone()
-    return row[0] if row else None
+def payloads(conn: Conn, schema: str, started: Sequence[Started]) -> dict[UUID, str | None]:
+    """The inputs of runs, as JSON: their own, their schedule's or their workflow's."""
+    parameters = [[one.execution_id for one in started], [one.payload_from for one in started]]
+    return dict(_run(conn, _PAYLOADS, schema, parameters).fetchall())
+
+
+def ended(conn: Conn, schema: str, run_ids: Collection[UUID]) -> list[tuple[Any, ...]]:
+    """(run, state, finished_at, output as JSON text, error) of those of these runs that have ended."""
+    return _run(conn, _ENDED, schema, [list(run_ids)]).fetchall()
 
 
 def outcome(conn: Conn, schema: str, run_id: UUID) -> tuple[str | None, dict[str, Any] | None]:

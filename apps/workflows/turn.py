@@ -15,16 +15,16 @@ from uuid import UUID
 import orjson
 import psycopg
 
-from apps.workflows import deciding, store, store_changes
+from apps.workflows import closing, deciding, mapping, previous, store, store_changes, store_items
 from apps.workflows.deciding import End
 from apps.workflows.graphs import Graphs
 from apps.workflows.starting import Starting
-from apps.workflows.values import CANCELLED, DEADLINE, FAIL_FAST, RunNow, StepEnd, StepNow, with_error
+from apps.workflows.values import CANCELLED, DEADLINE, FAIL_FAST, NewStep, RunNow, StepEnd, StepNow, with_error
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
 ROUNDS_BY_NAME = 2  # rounds that read only children; a longer cascade reads all of the run that waits at once
-OUTSIDE = ("compensation", "on_failure")  # steps beside the graph: nothing needs them
+OUTSIDE = closing.TYPES  # steps beside the graph: nothing needs them
 
 
 _here = threading.local()
@@ -60,6 +60,9 @@ class Turn:
         self._changed: set[int] = set()
         self._changed_runs: set[UUID] = set()
         self._ends: list[_Ending] = []
+        self._items: list[mapping.ItemEnd] = []
+        self._went: list[previous.Went] = []  # steps for which the next run may wait
+        self._unfinished: set[UUID] = set()  # runs that have something to do before they end, and are paused
         self._starts: list[StepNow] = []
         self._starting = Starting(conn, tenancy, now=now)
 
@@ -88,6 +91,39 @@ class Turn:
         self._whole.add(run.id)
         return [self._rows[one.id] for one in rows]
 
+    def read_steps(self, wanted: Sequence[tuple[UUID, str]]) -> None:
+        """Reads these (run, step) that are not known yet, whatever their state."""
+        missing = [key for key in wanted if key not in self._named]
+        if missing:
+            self.add(store_items.steps(self.conn, self.tenancy.schema, missing))
+
+    def named(self, run_id: UUID, step: str) -> StepNow | None:
+        """A step that was read."""
+        return self._named.get((run_id, step))
+
+    def waiting_items(self, step: StepNow, *, most: int | None) -> list[StepNow]:
+        """Items of a step that wait, the first places first."""
+        but = [one.id for one in self._items_of(step) if one.state != "waiting"]
+        found = store_items.waiting(self.conn, self.tenancy.schema, step.run_id, step.step, but=but, most=most)
+        self.add(found)
+        return [self._rows[one.id] for one in found]
+
+    def running_items(self, step: StepNow) -> int:
+        """How many items of a step run."""
+        known = self._items_of(step)
+        others = store_items.running(
+            self.conn, self.tenancy.schema, step.run_id, step.step, but=[one.id for one in known]
+        )  # fmt: skip
+        return others + sum(1 for one in known if one.state == "running")
+
+    def _items_of(self, step: StepNow) -> list[StepNow]:
+        """Those that were read."""
+        return [
+            one
+            for one in self._rows.values()
+            if one.item is not None and one.step == step.step and one.run_id == step.run_id
+        ]
+
     def drop(self, step: StepNow) -> None:
         """Deletes the row of an item, at once."""
         store_changes.drop_steps(self.conn, self.tenancy.schema, [step.id])
@@ -109,17 +145,26 @@ class Turn:
         self.take({one.run_id for one in ended})
         for one in ended:
             run = self.runs.get(one.run_id)
-            if run is not None:
+            if run is not None and one.item is not None:
+                self._items.append(mapping.ItemEnd(run, one.step, one.end))
+            elif run is not None:
                 self._ends.append(_Ending(run, one.step, one.type, one.end, one.execution_id, one.error))
 
     def end(self, step: StepNow, end: End, *, error: str | None = None) -> None:
         """Ends a step that waits or has no execution. `error` is JSON."""
+        self.set_end(step, end, error=error)
+        run = self.runs[step.run_id]
+        if step.item is not None:
+            self._items.append(mapping.ItemEnd(run, step.step, end))
+        else:
+            self._ends.append(_Ending(run, step.step, step.type, end, step.execution_id, step.error))
+
+    def set_end(self, step: StepNow, end: End, *, error: str | None = None) -> None:
+        """The same, where the caller sees to what follows."""
         step.state, step.reason, step.finished_at, step.wake_at = end.state, end.reason, self.now, None
         if error is not None:
             step.error = error
         self.changed(step)
-        run = self.runs[step.run_id]
-        self._ends.append(_Ending(run, step.step, step.type, end, step.execution_id, step.error))
 
     def start(self, step: StepNow) -> None:
         """Starts a step that waits, whatever its needs say."""
@@ -172,19 +217,39 @@ class Turn:
                 row.needs = needs
                 self.changed(row)
             self._carry_out(run, row, deciding.decide(step, needs))
+        for row in rows.values():
+            if row.items is not None and row.state == "running" and run.starts_steps:
+                mapping.fill(self, run, row)
 
     def go_on(self) -> None:
         """Until nothing follows any more."""
-        while self._ends or self._starts:
+        while self._ends or self._items or self._starts or self._close():
+            if self._items:
+                items, self._items = self._items, []
+                mapping.note(self, items)
             rounds = 0
             while self._ends:
                 self._round(whole=rounds >= ROUNDS_BY_NAME)
                 rounds += 1
-            starts, self._starts = self._starts, []
-            for step, end, error in self._starting.begin(self.runs, starts):
-                self.end(step, end, error=error)
-            self._changed.update(step.id for step in starts)
-            self.looks.update(step.run_id for step in starts if step.wake_at is not None)
+            self._begin_steps()
+
+    def _begin_steps(self) -> None:
+        starts, self._starts = self._starts, []
+        if not starts:
+            return
+        self._write_ends()
+        for step, end, error in self._starting.begin(
+            self.runs, starts, expand=lambda row, each, values: mapping.expand(self, row, each, values)
+        ):
+            self.end(step, end, error=error)
+        self._changed.update(step.id for step in starts)
+        self.looks.update(step.run_id for step in starts if step.wake_at is not None)
+
+    def _write_ends(self) -> None:
+        """What starts now may read what has just ended."""
+        ended = [one for one in sorted(self._changed) if self._rows[one].state in deciding.FINAL]
+        store.write_steps(self.conn, self.tenancy.schema, [self._rows[one] for one in ended])
+        self._changed.difference_update(ended)
 
     def write(self) -> None:
         """Writes all that has changed, and wakes who has to look."""
@@ -192,6 +257,7 @@ class Turn:
         schema = self.tenancy.schema
         store.write_steps(self.conn, schema, [self._rows[one] for one in sorted(self._changed)])
         store.write_runs(self.conn, schema, [self.runs[one] for one in sorted(self._changed_runs)])
+        self.looks.update(previous.following(self.conn, schema, self._went))
 
     # -- rounds --------------------------------------------------------------------------------------------------------
 
@@ -218,6 +284,8 @@ class Turn:
         for one in batch:
             if one.type not in OUTSIDE:
                 self._stop_at_failure(one)
+                if one.run.graph.steps[one.step].depends_on_previous and previous.went_well(one.end):
+                    self._went.append(previous.Went(one.run.workflow_id, one.run.id, one.step))
 
     def _carry_out(self, run: RunNow, row: StepNow, verdict: deciding.Verdict) -> None:
         if not run.starts_steps or row.state != "waiting":  # a pause: what was decided is decided again later
@@ -257,10 +325,42 @@ class Turn:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
+    def _close(self) -> bool:
+        """Starts what runs that are about to end as failed do before that; whether there was any."""
+        for run_id in sorted(self._changed_runs):
+            run = self.runs[run_id]
+            if run.finished_at is None and run.open == 0 and run.failed > 0 and run.state != "cancelling":
+                self._close_run(run)
+        return bool(self._starts)
+
+    def _close_run(self, run: RunNow) -> None:
+        self._unfinished.discard(run.id)
+        if not closing.is_asked(run.graph.workflow):
+            return
+        rows = [
+            closing.Row(one.step, one.type, one.state, one.generation, one.finished_at)
+            for one in self.all_of(run)
+            if one.item is None
+        ]
+        following = closing.closing(run.graph, rows, generation=run.generation)
+        if following is None:
+            return
+        if not run.starts_steps:
+            self._unfinished.add(run.id)
+            return
+        row = self.named(run.id, following.step)
+        if row is None:
+            new = NewStep(run.id, following.step, None, following.type, generation=run.generation)
+            [row] = store.add_steps(self.conn, self.tenancy.schema, [new])
+            self.add([row])
+        row.generation, row.finished_at, row.error = run.generation, None, None
+        run.open += 1
+        self.start(row)
+
     def _finish(self) -> None:
         for run_id in sorted(self._changed_runs):
             run = self.runs[run_id]
-            if run.finished_at is not None:
+            if run.finished_at is not None or run.id in self._unfinished:
                 continue
             state = deciding.end_of_run(
                 open_steps=run.open, failed_steps=run.failed, cancelled=run.state == "cancelling"

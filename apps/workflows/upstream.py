@@ -28,9 +28,13 @@ class Upstream(NamedTuple):
     steps: Mapping[Key, Above]
     inputs: Mapping[UUID, Any]
 
-    def values(self, run: RunNow, names: Sequence[str], **more: Any) -> dict[str, Any]:
-        """The values for templates of this run that name these steps."""
+    def values(
+        self, run: RunNow, names: Sequence[str], *, failure: Mapping[str, Any] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """The values for templates of this run that name these steps. `failure` is its error, once it has failed."""
         facts = RunFacts(str(run.id), run.name, run.trigger, run.nominal_at)
+        if failure is not None:
+            facts = facts._replace(error=failure, failed_step=failure.get("step"))
         steps = {name: self.steps[run.id, name].facts for name in names if (run.id, name) in self.steps}
         return values_of(facts, given=self.inputs.get(run.id), steps=steps, **more)
 

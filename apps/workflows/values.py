@@ -120,6 +120,7 @@ class NewStep(NamedTuple):
     type: str
     pending: int = 0
     value: str | None = None  # JSON
+    generation: int = 1
 
 
 def with_error(code: str, message: str, **more: Any) -> dict[str, Any]:

@@ -36,6 +36,48 @@ class Strict(HTMLParser):
                 self.found.append(self.get_starttag_text() or tag)
 
 
+class Named(HTMLParser):
+    """Collects fields without a label and links without a text: who does not see the page can't tell what they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._labels: set[str] = set()
+        self._fields: list[tuple[str, str]] = []  # id, tag
+        self._within = 0  # labels
+        self._link: tuple[str, bool] | None = None  # the open one, and whether it has a name
+        self._links: list[str] = []
+
+    @property
+    def found(self) -> list[str]:
+        return [*(tag for key, tag in self._fields if key not in self._labels), *self._links]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given, text = dict(attrs), self.get_starttag_text() or tag
+        named = any(given.get(name) for name in ("aria-label", "aria-labelledby", "title"))
+        if tag == "label":
+            self._within += 1
+            self._labels.add(given.get("for") or "")
+        elif tag in ("input", "select", "textarea") and given.get("type") not in ("hidden", "submit", "button"):
+            stock = given.get("class") in ("vDateField", "vTimeField")  # Django's own two halves of an instant
+            if not named and not self._within and not stock:
+                self._fields.append((given.get("id") or "", text))
+        elif tag == "a" and "href" in given:
+            self._link = (text, named)
+        elif tag == "img" and given.get("alt") and self._link:
+            self._link = (self._link[0], True)
+
+    def handle_data(self, data: str) -> None:
+        if self._link and data.strip():
+            self._link = (self._link[0], True)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "label":
+            self._within -= 1
+        elif tag == "a" and self._link:
+            self._links += [] if self._link[1] else [self._link[0]]
+            self._link = None
+
+
 @pytest.fixture
 def operator(database: None) -> Any:
     """A superuser."""
@@ -92,6 +134,9 @@ def careful_client() -> Any:
                     strict = Strict()
                     strict.feed(response.content.decode())
                     assert not strict.found, f"{request['PATH_INFO']}: {strict.found}"
+                    named = Named()
+                    named.feed(response.content.decode())
+                    assert not named.found, f"{request['PATH_INFO']}: {named.found}"
             return response
 
     return CarefulClient(raise_request_exception=False)

@@ -121,3 +121,17 @@ def test_a_statement_that_takes_too_long_says_how_to_ask_for_less(
     monkeypatch.setattr(pages, "STATEMENT_MS", 50)
     monkeypatch.setattr(executions, "executions_read", slow)
     assert "This takes too long" in console_of(kept.tenant).text("/console/executions", status=503)
+
+
+def test_runs_that_wait_for_each_other_are_linked(kept: Stock, console_of: Any) -> None:
+    from apps.audit.services import Actor
+    from apps.dispatch.submission import execution_submit
+    from tests.api.makers import utc_now
+
+    data = {"job": str(kept.job), "depends_on": [str(kept.waiting)]}
+    actor = Actor(name="test", role="admin", tenant_id=kept.tenant.pk)
+    child = execution_submit(tenant=kept.tenant, actor=actor, data=data, now=utc_now())
+    browser = console_of(kept.tenant)
+    for one, other, word in ((child, kept.waiting, "Depends on"), (kept.waiting, child, "Waited for by")):
+        page = browser.text(f"/console/executions/{one}")
+        assert word in page and f'href="/console/executions/{other}"' in page

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from apps.workflows.closing import ON_FAILURE_STEP, Closing, Row, closing, handler_of
+from apps.workflows.closing import ON_FAILURE_STEP, Row, closing, handler_of
 from apps.workflows.definition import Handler, JobRef, Step, Workflow
 from apps.workflows.graph import Graph, graph_of
 
@@ -39,14 +39,13 @@ def beside(step: str, state: str, *, generation: int = 1) -> Row:
 
 def test_what_ended_last_is_compensated_first_and_one_at_a_time() -> None:
     some = graph()
-    first = closing(some, rows(), generation=1)
-    assert first == Closing([("undo.a", "compensation"), ("undo.b", "compensation")], "undo.a")
-    going = {"undo.a": beside("undo.a", "running"), "undo.b": beside("undo.b", "waiting")}
-    assert closing(some, rows(**going), generation=1).waits
+    assert closing(some, rows(), generation=1) == ("undo.a", "compensation")
+    going = {"undo.a": beside("undo.a", "running")}
+    assert closing(some, rows(**going), generation=1) == ("undo.a", "compensation"), "one that is being begun"
     going["undo.a"] = beside("undo.a", "failed")
-    assert closing(some, rows(**going), generation=1) == Closing([], "undo.b"), "a failed one stops nothing"
+    assert closing(some, rows(**going), generation=1) == ("undo.b", "compensation"), "a failed one stops nothing"
     going["undo.b"] = beside("undo.b", "succeeded")
-    assert closing(some, rows(**going), generation=1).start == ON_FAILURE_STEP
+    assert closing(some, rows(**going), generation=1) == (ON_FAILURE_STEP, "on_failure")
     assert handler_of(some, "undo.a") == some.steps["a"].compensate
     assert handler_of(some, ON_FAILURE_STEP) == some.workflow.on_failure
     assert handler_of(some, "a") is None
@@ -54,10 +53,8 @@ def test_what_ended_last_is_compensated_first_and_one_at_a_time() -> None:
 
 def test_on_failure_runs_once_for_each_time_that_the_run_fails() -> None:
     some = graph("continue")
-    assert closing(some, rows(), generation=1) == Closing([(ON_FAILURE_STEP, "on_failure")], ON_FAILURE_STEP)
-    told = {ON_FAILURE_STEP: beside(ON_FAILURE_STEP, "running")}
-    assert closing(some, rows(**told), generation=1).waits
+    assert closing(some, rows(), generation=1) == (ON_FAILURE_STEP, "on_failure")
     told = {ON_FAILURE_STEP: beside(ON_FAILURE_STEP, "failed")}
-    assert closing(some, rows(**told), generation=1) == Closing([], None)
-    assert closing(some, rows(**told), generation=2) == Closing([], ON_FAILURE_STEP), "the run was retried"
-    assert closing(graph("fail_fast", tells=False), rows(), generation=1) == Closing([], None)
+    assert closing(some, rows(**told), generation=1) is None
+    assert closing(some, rows(**told), generation=2) == (ON_FAILURE_STEP, "on_failure"), "the run was retried"
+    assert closing(graph("fail_fast", tells=False), rows(), generation=1) is None

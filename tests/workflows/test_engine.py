@@ -6,13 +6,16 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
+import pytest
 from psycopg import sql
 
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.settle import settle
 from apps.schedules.definitions import Definitions
+from apps.tickets import workflow_runs
 from apps.tickets.values import Started
+from apps.workflows.verbs import run_retry
 from kernel.clock import utc_now
 from tenants import door
 from tenants.registry import Registry
@@ -20,6 +23,7 @@ from tests.fixtures_flow import (
     OneLine,
     actor,
     assert_exactly_one_outcome,
+    at_every_crash,
     at_once,
     make_job,
     make_ticket,
@@ -29,7 +33,7 @@ from tests.fixtures_flow import (
     started_now,
     ticket_of,
 )
-from tests.workflows.engine import Engine, make_workflow, step
+from tests.workflows.engine import Conn, Engine, make_workflow, step
 
 
 def test_a_diamond_runs_each_step_once_and_ends(engine: Engine) -> None:
@@ -243,3 +247,38 @@ def test_replaying_the_letter_of_a_run_runs_what_failed_again(engine: Engine) ->
     assert (b["attempt_count"], b["run_key"]) == (2, f"{run_id.hex}:b:1")
     [letter] = rows_of(engine.conn, engine.tenant, "deadletters_deadletter")
     assert letter["resolution"] == "replayed"
+
+
+def test_who_has_seen_the_end_of_a_run_that_goes_on_settles_nothing(engine: Engine) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a")]))
+    engine.end(run_id, "a", "failed")
+    [due] = workflow_runs.due(engine.conn, limit=10)
+    run_retry(tenant=engine.tenant, actor=actor(engine.tenant), run_id=run_id, now=utc_now())
+    assert settle_as(engine.conn, engine.registry, [due.started], "failed").counts == {"stale": 1}
+    engine.end(run_id, "a")
+    engine.look()
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="succeeded")
+
+
+@pytest.mark.long  # some forty connections are ended
+def test_a_crash_between_any_two_statements_starts_each_step_once(engine: Engine) -> None:
+    workflow = make_workflow(engine.tenant, [step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c")])
+    current: dict[str, UUID] = {}
+
+    def work(conn: Conn) -> None:
+        settle_as(conn, engine.registry, [engine.start(current["run"], "a")])
+
+    def check(where: str) -> None:
+        run_id = current["run"]
+        if engine.states(run_id)["a"] == "running":  # nothing of it happened
+            assert engine.states(run_id) == {"a": "running", "b": "waiting", "c": "waiting", "d": "waiting"}, where
+            current["run"] = engine.run(workflow)
+            return
+        assert engine.states(run_id) == {"a": "succeeded", "b": "running", "c": "running", "d": "waiting"}, where
+        found = engine.executions(run_id)
+        assert sorted(one["step"] for one in found) == ["a", "b", "c"], where
+        assert all(ticket_of(engine.conn, one["id"]) for one in found if one["step"] != "a"), where
+        current["run"] = engine.run(workflow)
+
+    current["run"] = engine.run(workflow)
+    assert at_every_crash(work, check) >= 12
