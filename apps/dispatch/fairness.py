@@ -14,11 +14,12 @@ Reserves come before all that: who holds less than its reserve gets every slot t
 """
 
 import heapq
+import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from apps.dispatch.slottime import MIN_RUN_S, Claim, SlotTime
+from apps.dispatch.slottime import MIN_RUN_S, Account, Claim, SlotTime
 
 SHARED_PART = 16  # reserves leave one in so many slots to the tenants that have none, or those would starve
 TURN_S = (
@@ -26,6 +27,7 @@ TURN_S = (
 )
 TURN_MAX = 32  # runs
 TURNS = 16  # a pass is split into at least so many turns
+AHEAD_LEAST = 2  # turns for each that waits: for less it is not worth while to reckon ahead
 
 
 @dataclass(slots=True)
@@ -84,33 +86,100 @@ class FairShare:
     def _shares(self, claims: Mapping[int, Claim], left: "_Left") -> None:
         """What reserves leave, in turns."""
         self._reached = {}
-        turn_most = {group: max(1, min(TURN_MAX, slots // TURNS)) for group, slots in left.total.items()}
-        accounts = self.time.accounts
-        heap = []
-        for tenant, claim in claims.items():
-            got = left.granted[tenant]
-            if claim.wants > got:
-                account = accounts[tenant]
-                group = account.queue.group
-                at = (claim.held + got) / account.weight + (account.virtual - group.clock) / group.horizon_s
-                heap.append((at, account.tie, tenant))
-        heapq.heapify(heap)
-        while heap:
-            at, tie, tenant = heapq.heappop(heap)
-            claim = claims[tenant]
-            if left.total[claim.group] <= 0:
-                continue
-            account = accounts[tenant]
-            part = left.take(tenant, claim, max(1, min(turn_most[claim.group], int(TURN_S / account.run_s))))
-            if part:
-                account.serve(part)
-                self._reached[claim.group] = at
-                heapq.heappush(heap, (at + part / account.weight, tie, tenant))
+        if any(left.total.values()):
+            before, waits = dict(left.granted), list(self._queued(claims, left))
+            by_group: dict[str, list[_Queued]] = defaultdict(list)
+            for one in waits:
+                by_group[one.claim.group].append(one)
+            for name, several in by_group.items():
+                self._in_turns(name, several, left)
+            for one in waits:
+                one.account.serve(left.granted[one.tenant] - before[one.tenant])
         for group in self.time.groups.values():
             group.contended = False
         for tenant, claim in claims.items():
             if claim.wants > left.granted[tenant] and not left.most(claim):
-                accounts[tenant].queue.group.contended = True
+                self.time.accounts[tenant].queue.group.contended = True
+
+    def _queued(self, claims: Mapping[int, Claim], left: "_Left") -> Iterator["_Queued"]:
+        turn_most = {group: max(1, min(TURN_MAX, slots // TURNS)) for group, slots in left.total.items()}
+        for tenant, claim in claims.items():
+            got = left.granted[tenant]
+            if claim.wants > got:
+                account = self.time.accounts[tenant]
+                group = account.queue.group
+                at = (claim.held + got) / account.weight + (account.virtual - group.clock) / group.horizon_s
+                most = max(1, min(turn_most.get(claim.group, 1), int(TURN_S / account.run_s)))
+                yield _Queued(tenant, claim, account, at, most)
+
+    def _in_turns(self, group: str, waits: list["_Queued"], left: "_Left") -> None:
+        while _ahead(waits, left):
+            pass
+        reached = max(one.began for one in waits)
+        heap = [(one.at, one.account.tie, one.tenant, one) for one in waits]
+        heapq.heapify(heap)
+        while heap and left.total[group] > 0:
+            at, tie, tenant, one = heapq.heappop(heap)
+            part = left.take(tenant, one.claim, one.most)
+            if part:
+                reached = max(reached, at)
+                heapq.heappush(heap, (at + part / one.account.weight, tie, tenant, one))
+        if reached > float("-inf"):
+            self._reached[group] = reached
+
+
+@dataclass(slots=True)
+class _Queued:
+    """One that waits for turns of `most` slots: the next `at`, the last of those that were granted ahead `began`."""
+
+    tenant: int
+    claim: Claim
+    account: Account
+    at: float
+    most: int
+    began: float = float("-inf")
+
+
+def _ahead(waits: list[_Queued], left: "_Left") -> int:
+    """Grants at once the turns of one group of which it is sure that all of them come; returns how many slots.
+
+    As good as one turn after another, in less time: these are the turns below a level that there is enough for.
+    """
+    total = left.total[waits[0].claim.group]
+    if total <= AHEAD_LEAST * len(waits):
+        return 0
+    by_queue: dict[str, list[_Queued]] = defaultdict(list)
+    for one in waits:
+        by_queue[one.claim.queue].append(one)
+    level = _level(waits, total)
+    for queue, several in by_queue.items():
+        if len(several) > 1 and left.room[queue] < total:
+            level = min(level, _level(several, left.room[queue]))
+    went = 0
+    for one in waits:
+        turns = math.ceil((level - one.at) * one.account.weight / one.most)
+        turns = min(turns, left.room_of(one.tenant, one.claim) // one.most)
+        if turns > 0:
+            went += left.take(one.tenant, one.claim, turns * one.most)
+            for _ in range(turns):  # added up as one turn after another would be, so that equals stay equal
+                one.began = one.at
+                one.at += one.most / one.account.weight
+    return went
+
+
+def _level(waits: list[_Queued], total: int) -> float:
+    """Up to where all turns of all these fit into `total`, whatever else limits them."""
+    level, weights, filled = float("-inf"), 0, 0.0
+    for one in sorted(waits, key=lambda one: one.at):
+        if weights and one.at >= level:
+            break
+        weights += one.account.weight
+        filled += one.account.weight * one.at - one.most
+        level = (total + filled) / weights
+        if level <= one.at:
+            level = one.at
+            break
+    return level - 1e-9 * max(1.0, abs(level))
 
 
 class _Left:
@@ -125,15 +194,18 @@ class _Left:
         """What its group and its queue have left."""
         return min(self.total[claim.group], self.room[claim.queue])
 
+    def room_of(self, tenant: int, claim: Claim) -> int:
+        """How many more the tenant could be granted, if it were for it alone."""
+        got = self.granted[tenant]
+        room = min(claim.wants - got, self.total[claim.group], self.room[claim.queue])
+        return room if claim.maximum is None else min(room, claim.maximum - claim.held - got)
+
     def take(self, tenant: int, claim: Claim, most: int) -> int:
         """Grants up to `most` more to the tenant; returns how many."""
-        got = self.granted[tenant]
-        part = min(most, claim.wants - got, self.total[claim.group], self.room[claim.queue])
-        if claim.maximum is not None:
-            part = min(part, claim.maximum - claim.held - got)
+        part = min(most, self.room_of(tenant, claim))
         if part <= 0:
             return 0
-        self.granted[tenant] = got + part
+        self.granted[tenant] += part
         self.total[claim.group] -= part
         self.room[claim.queue] -= part
         return part

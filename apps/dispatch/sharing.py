@@ -7,7 +7,7 @@ part: release picks tickets in the database, the simulation runs in memory.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from apps.dispatch import lanes
 from apps.dispatch.capacity import Capacity
@@ -39,12 +39,30 @@ class Sharer(Protocol):
     def queue(self, pool: str) -> str: ...
 
 
+class _Part(NamedTuple):
+    """What of a tenant's claims is the same in each pass."""
+
+    weight: int
+    reserved: int
+    maximum: int | None
+    queue: str
+    group: str
+
+
 @dataclass(slots=True)
 class Shares:
     """What a pool remembers between passes of who had what."""
 
     fair: FairShare = field(default_factory=FairShare)
     lanes: dict[str, Lanes] = field(default_factory=lambda: defaultdict(Lanes))  # by group
+    parts: dict[int, _Part] = field(default_factory=dict)
+    _known: Mapping[int, Sharer] = field(default_factory=dict)  # of the parts
+    _whose: Mapping[str, str] = field(default_factory=dict)
+
+    def remember(self, known: Mapping[int, Sharer], whose: Mapping[str, str]) -> None:
+        """Forgets the parts when tenants or queues are others than in the last pass."""
+        if self._known is not known or (self._whose is not whose and self._whose != whose):
+            self.parts, self._known, self._whose = {}, known, whose
 
 
 @dataclass(slots=True)
@@ -67,6 +85,7 @@ class Sharing:
     def share(self, elapsed_s: float) -> None:
         """Gives away what there is. `elapsed_s` is the time since the last pass that shared."""
         groups, memory = self.capacity.groups, self.shares
+        memory.remember(self.known, self.capacity.whose)
         free = {name: max(0, min(group.free, self.batch)) for name, group in groups.items()}
         for name, group in groups.items():
             waits = [any(self._group(one) == name for one in self._open(lane)) for lane in LANES]
@@ -107,7 +126,7 @@ class Sharing:
         by_group: Counter[str] = Counter()
         for tenant_id, held in capacity.held.items():
             if tenant_id in known:
-                by_group[self._group_of(known[tenant_id])] += held
+                by_group[self._group(tenant_id)] += held
         for tenant_id, count in self.given.items():
             by_group[self._group(tenant_id)] += count
         for tenant_id in {one for lane in LANES for one in self._open(lane)}:
@@ -123,7 +142,7 @@ class Sharing:
         for number in range(ROUNDS):
             claims = {one: self._claim(one) for one in self._open(lane) if only is None or one in only}
             if number == 0 and elapsed_s > 0:  # who only holds is charged for it too
-                claims = {**self._holders(), **claims}
+                claims = self._holders() | claims
             if not claims:
                 break
             left = {name: count - went[name] for name, count in total.items()}
@@ -142,27 +161,33 @@ class Sharing:
         return went
 
     def _open(self, lane: int) -> list[int]:
-        return [
-            one for one in self.waits[lane] if self.left.get(one, 0) >= 1 and (lane, one) not in self._sated
-        ]  # fmt: skip
+        left, sated = self.left, self._sated
+        return [one for one in self.waits[lane] if left.get(one, 0) >= 1 and (lane, one) not in sated]
 
     def _group(self, tenant_id: int) -> str:
-        return self._group_of(self.known[tenant_id])
+        return self._part(tenant_id).group
 
-    def _group_of(self, tenancy: Sharer) -> str:
-        return self.capacity.whose.get(tenancy.queue(self.pool), tenancy.group)
+    def _part(self, tenant_id: int) -> _Part:
+        found = self.shares.parts.get(tenant_id)
+        if found is None:
+            tenancy = self.known[tenant_id]
+            queue = tenancy.queue(self.pool)
+            found = self.shares.parts[tenant_id] = _Part(
+                max(1, tenancy.weight), tenancy.reserved.get(self.pool, 0), tenancy.max_slots.get(self.pool), queue,
+                self.capacity.whose.get(queue, tenancy.group),
+            )  # fmt: skip
+        return found
 
     def _claim(self, tenant_id: int) -> Claim:
-        wants = int(min(self.batch, self.left[tenant_id]))
-        return self._claim_of(self.known[tenant_id], wants, self.given[tenant_id])
+        wants, held = int(min(self.batch, self.left[tenant_id])), self.capacity.held[tenant_id] + self.given[tenant_id]
+        weight, reserved, maximum, queue, group = self._part(tenant_id)
+        return Claim(weight, wants, held, reserved, maximum, queue, group)
 
-    def _holders(self) -> Mapping[int, Claim]:
-        known = {one: self.known.get(one) for one in self.capacity.held}
-        return {one: self._claim_of(tenancy, 0, 0) for one, tenancy in known.items() if tenancy is not None}
-
-    def _claim_of(self, tenancy: Sharer, wants: int, given: int) -> Claim:
-        return Claim(
-            weight=max(1, tenancy.weight), wants=wants, held=self.capacity.held[tenancy.id] + given,
-            reserved=tenancy.reserved.get(self.pool, 0), maximum=tenancy.max_slots.get(self.pool),
-            queue=tenancy.queue(self.pool), group=self._group_of(tenancy),
-        )  # fmt: skip
+    def _holders(self) -> dict[int, Claim]:
+        """Claims of all that hold something."""
+        claims, parts = {}, self.shares.parts
+        for tenant_id, held in self.capacity.held.items():
+            if tenant_id in self.known:
+                weight, reserved, maximum, queue, group = parts.get(tenant_id) or self._part(tenant_id)
+                claims[tenant_id] = Claim(weight, 0, held, reserved, maximum, queue, group)
+        return claims

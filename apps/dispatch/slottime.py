@@ -145,12 +145,13 @@ class SlotTime:
             queue.moved = queue.clock - clock if queue.competed else 0.0
         for account in self.accounts.values():
             queue = account.queue
-            if not queue.group.contended:  # everybody had what it wanted: nobody is owed or owes anything
-                account.virtual = queue.clock = queue.group.clock
+            group = queue.group
+            if not group.contended:  # everybody had what it wanted: nobody is owed or owes anything
+                account.virtual = queue.clock = group.clock
             else:
-                most = queue.group.debt + account.run_s / account.weight
-                least = queue.clock - most if account.competed else queue.clock
-                account.virtual = min(max(account.virtual + queue.moved, least), queue.clock + most)
+                clock, most = queue.clock, group.debt + account.run_s / account.weight
+                least = clock - most if account.competed else clock
+                account.virtual = min(max(account.virtual + queue.moved, least), clock + most)
 
     def close(self) -> None:
         """After a grant: clocks go on to the mean virtual time of those that it served, never back."""

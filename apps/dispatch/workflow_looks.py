@@ -20,6 +20,7 @@ from apps.schedules.definitions import Definitions
 from apps.tickets import workflow_runs
 from apps.tickets.workflow_runs import Due
 from apps.workflows import looking, store
+from apps.workflows.afterwards import RunEnded, start_followers
 from kernel.backoff import delay_s
 from kernel.clock import monotonic_s
 from tenants.registry import Registry, Tenancy
@@ -78,7 +79,7 @@ class Looks:
         ended |= self._ended(conn, tenancy, finished)
         ended |= self._unreadable(conn, tenancy, [one for one in finished if one.started.execution_id not in ended])
         counts["ended"] += len(ended)
-        self._settle(conn, registry, [one for one in others if one.started.execution_id in ended], ended)
+        self._settle(conn, registry, tenancy, [one for one in others if one.started.execution_id in ended], ended)
 
     def _make(self, conn: Conn, tenancy: Tenancy, due: list[Due], stop_at: float) -> set[UUID]:
         """Makes the runs of what has just begun; where that fails each is looked at alone."""
@@ -135,8 +136,22 @@ class Looks:
             found[one.started.execution_id] = Settlement(one.started, None, report, None)
         return found
 
-    def _settle(self, conn: Conn, registry: Registry, due: Sequence[Due], ended: dict[UUID, Settlement]) -> None:
+    def _settle(
+        self, conn: Conn, registry: Registry, tenancy: Tenancy, due: Sequence[Due], ended: dict[UUID, Settlement]
+    ) -> None:
+        """First the runs that follow these are made: however often that is done, they are made once."""
         if not ended:
+            return
+        runs = [RunEnded(one.started.job_id, key, one.report.outcome) for key, one in ended.items()]
+        try:
+            with conn.transaction():
+                _bound_waits(conn)
+                start_followers(conn, tenancy, runs, now=_now(conn))
+        except psycopg.Error:
+            if conn.closed:
+                raise
+            log.warning("runs that follow %d of %s could not be made", len(ended), tenancy.slug, exc_info=True)
+            self._again_later(conn, due)
             return
         failed = {one.pair[0] for one in settle(conn, registry, list(ended.values())).failed}
         self._again_later(conn, [one for one in due if one.started.execution_id in failed])

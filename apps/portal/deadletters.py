@@ -68,7 +68,8 @@ class DeadLetterDetail(Page):
         same = DeadLetter.objects.filter(fingerprint=letter.fingerprint, resolved_at=None).exclude(pk=letter.pk)
         return self.page(
             "portal/deadletter.html", title="Dead letter", letter=letter, state=letter.resolution or "open",
-            job=names.jobs.get(letter.job_id, ""), summary=error_line(letter.error), alike=same[:100].count(),
+            job=names.jobs.get(letter.job_id, ""), job_page=letter.job_id in names.pages,
+            summary=error_line(letter.error), alike=same[:100].count(),
             schedule=names.schedules.get(letter.schedule_id, "") if letter.schedule_id else "",
             offers=[
                 self.offer("Replay", "portal:deadletter-replay", "deadletter.replay", letter.pk, kind="primary",

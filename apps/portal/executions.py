@@ -91,6 +91,7 @@ class ExecutionDetail(Page):
         linked = linked_of(door.raw(), self.tenant.schema_name, row.id, most=SHOWN_LINKED)
         return self.page(
             "portal/execution.html", title="Execution", row=row, job=names.jobs.get(row.job_id, ""),
+            job_page=row.job_id in names.pages,
             schedule=names.schedules.get(row.schedule_id, "") if row.schedule_id else "",
             events=events(row, attempts), bar=phases(bar, meaning="; ".join(one.label for one in bar)) if bar else "",
             parts=bar, late=why_late(row, attempts), letter=letter, linked=linked,

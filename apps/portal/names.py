@@ -10,23 +10,36 @@ from django.db.models.functions import Lower
 
 from apps.schedules.locked_jobs import shown
 from apps.schedules.models import Job, Schedule
+from kernel.pools import WORKFLOW
 
 OFFERED_MAX = 500  # jobs that a select offers
+WORKFLOW_PREFIX = "workflow:"
 
 
 class Names(NamedTuple):
     jobs: dict[UUID, str]
     schedules: dict[UUID, str]
+    pages: frozenset[UUID]  # those of the jobs that have a page: no deleted ones, no workflows
 
 
 def names_of(*, jobs: Iterable[UUID | None] = (), schedules: Iterable[UUID | None] = ()) -> Names:
-    """Also of deleted ones: their history stays."""
+    """Also of deleted ones: their history stays. Workflows are among the jobs."""
     wanted_jobs = {one for one in jobs if one is not None}
     wanted_schedules = {one for one in schedules if one is not None}
+    found = Job.objects.filter(pk__in=wanted_jobs).only("pk", "name", "kind", "deleted_at") if wanted_jobs else ()
+    rows = {job.pk: job for job in found}
     return Names(
-        dict(Job.objects.filter(pk__in=wanted_jobs).values_list("pk", "name")) if wanted_jobs else {},
+        {key: job.name for key, job in rows.items()},
         dict(Schedule.objects.filter(pk__in=wanted_schedules).values_list("pk", "name")) if wanted_schedules else {},
+        frozenset(key for key, job in rows.items() if job.deleted_at is None and job.kind != WORKFLOW),
     )
+
+
+def runnable_options(*, also: UUID | None = None) -> list[tuple[str, str]]:
+    """Jobs and workflows to choose from; the value of a workflow begins with WORKFLOW_PREFIX."""
+    found = shown("workflow").order_by(Lower("name")).values_list("pk", "name")[:OFFERED_MAX]
+    workflows = [(f"{WORKFLOW_PREFIX}{pk}", f"workflow: {name}") for pk, name in found]
+    return [*job_options(also=also), *workflows]
 
 
 def job_options(*, also: UUID | None = None) -> list[tuple[str, str]]:

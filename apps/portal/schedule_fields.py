@@ -11,6 +11,7 @@ from typing import Any
 
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.json_input import read_json
+from apps.portal.names import WORKFLOW_PREFIX
 from apps.schedules.models import Calendar
 from apps.schedules.schedule_input import HEALTH_DEFAULTS, TIMING_DEFAULTS, WAITING_DEFAULTS
 from apps.schedules.timing_spec import CHOICES
@@ -28,7 +29,7 @@ MORE = ("misfire_max", "misfire_max_age_s", "misfire_order", "catch_up_per_s", "
 DEFAULTS = {**TIMING_DEFAULTS, **HEALTH_DEFAULTS, **WAITING_DEFAULTS}
 MAX_CALENDARS_OFFERED = 500
 # Where the service's pointers lead; the trigger's lead to the field of its kind.
-PLACES = dict.fromkeys(MORE, "more")
+PLACES = {**dict.fromkeys(MORE, "more"), "workflow": "job"}
 CRON_HELP = "Five fields, or six with seconds first. Several: one a line. H spreads load."
 JITTER_HELP = "Each run waits a part of it, always the same for one occurrence."
 MISFIRE_WORDS = {
@@ -49,7 +50,8 @@ def schedule_form(*, jobs: list[tuple[str, str]], zones_id: str = "zones") -> Fo
     offered = [Option(str(pk), name) for pk, name in calendars[:MAX_CALENDARS_OFFERED]]
     return Form([
         Field("name", "Name", required=True),
-        Field("job", "Job", "select", options=[Option("", "choose a job"), *map(Option._make, jobs)], required=True),
+        Field("job", "Job or workflow", "select", options=[Option("", "choose one"), *map(Option._make, jobs)],
+              required=True),
         Field("kind", "Kind", "radio", "cron", options=KINDS),
         Field("cron", "Cron expression", "code", rows=2, help=CRON_HELP),
         Field("every", "Every", "number"),
@@ -84,6 +86,8 @@ def schedule_form(*, jobs: list[tuple[str, str]], zones_id: str = "zones") -> Fo
 def fill(form: Form, given: Mapping[str, Any]) -> None:
     """From a definition, as the API would answer it."""
     form["name"].value, form["job"].value = str(given.get("name") or ""), str(given.get("job") or "")
+    if given.get("workflow"):
+        form["job"].value = f"{WORKFLOW_PREFIX}{given['workflow']}"
     for name in (*TEXTS, *NUMBERS, *SELECTS):
         value = given.get(name)
         form[name].value = "" if value is None else str(value)
@@ -99,7 +103,9 @@ def fill(form: Form, given: Mapping[str, Any]) -> None:
 def definition_of(form: Form) -> dict[str, Any]:
     """What the service reads. InvalidInput with what can't even be told."""
     faults = Faults()
-    data: dict[str, Any] = {"name": form.text("name"), "job": form.text("job") or None}
+    chosen = form.text("job")
+    word = "workflow" if chosen.startswith(WORKFLOW_PREFIX) else "job"
+    data: dict[str, Any] = {"name": form.text("name"), word: chosen.removeprefix(WORKFLOW_PREFIX) or None}
     data["trigger"] = _trigger(form, faults)
     for name in (*TEXTS, *SELECTS):
         if form.text(name):

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from apps.portal.fields import Form
-from apps.portal.names import job_options
+from apps.portal.names import runnable_options
 from apps.portal.pages import Page, go
 from apps.portal.paging import as_uuid
 from apps.portal.schedule_fields import definition_of, fill, places_of, schedule_form
@@ -23,6 +23,7 @@ from apps.schedules.services_calendars import exclusion_read
 from apps.schedules.timing import Spec, TimingInvalid, describe, notes, seed_notes, spec_from_json, zone_names
 from apps.schedules.timing_preview import compare, preview
 from kernel.errors import Conflict, InvalidInput, QuotaExceeded, Stale
+from kernel.pools import WORKFLOW
 
 SHOWN = 10
 NOWHERE = str(UUID(int=0))  # a preview needs no job
@@ -49,7 +50,7 @@ class ScheduleForm(Page):
         """What would run. InvalidInput as saving would raise it, but for a name and a job, which it does not need."""
         key = str(found.schedule.pk) if found else ""
         known = _known(found) if found else None
-        whole = {**data, "name": data.get("name") or "preview", "job": data.get("job") or NOWHERE}
+        whole = {**data, "name": data.get("name") or "preview", "job": data.get("job") or NOWHERE, "workflow": None}
         plan = self.tenant.plan
         spec = read_schedule(
             whole, key=key, now=self.now, min_interval_s=plan.min_interval_s, max_payload_bytes=plan.max_payload_bytes,
@@ -75,12 +76,12 @@ class ScheduleNew(ScheduleForm):
     heading = "New schedule"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        form = schedule_form(jobs=job_options())
+        form = schedule_form(jobs=runnable_options())
         form["job"].value = str(as_uuid(request.GET.get("job", "")) or "")
         return self.shown(form, found=None)
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        form = schedule_form(jobs=job_options(also=as_uuid(request.POST.get("job", ""))))
+        form = schedule_form(jobs=runnable_options(also=as_uuid(request.POST.get("job", ""))))
         form.take(request.POST)
         try:
             data = definition_of(form)
@@ -141,7 +142,8 @@ class ScheduleEdit(ScheduleForm):
         return go("portal:schedule", schedule_id)
 
     def _form(self, found: DefinedSchedule) -> Form:
-        form = schedule_form(jobs=job_options(also=found.schedule.job_id))
+        also = found.schedule.job_id if found.schedule.job.kind != WORKFLOW else None
+        form = schedule_form(jobs=runnable_options(also=also))
         fill(form, schedule_as_given(found))
         form["revision"].value = str(found.schedule.revision)
         return form

@@ -42,6 +42,11 @@ UPDATE tickets_ticket t SET deadline = least(deadline - interval '1 microsecond'
 WHERE t.execution_id = ANY(ARRAY(SELECT execution_id FROM found)) AND t.state = 'running'
 """
 
+_GO_ON = f"""
+UPDATE tickets_ticket SET fence = nextval('ticket_fence'), deadline = clock_timestamp(), cancel_requested = false
+WHERE execution_id = %s AND pool = '{WORKFLOW}' AND state = 'running' RETURNING fence
+"""
+
 _LOOKED = """
 UPDATE tickets_ticket SET deadline = %(next)s
 WHERE execution_id = %(id)s AND fence = %(fence)s AND state = 'running' AND deadline = %(seen)s
@@ -93,6 +98,14 @@ def look_at(conn: Conn, run_ids: Collection[UUID | None]) -> None:
         notify_ready(conn, {WORKFLOW})
 
 
+def go_on(conn: Conn, run_id: UUID) -> bool:
+    """A run that had ended goes on before it was settled: under a new fence, so who was to settle it comes too late.
+
+    False when it has no ticket that runs.
+    """
+    return conn.execute(_GO_ON, [run_id]).fetchone() is not None
+
+
 def looked(conn: Conn, one: Due, *, next_at: datetime) -> None:
     """Look again at `next_at`, unless somebody asked for a look since."""
     conn.execute(
@@ -108,9 +121,3 @@ def stop(conn: Conn, execution_ids: Collection[UUID]) -> list[Stopped]:
     if any(row[0] == WORKFLOW for row in conn.execute(_STOP_RUNNING, ids)):
         notify_ready(conn, {WORKFLOW})
     return stopped
-
-
-def go_on(conn: Conn, run_id: UUID) -> bool:
-    """A run that had ended goes on: who has seen its end and would settle it has an old fence. False without ticket."""
-    query = "UPDATE tickets_ticket SET fence = nextval('ticket_fence') WHERE execution_id = %s AND fence IS NOT NULL"
-    return conn.execute(query, [run_id]).rowcount > 0

@@ -24,6 +24,7 @@ from kernel.eventtypes import DELIVERY
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
+WANTED = {"succeeded": "succeed", "failed": "fail", "finished": "end", "skipped": "be skipped"}
 
 _STATES = "SELECT id, state FROM {schema}.executions_execution WHERE id = ANY(%s)"
 _KNOWN = f"{_STATES} AND trigger <> %s"
@@ -148,7 +149,7 @@ def _skip(conn: Conn, tenancy: Tenancy, skipped: Mapping[UUID, Unmet], now: date
 def _why(unmet: Unmet) -> str:
     edge, state = unmet
     ended = f"that is {state}" if state else "that did not come"
-    message = f"It waited for execution {edge.parent} to be {edge.on}; {ended}."
+    message = f"It waited for execution {edge.parent} to {WANTED[edge.on]}; {ended}."
     error = {"class": REASON, "message": message, "execution": str(edge.parent), "on": edge.on, "state": state or None}
     return orjson.dumps(error).decode()
 

@@ -89,6 +89,28 @@ def test_each_kind_of_trigger_comes_back_as_it_was(
     assert after["trigger"] == before["trigger"] and after["version"] == before["version"], "saved as it was: no change"
 
 
+def test_a_schedule_of_a_workflow_is_made_and_comes_back(kept: Stock, acme: Tenant, console_of: Any) -> None:
+    from apps.audit.services import Actor
+    from apps.workflows.services import workflow_create
+    from tests.api.makers import utc_now
+
+    actor = Actor(name="test", role="admin", tenant_id=acme.pk)
+    data = {"name": "<i>steps</i>", "steps": [{"name": "wait", "delay_s": 1}]}
+    workflow = workflow_create(tenant=acme, actor=actor, data=data, now=utc_now()).job.pk
+    browser = console_of(acme)
+    form = {**values(browser.get(NEW)), "name": "of steps", "job": f"workflow:{workflow}", "cron": "0 3 * * *"}
+    assert browser.post(NEW, {**form, "do": "preview"}, status=200).context["forecast"]["runs"]
+    path = browser.post(NEW, {**form, "do": "save"})["Location"]
+    page = browser.get(path)
+    assert page.context["shape"]["workflow"] == str(workflow) and "<i>" not in page.content.decode()
+    assert f"jobs/{workflow}" not in page.content.decode(), "it has no page among the jobs"
+    given = values(browser.get(f"{path}/edit"))
+    assert given["job"] == f"workflow:{workflow}"
+    browser.post(f"{path}/edit", {**given, "do": "save"})
+    assert browser.get(path).context["shape"]["version"] == 1
+    assert "of steps" in browser.get("/console/schedules").content.decode()
+
+
 def test_an_edit_keeps_what_the_form_has_no_field_for(kept: Stock, acme: Tenant, console_of: Any) -> None:
     from apps.audit.services import Actor
     from apps.schedules.services import schedule_update

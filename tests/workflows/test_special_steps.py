@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from kernel.clock import utc_now
-from tests.fixtures_flow import assert_exactly_one_outcome, make_job
+from tests.fixtures_flow import assert_exactly_one_outcome, executions_of, make_job
 from tests.workflows.engine import Engine, make_workflow, step
 from tests.workflows.test_verbs import ask
 
@@ -206,6 +206,25 @@ def test_a_step_waits_for_itself_in_the_run_before_and_a_retry_there_needs_no_pl
     engine.look()
     for run_id in (first, second):
         assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="succeeded")
+
+
+def test_a_workflow_runs_after_another_once_for_each_run_that_ended_so(engine: Engine) -> None:
+    first = make_workflow(engine.tenant, [step("a")])
+    after = make_workflow(engine.tenant, [step("b")], after=[{"workflow": str(first), "on": "succeeded"}])
+    make_workflow(engine.tenant, [step("c")], after=[{"workflow": str(first), "on": "failed"}])
+    run_id = engine.run(first)
+    engine.end(run_id, "a")
+    engine.look()
+    [follower] = [
+        one for one in executions_of(engine.conn, engine.tenant) if one["run_key"].startswith(f"{run_id.hex}>")
+    ]
+    assert follower["job_id"] == after
+    assert engine.states(follower["id"]) == {"b": "running"}
+    ask(engine, "run_rerun", run_id, step="a")
+    engine.look()
+    engine.end(run_id, "a")
+    engine.look()
+    assert len([one for one in executions_of(engine.conn, engine.tenant) if one["job_id"] == after]) == 1
 
 
 def cancel(engine: Engine, run_id: UUID) -> None:

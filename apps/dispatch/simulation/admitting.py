@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from apps.dispatch.admission import Facts, checks
 from apps.dispatch.simulation.settings import JobSetting, TenantSetting
@@ -59,12 +60,23 @@ class Admitted:
         return int(min(self.most, sum(min(count, self.of_job[job]) for job, count in by_job.items())))
 
 
+class _Said(NamedTuple):
+    """What ADMISSION says of a flow: how many may go of it, of its tenant and its job; the code of what holds all."""
+
+    most: float
+    code: str | None
+    of_tenant: float
+    of_job: float
+    clears_at: datetime | None
+
+
 class Admitting:
     """Asks ADMISSION for all flows of a tenant."""
 
     def __init__(self, state: State, pool: PoolState, instant: Callable[[float], datetime]) -> None:
         self._state, self._pool, self._instant = state, pool, instant
         self._known: dict[int, Admitted] = {}
+        self._always: dict[int, _Said] = {}  # by job: answers that never change
         self._of_tenant: dict[int, Bucket] = {}
         self._of_job: dict[int, Bucket] = {}
 
@@ -118,30 +130,33 @@ class Admitting:
     def _ask_flow(
         self, found: Admitted, tenant: TenantSetting, lane: int, flow: Flow, head: Run, waiting: int, now: float
     ) -> None:
-        most, code, of_tenant, of_job = math.inf, None, math.inf, math.inf
-        for predicate, room in checks(self._facts(tenant, flow, head, now)):
-            if room.most < most:
-                most = room.most
-            if room.most < 1 and code is None:
-                code = predicate.code
-                if room.clears_at is not None:
-                    found.until = min(found.until, self._state.seconds(room.clears_at))
-            if predicate.level == "tenant":
-                of_tenant = min(of_tenant, room.most)
-            elif predicate.level == "job":
-                of_job = min(of_job, room.most)
-        found.most = min(found.most, of_tenant)
-        found.of_job[flow[0]] = min(found.of_job.get(flow[0], math.inf), of_job)
+        said = self._always.get(flow[0])
+        if said is None:
+            said = _said_of(self._facts(tenant, flow, head, now))
+            if self._never_changes(tenant, head.job):
+                self._always[flow[0]] = said
+        if said.clears_at is not None:
+            found.until = min(found.until, self._state.seconds(said.clears_at))
+        found.most = min(found.most, said.of_tenant)
+        found.of_job[flow[0]] = min(found.of_job.get(flow[0], math.inf), said.of_job)
         if head.start_by is not None:
             found.until = min(found.until, head.start_by)
-        if code == "expired":
+        if said.code == "expired":
             found.expired.append(self._pool.take(lane, tenant.id, flow))
-        elif code is not None:
-            found.refused[code] += waiting
+        elif said.code is not None:
+            found.refused[said.code] += waiting
         else:
-            found.flows.append(OfFlow(lane, flow, most, waiting, head))
+            found.flows.append(OfFlow(lane, flow, said.most, waiting, head))
         if tenant.runs_per_min is not None or head.job.rate is not None:
             found.until = min(found.until, now)  # tokens come by themselves
+
+    def _never_changes(self, tenant: TenantSetting, job: JobSetting) -> bool:
+        """Whether the answer depends on nothing that is used, and on no time: most have no limit."""
+        limits = (
+            tenant.max_running, tenant.runs_per_min, tenant.max_slots.get(self._pool.name), job.max_concurrency,
+            job.key_max, job.rate, job.max_queue_age_s,
+        )  # fmt: skip
+        return limits == (None,) * len(limits)
 
     def _facts(self, tenant: TenantSetting, flow: Flow, head: Run, now: float) -> Facts:
         state, job = self._state, head.job
@@ -158,3 +173,17 @@ class Admitting:
             job_rate=None if of_job is None else of_job.fill(now),
             pool_slots=state.settings.slots.get((self._pool.name, tenant.group), 0),
         )  # fmt: skip
+
+
+def _said_of(facts: Facts) -> _Said:
+    most, code, of_tenant, of_job, clears_at = math.inf, None, math.inf, math.inf, None
+    for predicate, room in checks(facts):
+        if room.most < most:
+            most = room.most
+        if room.most < 1 and code is None:
+            code, clears_at = predicate.code, room.clears_at
+        if predicate.level == "tenant":
+            of_tenant = min(of_tenant, room.most)
+        elif predicate.level == "job":
+            of_job = min(of_job, room.most)
+    return _Said(most, code, of_tenant, of_job, clears_at)

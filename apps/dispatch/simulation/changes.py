@@ -151,7 +151,8 @@ def _tenant(one: TenantSetting, path: list[str], value: Any, name: str, faults: 
         if value is not None:
             kept |= tenant_value(field, {pool[0]: value}, faults, name)
         return replace(one, **{field: kept})  # type: ignore[arg-type]  # one of two mappings
-    if pool or field not in {each.name for each in fields(TenantSetting)} - {"id", "slug", "shared_queues"}:
+    known = {each.name for each in fields(TenantSetting) if each.init} - {"id", "slug", "shared_queues"}
+    if pool or field not in known:
         faults.add(name, "unknown", f"Known: {KNOWN}.")
         return one
     return replace(one, **{field: tenant_value(field, value, faults, name)})

@@ -42,6 +42,9 @@ class Rounds:
         self._state, self._mine = state, state.pools[pool]
         self._groups = sorted(group for name, group in state.settings.slots if name == pool)
         self._shares, self._flows, self._newcomers = Shares(), FlowShare(), Newcomers()
+        self._whose = {
+            one.queue(pool): one.group for one in state.settings.tenants.values() if one.group in self._groups
+        }
         self._admitting = Admitting(state, self._mine, state.instant)
         self._ids: dict[Flow, UUID] = {}
         self._admitted: dict[int, Admitted] = {}
@@ -147,16 +150,14 @@ class Rounds:
             most = self.most(name)
             held = [mine.by_lane[name, lane] for lane in LANES]
             groups[name] = Group(settings.slots[self.pool, name], most, most - mine.by_group[name], held)
-        return Capacity(groups, {}, {}, {}, Counter(), mine.held, Counter(), Counter(), mine.running, {})
+        return Capacity(groups, {}, self._whose, {}, Counter(), mine.held, Counter(), Counter(), mine.running, {})
 
     def _of_queues(self, capacity: Capacity) -> None:
         """The queues of those that wait; every queue of a group is served by all of its workers."""
         for tenant in self._mine.waiting:
-            group = self._state.settings.tenants[tenant].group
-            queue, found = self._state.queue_of_tenant(tenant, self.pool), capacity.groups.get(group)
-            if found is not None:
-                capacity.slots[queue] = found.slots
-                capacity.whose[queue] = group
+            queue = self._state.queue_of_tenant(tenant, self.pool)
+            if queue in self._whose:
+                found = capacity.groups[self._whose[queue]]
                 capacity.by_queue[queue] = found.capacity - self._mine.by_queue[queue]
         leave_to_others(capacity, self.pool)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from apps.tickets.values import LIVE
-from kernel.pools import group_queue, own_queue, shared_queue
+from kernel.pools import CELERY_POOLS, group_queue, own_queue, shared_queue
 
 SHARED_QUEUES = 8
 SLOTS_A_WORKER = 100
@@ -34,9 +34,16 @@ class TenantSetting:
     reserved: Mapping[str, int] = field(default_factory=dict)  # by pool
     max_slots: Mapping[str, int] = field(default_factory=dict)  # by pool
     shared_queues: int = SHARED_QUEUES
+    queues: Mapping[str, str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "queues", {pool: self._queue(pool) for pool in CELERY_POOLS})
 
     def queue(self, pool: str) -> str:
         """The queue that its runs of a pool wait in."""
+        return self.queues[pool]
+
+    def _queue(self, pool: str) -> str:
         if self.own_queue:
             return own_queue(pool, self.slug, self.group)
         return group_queue(pool, self.group) if self.group else shared_queue(pool, self.id % self.shared_queues)

@@ -166,7 +166,6 @@ class State:
         self.serial: defaultdict[int, list[Run]] = defaultdict(list)  # live runs of schedules that count them
         self.busy_serials: set[int] = set()  # of which one is queued or running
         self.today: Counter[int] = Counter()
-        self._queue_of: dict[tuple[int, str], str] = {}
 
     def tenant(self, run: Run) -> TenantSetting:
         return self.settings.tenants[run.tenant]
@@ -183,11 +182,7 @@ class State:
         return self.queue_of_tenant(run.tenant, run.job.pool)
 
     def queue_of_tenant(self, tenant: int, pool: str) -> str:
-        found = self._queue_of.get((tenant, pool))
-        if found is None:
-            setting = self.settings.tenants[tenant]
-            found = self._queue_of[tenant, pool] = setting.queue(pool)
-        return found
+        return self.settings.tenants[tenant].queues[pool]
 
     def station(self, run: Run) -> tuple[str, str]:
         return run.job.pool, self.tenant(run).group
