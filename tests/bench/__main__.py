@@ -46,6 +46,9 @@ def main() -> None:
                 f"a round of release for {release_round.TENANTS:,} tenants with {release_round.READY:,} ready (budget"
                 f" {release_round.BUDGET_MS} ms of the database): {release_round.told(release_round.run())}"
             )
+            for head in release_round.HEADS:
+                found = release_round.run(rounds=release_round.HEAD_ROUNDS, head=head)
+                print(f"as many more of one job in the way ({head}): {release_round.told(found)}")
             return
         if args.only == "flood":
             made = stage.prepare(tenants=flood.OTHERS + 1, own_queues=0)
