@@ -80,7 +80,7 @@ def _check(one: Check) -> dict[str, Any]:
 def _lines(one: Explanation) -> Iterator[str]:
     verdict, words = one.verdict, words_of(one.verdict.code)
     name = one.name or "its job is gone"
-    yield f"{one.kind.capitalize()} {one.id} ({name}) is {one.state}, as of {instant(one.as_of)}."
+    yield f"{one.kind.capitalize().replace('_', ' ')} {one.id} ({name}) is {one.state}, as of {instant(one.as_of)}."
     yield f"{'OK' if verdict.fine else 'WHY'}: {words.title} [{verdict.code}]"
     yield f"  {verdict.detail}"
     if verdict.limit is not None:
