@@ -195,6 +195,14 @@ class Turn:
             if one.state == "waiting":
                 self.end(one, End("cancelled", CANCELLED))
 
+    def resume(self, run: RunNow) -> None:
+        """A paused run goes on; whoever looks at it next starts what may. A failure in the pause stops it now."""
+        run.state = "running"
+        self.changed_run(run)
+        self.looks.add(run.id)
+        if run.failed and not run.reason and run.graph.workflow.failure_policy != "continue":
+            self.stop(run, FAIL_FAST)
+
     def overdue(self, run: RunNow) -> None:
         """The run's own deadline has passed: it fails, and stops as at a first failure."""
         run.state, run.failed = "running", run.failed + 1

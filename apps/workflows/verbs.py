@@ -65,9 +65,7 @@ def run_resume(*, tenant: Tenant, actor: Actor, run_id: UUID, now: datetime, rev
         ids = store_changes.below(turn.conn, turn.tenancy.schema, run.id)
         turn.take(ids)
         for one in (turn.runs[key] for key in ids if turn.runs[key].state == "paused"):
-            one.state = "running"
-            turn.changed_run(one)
-            turn.looks.add(one.id)
+            turn.resume(one)
         store_changes.note_pause(turn.conn, turn.tenancy.schema, ids, at=None, by="", reason="")
 
     _change(tenant, actor, run_id, now, "resume", work, revision=revision)
