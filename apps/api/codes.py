@@ -79,6 +79,7 @@ CODES: Mapping[str, Code] = {
     "run_not_begun": Code((409,), "the run has not begun, so it has no steps", "wait, or cancel it"),
     "run_not_running": Code((409,), "only a run that goes on can be paused"),
     "run_not_paused": Code((409,), "the run is not paused"),
+    "run_paused": Code((409,), "the run, or the one that it is a part of, is paused", "resume that first"),
     "run_cancelling": Code((409,), "the run is being cancelled", "wait until it has ended"),
     "run_compensated": Code((409,), "steps of the run were compensated", "start a new run"),
     "nothing_to_retry": Code((409,), "no step of the run failed or was cancelled"),

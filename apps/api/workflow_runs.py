@@ -46,7 +46,9 @@ OF_WORKFLOW = [
 ]  # fmt: skip
 OF_ALL = [parameter("workflow", UUID), *OF_WORKFLOW]
 PAGE = listing(WorkflowRunItem, "WorkflowRun", counted=True)
-REOPENS = ("run_not_begun", "run_cancelling", "run_compensated", "undecodable", "quota_exceeded", "job_deleted")
+REOPENS = (
+    "run_not_begun", "run_paused", "run_cancelling", "run_compensated", "undecodable", "quota_exceeded", "job_deleted",
+)  # fmt: skip
 NO_STEPS = {"waiting": 0, "running": 0, "succeeded": 0, "failed": 0, "skipped": 0, "cancelled": 0}
 
 

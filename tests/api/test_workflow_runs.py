@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Conn = psycopg.Connection[Any]
 JOB = {"kind": "http", "target": TARGET, "retry": {"max_attempts": 1}}
-STEPS = [
+STEPS: list[dict[str, Any]] = [
     {"name": "extract", "job": JOB},
     {"name": "check", "needs": ["extract"], "approval": {"role": "admin", "message": "Load <all>?"}},
     {"name": "load", "job": JOB, "needs": ["check"]},
@@ -129,7 +129,7 @@ def test_lists_of_runs(api: Api, make: Makers, conn: Conn, registry: Registry) -
 
 
 def test_pages_of_steps_and_of_items(api: Api, make: Makers, conn: Conn, registry: Registry) -> None:
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"name": "each", "job": JOB, "for_each": {"items": [1, 2, 3], "max_in_flight": 1}},
         *({"name": f"s{number}", "delay_s": 9, "needs": ["each"]} for number in range(4)),
     ]
