@@ -34,7 +34,14 @@ def step(name: str, *needs: str | tuple[str, str], **more: Any) -> dict[str, Any
     return {"name": name, **({"needs": edges} if edges else {}), **more}
 
 
-def make_workflow(tenant: Tenant, steps: Sequence[Mapping[str, Any]], *, payload: Any = None, **more: Any) -> UUID:
+def make_workflow(
+    tenant: Tenant,
+    steps: Sequence[Mapping[str, Any]],
+    *,
+    payload: Any = None,
+    max_active_runs: int | None = None,
+    **more: Any,
+) -> UUID:
     """A workflow as it is stored; returns its id. Steps that say nothing else run one no-op job."""
     from apps.schedules.models import Job, JobVersion
     from apps.workflows.definition import from_json, to_json
@@ -51,6 +58,7 @@ def make_workflow(tenant: Tenant, steps: Sequence[Mapping[str, Any]], *, payload
         )
         JobVersion.objects.create(
             job=row, version=1, target=target, payload=payload, timeout_s=60, retry={"max_attempts": 1}, priority=5,
+            max_concurrency=max_active_runs,
             created_at=now,
         )  # fmt: skip
     return row.pk
