@@ -9,6 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from apps.dispatch.workflow_submission import workflow_run
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.replay import deadletter_replay
 from apps.workflows.depending_input import CONDITIONS
@@ -31,6 +32,7 @@ from tests.fixtures_flow import (
     started_now,
     ticket_of,
 )
+from tests.workflows.engine import Engine, make_workflow, step
 
 Conn = psycopg.Connection[Any]
 WORKER = UUID(int=1)
@@ -172,6 +174,31 @@ def test_a_parent_that_runs_again_decides_nothing_again(conn: Conn, registry: Re
     assert states(conn, acme, *children, later) == ["skipped", "ready", "ready"]
     end(conn, registry, children[1])
     assert_exactly_one_outcome(conn, acme, children[1].hex, state="succeeded")
+
+
+def test_runs_of_workflows_and_their_steps_can_be_waited_for_and_can_wait(
+    conn: Conn, acme: Tenant, engine: Engine
+) -> None:
+    workflow = make_workflow(acme, [step("a"), step("b", "a")])
+    run = engine.run(workflow)
+    of_run = make_ticket(acme, **after(run))
+    of_step = make_ticket(acme, **after(engine.step(run, "a")["execution_id"]))
+    data = {"depends_on": [str(of_run)]}
+    second = workflow_run(tenant=acme, actor=actor(acme), workflow_id=workflow, data=data, now=NOW)
+    engine.end(run, "a")
+    assert states(conn, acme, of_step, of_run, second) == ["ready", "blocked", "blocked"]
+    engine.end(run, "b")
+    engine.look()
+    assert states(conn, acme, run, of_run, second) == ["succeeded", "ready", "blocked"]
+    end(conn, engine.registry, of_run)
+    engine.look()
+    assert engine.states(second) == {"a": "running", "b": "waiting"}
+    # What is stopped with its run is an end, too.
+    of_step = make_ticket(acme, **after(engine.step(second, "a")["execution_id"], on="failed"))
+    of_run = make_ticket(acme, **after(second))
+    execution_cancel(tenant=acme, actor=actor(acme), execution_id=second, now=NOW)
+    engine.look()
+    assert states(conn, acme, of_step, of_run) == ["ready", "skipped"]
 
 
 def test_parents_that_end_at_once_start_it_once(conn: Conn, registry: Registry, acme: Tenant) -> None:
