@@ -10,8 +10,9 @@ from kernel.durations import span
 
 # Where over the API what a remedy is done to is found; the rest is the operator's.
 _PATHS = {
-    "job": "jobs/{}", "schedule": "schedules/{}", "execution": "executions/{}", "deadletter": "dead-letters/{}",
-    "workflow_run": "workflow-runs/{}", "queue": "queues/{}", "breakers": "breakers", "usage": "usage",
+    "job": "jobs/{}", "workflow": "workflows/{}", "schedule": "schedules/{}", "execution": "executions/{}",
+    "deadletter": "dead-letters/{}", "workflow_run": "workflow-runs/{}", "queue": "queues/{}",
+    "breakers": "breakers", "usage": "usage",
 }  # fmt: skip
 
 
