@@ -90,6 +90,7 @@ class _Writes:
     delivered: list[webhooks.Delivered] = field(default_factory=list)
     died: dict[UUID, datetime] = field(default_factory=dict)  # of schedules that watch failures, and when a run died
     followed: list[Ended] = field(default_factory=list)  # something waits for these ends
+    steps: list[Ended] = field(default_factory=list)  # those of them that are steps of workflows
 
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -151,7 +152,6 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     ends: list[Pair] = []
     agains: list[tuple[UUID, int, datetime, int, str]] = []
     accepted: list[tuple[UUID, int, str]] = []
-    followed: dict[int, dict[UUID, str]] = defaultdict(dict)  # what others wait for, and how it ended
     tally = Tally()
     with conn.transaction():
         watching = pausing.lock_to_pause(conn, _suspects(registry, items))
@@ -177,17 +177,13 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
             if verdict.kind == "end":
                 ends.append(item.pair)
                 if known.followed:
-                    followed[item.started.tenant_id][item.started.execution_id] = verdict.state
+                    _note_followed(item, writes[item.started.tenant_id])
             else:
                 assert verdict.at is not None
                 agains.append((*item.pair, verdict.at, verdict.failures, verdict.reason))
         if accepted:
             remote.hand_over(conn, accepted, lease_s=remote.LEASE_MAX_S, grace_s=tickets.REMOTE_CANCEL_GRACE_S)
         _write(conn, registry, writes, ends, agains, tally, now)
-        for tenant_id, ended in sorted(followed.items()):
-            tenancy = registry.get(tenant_id)
-            if tenancy is not None:
-                dependents_decide(conn, tenancy, ended, now)
     return done
 
 
@@ -209,8 +205,8 @@ def _suspects(registry: Registry, items: Sequence[Settlement]) -> dict[str, paus
 
 def _lock_runs(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> None:
     """Runs of workflows that these ends may take further, whatever of them is stale."""
-    followed = [item for item in items if item.started.followed]
-    for tenant_id, of_tenant in sorted(_by_tenant(followed).items()):
+    steps = [item for item in items if item.started.followed and _is_step(item.started)]
+    for tenant_id, of_tenant in sorted(_by_tenant(steps).items()):
         tenancy = registry.get(tenant_id)
         if tenancy is not None:
             advancing.lock(conn, tenancy, [item.started.execution_id for item in of_tenant])
@@ -237,10 +233,9 @@ def _write(
                 deadletters.add(conn, tenancy.schema, write.letters)
             if write.told:
                 events.emit(conn, tenancy.schema, tenant_id, write.told, ring=bool(tenancy.wants))
-    for tenant_id, write in writes.items():
-        tenancy = tenancies[tenant_id]
-        if tenancy is None:
-            continue
+    known = [(tenancy, writes[tenant_id]) for tenant_id, tenancy in sorted(tenancies.items()) if tenancy is not None]
+    _follow(conn, known, now)
+    for tenancy, write in known:
         for schedule_id, reason, at in write.pauses:
             pausing.pause_by_system(
                 conn, tenancy.schema, tenant_id=tenancy.id, schedule_id=schedule_id, reason=reason, now=at
@@ -248,11 +243,17 @@ def _write(
         pause_failing(conn, tenancy, write.died)
         if write.delivered:
             webhooks.note(conn, tenancy.schema, tenant_id=tenancy.id, ended=write.delivered)
+
+
+def _follow(conn: Conn, writes: Sequence[tuple[Tenancy, _Writes]], now: datetime) -> None:
+    """Starts, or decides on, what waits for what has ended. Tickets of workflows' runs are locked last."""
     looks: set[UUID] = set()
-    for tenant_id, write in sorted(writes.items()):
-        tenancy = tenancies[tenant_id]
-        if tenancy is not None and write.followed:
-            looks |= advancing.advance(conn, tenancy, write.followed, now=now)
+    for tenancy, write in writes:
+        if write.steps:
+            looks |= advancing.advance(conn, tenancy, write.steps, now=now)
+    for tenancy, write in writes:
+        if write.followed:
+            dependents_decide(conn, tenancy, {one.execution_id: one.state for one in write.followed}, now)
     workflow_runs.look_at(conn, looks)
 
 
@@ -315,12 +316,8 @@ def _note(
                 started.delays,
             )
         )  # fmt: skip
-        if started.followed:
-            ended = write.ended[-1]
-            write.followed.append(Ended(ended.id, ended.state, ended.reason, ended.error, ended.finished_at))
     # Deliveries are listed with their webhook, and of a workflow's run there is one letter, not one for each step.
-    alone = started.trigger != DELIVERY and run_of_step(started.trigger, started.run_key) is None
-    if verdict.state == "dead" and alone:
+    if verdict.state == "dead" and started.trigger != DELIVERY and not _is_step(started):
         if started.schedule_id in watching:
             write.died[started.schedule_id] = report.finished_at
         host = _host(item.definition)
@@ -333,6 +330,19 @@ def _note(
     if report.pause_schedule and started.schedule_id is not None:
         reason = f"The receiver answered 410 Gone to execution {started.execution_id}."
         write.pauses.append((started.schedule_id, reason, report.finished_at))
+
+
+def _note_followed(item: Settlement, write: _Writes) -> None:
+    """Its end was noted just before."""
+    ended = write.ended[-1]
+    one = Ended(ended.id, ended.state, ended.reason, ended.error, ended.finished_at)
+    write.followed.append(one)
+    if _is_step(item.started):
+        write.steps.append(one)
+
+
+def _is_step(started: Started) -> bool:
+    return run_of_step(started.trigger, started.run_key) is not None
 
 
 def _delivered(item: Settlement) -> webhooks.Delivered:
