@@ -21,24 +21,21 @@ from apps.deadletters import store as deadletters
 from apps.events import store as events
 from apps.executions import store as executions
 from apps.outcomes import counted
+from apps.outcomes.following import Followed, follow, is_step, lock_runs
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
 from apps.outcomes.telling import storable, told_of
 from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
 from apps.schedules import pausing
 from apps.schedules.definitions import Definition
 from apps.schedules.retry import retry_from_json
-from apps.tickets import remote, workflow_runs
+from apps.tickets import remote
 from apps.tickets import store as tickets
 from apps.tickets.values import Started
 from apps.usage import deltas
 from apps.usage.figures import Tally
 from apps.webhooks import outcome as webhooks
-from apps.workflows import advancing
-from apps.workflows.depending import dependents_decide
-from apps.workflows.values import Ended
 from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
-from kernel.stepkeys import run_of_step
 from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
@@ -89,8 +86,7 @@ class _Writes:
     told: list[events.NewEvent] = field(default_factory=list)
     delivered: list[webhooks.Delivered] = field(default_factory=list)
     died: dict[UUID, datetime] = field(default_factory=dict)  # of schedules that watch failures, and when a run died
-    followed: list[Ended] = field(default_factory=list)  # something waits for these ends
-    steps: list[Ended] = field(default_factory=list)  # those of them that are steps of workflows
+    followed: list[Followed] = field(default_factory=list)  # something waits for these ends
 
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -155,7 +151,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     tally = Tally()
     with conn.transaction():
         watching = pausing.lock_to_pause(conn, _suspects(registry, items))
-        _lock_runs(conn, registry, items)
+        lock_runs(conn, registry, [item.started for item in items])
         current, now = tickets.lock_current(conn, [item.pair for item in items])
         for item in (_in_order(item, now) for item in items):
             known = current.get(item.pair)
@@ -177,7 +173,8 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
             if verdict.kind == "end":
                 ends.append(item.pair)
                 if known.followed:
-                    _note_followed(item, writes[item.started.tenant_id])
+                    write = writes[item.started.tenant_id]
+                    write.followed.append((item.started, write.ended[-1]))
             else:
                 assert verdict.at is not None
                 agains.append((*item.pair, verdict.at, verdict.failures, verdict.reason))
@@ -203,15 +200,6 @@ def _suspects(registry: Registry, items: Sequence[Settlement]) -> dict[str, paus
     return found
 
 
-def _lock_runs(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> None:
-    """Runs of workflows that these ends may take further, whatever of them is stale."""
-    steps = [item for item in items if item.started.followed and _is_step(item.started)]
-    for tenant_id, of_tenant in sorted(_by_tenant(steps).items()):
-        tenancy = registry.get(tenant_id)
-        if tenancy is not None:
-            advancing.lock(conn, tenancy, [item.started.execution_id for item in of_tenant])
-
-
 def _write(
     conn: Conn, registry: Registry, writes: dict[int, _Writes], ends: list[Pair],
     agains: list[tuple[UUID, int, datetime, int, str]], tally: Tally, now: datetime,
@@ -234,7 +222,7 @@ def _write(
             if write.told:
                 events.emit(conn, tenancy.schema, tenant_id, write.told, ring=bool(tenancy.wants))
     known = [(tenancy, writes[tenant_id]) for tenant_id, tenancy in sorted(tenancies.items()) if tenancy is not None]
-    _follow(conn, known, now)
+    follow(conn, [(tenancy, write.followed) for tenancy, write in known if write.followed], now)
     for tenancy, write in known:
         for schedule_id, reason, at in write.pauses:
             pausing.pause_by_system(
@@ -243,18 +231,6 @@ def _write(
         pause_failing(conn, tenancy, write.died)
         if write.delivered:
             webhooks.note(conn, tenancy.schema, tenant_id=tenancy.id, ended=write.delivered)
-
-
-def _follow(conn: Conn, writes: Sequence[tuple[Tenancy, _Writes]], now: datetime) -> None:
-    """Starts, or decides on, what waits for what has ended. Tickets of workflows' runs are locked last."""
-    looks: set[UUID] = set()
-    for tenancy, write in writes:
-        if write.steps:
-            looks |= advancing.advance(conn, tenancy, write.steps, now=now)
-    for tenancy, write in writes:
-        if write.followed:
-            dependents_decide(conn, tenancy, {one.execution_id: one.state for one in write.followed}, now)
-    workflow_runs.look_at(conn, looks)
 
 
 def pause_failing(conn: Conn, tenancy: Tenancy, died: Mapping[UUID, datetime]) -> None:
@@ -317,7 +293,7 @@ def _note(
             )
         )  # fmt: skip
     # Deliveries are listed with their webhook, and of a workflow's run there is one letter, not one for each step.
-    if verdict.state == "dead" and started.trigger != DELIVERY and not _is_step(started):
+    if verdict.state == "dead" and started.trigger != DELIVERY and not is_step(started):
         if started.schedule_id in watching:
             write.died[started.schedule_id] = report.finished_at
         host = _host(item.definition)
@@ -330,19 +306,6 @@ def _note(
     if report.pause_schedule and started.schedule_id is not None:
         reason = f"The receiver answered 410 Gone to execution {started.execution_id}."
         write.pauses.append((started.schedule_id, reason, report.finished_at))
-
-
-def _note_followed(item: Settlement, write: _Writes) -> None:
-    """Its end was noted just before."""
-    ended = write.ended[-1]
-    one = Ended(ended.id, ended.state, ended.reason, ended.error, ended.finished_at)
-    write.followed.append(one)
-    if _is_step(item.started):
-        write.steps.append(one)
-
-
-def _is_step(started: Started) -> bool:
-    return run_of_step(started.trigger, started.run_key) is not None
 
 
 def _delivered(item: Settlement) -> webhooks.Delivered:
