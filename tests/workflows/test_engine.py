@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from psycopg import sql
 
+from apps.dispatch.repairs import run_all
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.settle import settle
@@ -315,3 +316,29 @@ def test_a_run_keeps_the_version_with_which_it_began(engine: Engine) -> None:
     assert engine.states(run_id) == {"a": "succeeded", "b": "running"}
     newer = engine.run(workflow)
     assert set(engine.states(newer)) == {"a", "renamed"}
+
+
+def test_runs_wait_for_the_limit_of_their_workflow(engine: Engine) -> None:
+    workflow = make_workflow(engine.tenant, [step("a")], max_active_runs=1)
+    first, second = engine.run(workflow), engine.run(workflow)
+    assert ticket_of(engine.conn, second)["state"] == "ready"
+    assert engine.rows("workflows_run", second, "execution_id") == []
+    engine.end(first, "a")
+    engine.look()
+    assert engine.states(second) == {"a": "running"}
+
+
+def test_a_run_whose_ticket_is_gone_gets_one_and_goes_on(engine: Engine) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a", timeout_s=7), step("b", "a")]))
+    a = engine.step(run_id, "a")["execution_id"]
+    engine.conn.execute("DELETE FROM tickets_ticket WHERE execution_id = ANY(%s)", [[run_id, a]])
+    tenancy = engine.registry.get(engine.tenant.pk)
+    assert tenancy is not None
+    list(run_all(engine.conn, engine.registry, [tenancy], dry_run=False))
+    ticket = ticket_of(engine.conn, a)
+    assert (ticket["followed"], ticket["timeout_s"]) == (True, 7)
+    engine.look()
+    engine.end(run_id, "a")
+    engine.end(run_id, "b")
+    engine.look()
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="succeeded")

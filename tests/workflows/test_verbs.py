@@ -63,6 +63,9 @@ def test_a_rerun_makes_new_executions_of_the_step_and_of_what_follows(engine: En
     assert engine.states(run_id) == {"a": "succeeded", "b": "running", "c": "waiting", "z": "succeeded"}
     with pytest.raises(Conflict):
         ask(engine, "run_rerun", run_id, step="a")  # b runs
+    ask(engine, "run_rerun", run_id, step="a", downstream=False)
+    engine.end(run_id, "a")
+    assert engine.states(run_id) == {"a": "succeeded", "b": "running", "c": "waiting", "z": "succeeded"}, "F13"
     engine.end(run_id, "b")
     engine.end(run_id, "c")
     engine.look()
