@@ -25,6 +25,7 @@ NOT_NOTED = {
     "schedules_preview", "schedules_preview_unsaved", "queues_lease", "leases_heartbeat", "leases_complete",
     "leases_fail", "leases_release", "leases_settle", "executions_complete", "executions_heartbeat",
     "executions_explain", "schedules_explain", "workflows_preview", "workflows_preview_unsaved",
+    "workflow_runs_explain", "workflow_steps_explain",
 }  # fmt: skip
 
 
