@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
-from apps.workflows import redoing, reopening, store, store_changes
+from apps.workflows import redoing, reopening, store_changes
 from apps.workflows.closing import TYPES
 from apps.workflows.deciding import BY_PERSON, DEADLINE, FINAL, End, counted, fails_run
 from apps.workflows.looking import stop_steps
@@ -86,7 +86,6 @@ def open_again(turn: Turn, run: RunNow, *, by: str) -> None:
     run.deadline_at = None if deadline_s is None else turn.now + timedelta(seconds=deadline_s)
     run.has_error, run.error, run.output = False, None, None
     store_changes.forget_outcome(turn.conn, turn.tenancy.schema, run.id)
-    store.write_runs(turn.conn, turn.tenancy.schema, [run])  # steps only start in a run that goes on
     reopening.reopen_container(turn, run, by=by)
     if run.parent_step_id is not None:
         _open_above(turn, run.parent_step_id, by=by)
