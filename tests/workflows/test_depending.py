@@ -130,6 +130,17 @@ def test_what_has_ended_already_counts_when_it_is_submitted(conn: Conn, registry
     assert state(conn, acme, make_ticket(acme, depends_on=[])) == "ready"
 
 
+def test_a_retry_of_a_parent_is_no_end(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    """F19: whoever waits counts ends, not attempts."""
+    parent = make_ticket(acme)
+    child = make_ticket(acme, **after(parent))
+    settle_as(conn, registry, started_now(conn, [parent], WORKER), "failed")
+    assert states(conn, acme, parent, child) == ["ready", "blocked"]
+    conn.execute("UPDATE tickets_ticket SET rank = available_at WHERE execution_id = %s", [parent])
+    end(conn, registry, parent)
+    assert states(conn, acme, parent, child) == ["succeeded", "ready"]
+
+
 def test_both_its_time_and_its_parents_have_to_come(conn: Conn, registry: Registry, acme: Tenant) -> None:
     delayed = make_ticket(acme, delay_s=60)
     early = make_ticket(acme, **after(delayed), delay_s=30)
