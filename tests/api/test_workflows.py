@@ -119,6 +119,10 @@ def test_a_workflow_runs_by_hand_and_by_schedule(api: Api, make: Makers, conn: C
     assert due(conn, schedule.body["id"]) is None
     held = ticket(conn, run.body["id"])
     assert held is not None and held["job_limit"] == 0
+    for what in (f"executions/{run.body['id']}", f"schedules/{schedule.body['id']}"):
+        why = api.get(f"{what}/explain").body["verdict"]
+        assert (why["code"], why["link"]) == ("job_paused", f"/api/v1/{path}")
+        assert why["detail"].startswith("Its workflow ") and "by key:" in why["detail"]
     assert api.post(f"{path}/resume").body["status"] == "active"
     assert api.patch(path, {"steps": STEPS[:1]}, If_Match="*").body["version"] == 2
     entry = due(conn, schedule.body["id"])

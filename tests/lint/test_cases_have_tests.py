@@ -126,7 +126,7 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "F05": (
             f"{DAG}::test_f05_a_diamond",
             "workflows/test_engine.py::test_a_diamond_runs_each_step_once_and_ends",
-            "workflows/test_processes.py::test_a_diamond_of_fifty_and_a_chain_of_twenty",
+            "workflows/test_workflow_processes.py::test_a_chain_and_a_diamond_run_while_a_worker_dies",
         ),
         "F06": (f"{DAG}::test_f06_a_join_after_a_branch",),
         "F08": (f"{DAG}::test_f08_clean_up_runs_and_what_follows_it",),

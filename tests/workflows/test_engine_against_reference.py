@@ -17,6 +17,7 @@ from psycopg import sql
 
 from apps.dispatch.reconcile import end_lost
 from apps.outcomes.cancel import execution_cancel
+from apps.outcomes.settle import settle
 from apps.schedules.definitions import Definitions
 from apps.tickets.values import Started
 from kernel.clock import utc_now
@@ -26,6 +27,7 @@ from tests.fixtures_flow import (
     live_worker,
     make_job,
     settle_as,
+    settlement,
     started_now,
     ticket_of,
 )
@@ -39,13 +41,17 @@ UNWANTED = [{"value": "{{ input.n }}", "equals": 2}]  # it is 1
 
 
 class Plan(NamedTuple):
-    """A definition, how its steps end, what each attempt before its last one came to, and when a person cancels."""
+    """A definition, how its steps end, what each attempt before its last one came to, and when a person cancels.
+
+    `restless`: the run is looked at after each end. `together`: what ends at one instant is settled in one batch.
+    """
 
     definition: Mapping[str, Any]
     outcomes: Mapping[str, Outcome]
     before: Mapping[str, list[str]]
     cancel_at: float | None
     restless: bool
+    together: bool
 
 
 @st.composite
@@ -65,7 +71,14 @@ def plans(draw: st.DrawFn) -> Plan:
             step["delay_s"] = 3_600
     # Between two ends, which come at whole seconds.
     cancel_at = draw(st.one_of(st.none(), st.none(), st.integers(0, 6).map(lambda whole: whole + 0.5)))
-    return Plan({"steps": steps, "failure_policy": policy}, outcomes, before, cancel_at, draw(st.booleans()))
+    return Plan(
+        {"steps": steps, "failure_policy": policy},
+        outcomes,
+        before,
+        cancel_at,
+        draw(st.booleans()),
+        draw(st.booleans()),
+    )
 
 
 def checked(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -188,12 +201,20 @@ class Player:
 
     def end(self, names: list[str]) -> None:
         delays = [name for name in names if name not in self.going]
-        for name in set(names) - set(delays):
-            one = self.going[name]
-            settle_as(
-                self.engine.conn, self.engine.registry, [one], self.plan.outcomes[name].state, retryable=False,
-                worker=WORKER,
-            )  # fmt: skip
+        ended = [
+            settlement(
+                self.engine.conn, self.engine.registry, self.going[name], self.plan.outcomes[name].state,
+                worker=WORKER, retryable=False,
+            )
+            for name in names
+            if name in self.going
+        ]  # fmt: skip
+        for batch in [ended] if self.plan.together else [[one] for one in ended]:
+            settle(self.engine.conn, self.engine.registry, batch)
+        late = [one.started for one in ended]
+        if late:  # who reports once more changes nothing
+            again = settle_as(self.engine.conn, self.engine.registry, late, "failed", retryable=False)
+            assert again.counts == {"stale": len(late)}
         if delays:
             self.engine.conn.execute(
                 sql.SQL("UPDATE {} SET wake_at = clock_timestamp() WHERE run_id = %s AND step = ANY(%s)").format(
