@@ -87,7 +87,7 @@ def checked(examples: int) -> Callable[[Callable[..., None]], Callable[..., None
     return lambda test: given(plan=plans())(ours(test))
 
 
-@checked(20)
+@checked(12)
 def test_a_run_ends_as_the_reference_says(engine: Engine, without_grace: None, plan: Plan) -> None:
     hold_against_the_reference(engine, plan)
 
