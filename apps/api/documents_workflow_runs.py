@@ -200,13 +200,21 @@ class TimelineAnswer(Serializer):
     as_of = serializers.DateTimeField()
 
 
-class RunRerunInput(Serializer):
-    """From which step."""
+class StepRerunInput(Serializer):
+    """Whether what follows from the step runs once more, too."""
 
-    EXAMPLE: ClassVar[Example] = {"step": "extract", "reason": "the source was mended"}
+    EXAMPLE: ClassVar[Example] = {"reason": "the source was mended"}
+
+    downstream = optional(serializers.BooleanField, help_text="true")
+    reason = optional(serializers.CharField, max_length=500)
+
+
+class RunRerunInput(StepRerunInput):
+    """From which step, and whether what follows from it runs once more, too."""
+
+    EXAMPLE: ClassVar[Example] = {"step": "extract", **StepRerunInput.EXAMPLE}
 
     step = serializers.CharField()
-    reason = optional(serializers.CharField, max_length=500)
 
 
 class StepRetryInput(Serializer):

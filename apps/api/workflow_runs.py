@@ -31,7 +31,7 @@ from apps.executions.models import TRIGGERS
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.input_fields import Fields
 from apps.workflows import verbs
-from apps.workflows.models import STEP_NAME_CHARS
+from apps.workflows.models import STEP_NAME_CHARS, STEP_STATES
 from apps.workflows.runs_reading import ORDERS, STATES, RunFilter, RunRow, runs_count, runs_read
 from apps.workflows.steps_reading import step_counts
 from kernel.errors import Conflict, Faults
@@ -49,7 +49,8 @@ PAGE = listing(WorkflowRunItem, "WorkflowRun", counted=True)
 REOPENS = (
     "run_not_begun", "run_paused", "run_cancelling", "run_compensated", "undecodable", "quota_exceeded", "job_deleted",
 )  # fmt: skip
-NO_STEPS = {"waiting": 0, "running": 0, "succeeded": 0, "failed": 0, "skipped": 0, "cancelled": 0}
+RERUN_FIELDS = ("downstream", "reason")
+NO_STEPS = dict.fromkeys(STEP_STATES, 0)
 
 
 def list_runs(endpoint: Endpoint, query: ListQuery, *, workflow_id: UUID | None = None) -> Response:
@@ -225,14 +226,22 @@ class RunRerun(Endpoint):
     def post(self, request: Request, run_id: UUID) -> Response:
         faults = Faults()
         fields = Fields(self.body, faults)
-        fields.only(("step", "reason"))
+        fields.only(("step", *RERUN_FIELDS))
         step = fields.text("step", most=STEP_NAME_CHARS, required=True) or ""
-        reason = fields.text("reason", most=verbs.NOTE_CHARS, lines=True) or ""
+        more = rerun_of(fields)
         faults.raise_if_any()
         wish = Wish(self, run_id)
         wish.check("workflowrun.rerun")
-        verbs.run_rerun(**wish.values(), step=step, reason=reason)
+        verbs.run_rerun(**wish.values(), step=step, **more)
         return run_answer(self, run_id, need="workflowrun.rerun")
+
+
+def rerun_of(fields: Fields) -> dict[str, Any]:
+    """Of a body: whether what follows runs once more, and why."""
+    return {
+        "downstream": fields.data.get("downstream") is None or fields.flag("downstream"),
+        "reason": fields.text("reason", most=verbs.NOTE_CHARS, lines=True) or "",
+    }
 
 
 def _with_reasons(endpoint: Endpoint, rows: list[RunRow]) -> list[RunRow]:

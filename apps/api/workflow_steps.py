@@ -13,6 +13,7 @@ from apps.api.documents_workflow_runs import (
     StepAnswer,
     StepCancelInput,
     StepNoteInput,
+    StepRerunInput,
     StepRetryInput,
     StepSkipInput,
 )
@@ -28,7 +29,7 @@ from apps.api.openapi import (
 )
 from apps.api.reading import reason_of, text_of
 from apps.api.shapes_workflow_runs import step_shape
-from apps.api.workflow_runs import REOPENS, TAG, Wish
+from apps.api.workflow_runs import REOPENS, RERUN_FIELDS, TAG, Wish, rerun_of
 from apps.schedules.input_fields import Fields
 from apps.workflows import verbs
 from apps.workflows.approving import Awaited, approvals_awaited
@@ -146,14 +147,19 @@ class StepRerun(Endpoint):
 
     @operation(
         "workflow_steps_rerun", "Run a step once more and all that follows from it, in new executions",
-        body=ReasonInput, answer=StepAnswer, parameters=[IF_MATCH_OPTIONAL], retry_safe=True, tag=TAG,
+        body=StepRerunInput, answer=StepAnswer, parameters=[IF_MATCH_OPTIONAL], retry_safe=True, tag=TAG,
         problems=(*REOPENS, "step_not_finished", "step_skipped"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
-        reason, wish = reason_of(self.body), Wish(self, run_id)
+        faults = Faults()
+        fields = Fields(self.body, faults)
+        fields.only(RERUN_FIELDS)
+        more = rerun_of(fields)
+        faults.raise_if_any()
+        wish = Wish(self, run_id)
         wish.check("workflowrun.rerun")
-        verbs.run_rerun(**wish.values(), step=step, reason=reason)
+        verbs.run_rerun(**wish.values(), step=step, **more)
         return _answer(self, run_id, step, need="workflowrun.rerun")
 
 

@@ -179,11 +179,15 @@ def test_persons_stop_repeat_and_decide(api: Api, make: Makers, conn: Conn, regi
     assert (again.body["state"], again.body["execution_state"]) == ("running", "ready")
     assert api.post(f"{path}/steps/extract/retry", {"reason": "mended"}, Idempotency_Key="once").body == again.body
     settle(conn, registry, begin(conn, execution_of(api, run, "extract")))
+    once_more = api.post(f"{path}/rerun", {"step": "extract", "downstream": False, "reason": "again"}).body
+    assert (once_more["steps"]["running"], states(api, run)["check"]) == (2, "running"), "what follows stays"
+    assert api.post(f"{path}/steps/extract/rerun", {"downstream": 1}).faults == {"/downstream": "type"}
+    settle(conn, registry, begin(conn, execution_of(api, run, "extract")))
     assert api.post(f"{path}/steps/check/cancel", {"branch": True}).body["state"] == "cancelled"
     assert api.post(f"{path}/steps/tell/force").body["state"] == "running"
     stopping = api.post(f"{path}/cancel")
     assert (stopping.status, stopping.body["state"]) == (202, "cancelling")
-    done = ("pause", "resume", "skip", "retry", "cancel_step", "force", "cancel")
+    done = ("pause", "resume", "skip", "retry", "rerun", "cancel_step", "force", "cancel")
     assert [one for one in audit(conn, run) if not one.startswith("-")] == [f"workflowrun.{one}" for one in done]
 
 
