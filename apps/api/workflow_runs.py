@@ -47,7 +47,8 @@ OF_WORKFLOW = [
 OF_ALL = [parameter("workflow", UUID), *OF_WORKFLOW]
 PAGE = listing(WorkflowRunItem, "WorkflowRun", counted=True)
 REOPENS = (
-    "run_not_begun", "run_paused", "run_cancelling", "run_compensated", "undecodable", "quota_exceeded", "job_deleted",
+    "run_not_begun", "run_paused", "run_cancelling", "run_compensated", "run_superseded", "undecodable",
+    "quota_exceeded", "job_deleted",
 )  # fmt: skip
 RERUN_FIELDS = ("downstream", "reason")
 NO_STEPS = dict.fromkeys(STEP_STATES, 0)
