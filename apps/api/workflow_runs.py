@@ -73,11 +73,12 @@ def list_runs(endpoint: Endpoint, query: ListQuery, *, workflow_id: UUID | None 
 
 
 def run_answer(endpoint: Endpoint, run_id: UUID, *, need: str = "workflowrun.read", status: int = 200) -> Response:
-    """A run as it is now, with its ETag."""
+    """A run as it is now, with its ETag; with 202 also where it is."""
     row = access_workflow_run(tenant=endpoint.tenant, actor=endpoint.actor, run_id=run_id, need=need)
     (row,) = _with_reasons(endpoint, [row])
     counts = step_counts(endpoint.tenant, run_id) if row.begun else NO_STEPS
-    return tagged(run_shape(row, counts, as_of=endpoint.now), row.revision, status=status)
+    location = f"/api/v1/workflow-runs/{run_id}" if status == 202 else None
+    return tagged(run_shape(row, counts, as_of=endpoint.now), row.revision, status=status, location=location)
 
 
 @dataclass(frozen=True, slots=True)
