@@ -55,3 +55,8 @@ def follow(conn: Conn, ended: Sequence[tuple[Tenancy, Sequence[Followed]]], now:
     for tenancy, found in ended:
         dependents_decide(conn, tenancy, {end.id: end.state for _, end in found}, now)
     workflow_runs.look_at(conn, looks)
+
+
+def leave_to_others(conn: Conn, ended: Sequence[Followed]) -> None:
+    """What follows from these ends could not be carried out: looks at runs and reconcile see to it, or say why not."""
+    workflow_runs.look_at(conn, {run_of_step(started.trigger, started.run_key) for started, _ in ended})

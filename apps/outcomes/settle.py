@@ -21,7 +21,7 @@ from apps.deadletters import store as deadletters
 from apps.events import store as events
 from apps.executions import store as executions
 from apps.outcomes import counted
-from apps.outcomes.following import Followed, follow, is_step, lock_runs
+from apps.outcomes.following import Followed, follow, is_step, leave_to_others, lock_runs
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
 from apps.outcomes.telling import storable, told_of
 from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
@@ -61,6 +61,7 @@ class Settlement:
     worker_id: UUID | None
     report: Report
     definition: Definition | None
+    follows: bool = True  # what waits for this end goes on with it; else somebody else sees to that
 
     @property
     def pair(self) -> Pair:
@@ -87,6 +88,7 @@ class _Writes:
     delivered: list[webhooks.Delivered] = field(default_factory=list)
     died: dict[UUID, datetime] = field(default_factory=dict)  # of schedules that watch failures, and when a run died
     followed: list[Followed] = field(default_factory=list)  # something waits for these ends
+    unfollowed: list[Followed] = field(default_factory=list)  # likewise, but it is left to others
 
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -124,22 +126,25 @@ def _settle_tenant(conn: Conn, registry: Registry, items: list[Settlement], tota
             _settle_tenant(conn, registry, items[middle:], total)
             return
         log.exception("attempt %s could not be settled", items[0].pair)
-        bare = _bare(items[0])
-        if bare == items[0]:
+        less = _with_less(items[0])
+        if less is None:
             total.failed += items
         else:
-            _settle_tenant(conn, registry, [bare], total)
+            _settle_tenant(conn, registry, [less], total)
         return
     for name, count in done.counts.items():
         total.counts[name] += count
 
 
-def _bare(item: Settlement) -> Settlement:
-    """The same outcome without what the database may have refused: the run must end."""
+def _with_less(item: Settlement) -> Settlement | None:
+    """The same outcome without what follows from it, then without what the database may have refused: it must end."""
+    if item.follows and item.started.followed:
+        return replace(item, follows=False)
     report = item.report
     result = None if report.result is None else UNSTORABLE_RESULT
     error = None if report.error is None else bare_error(report.error)
-    return replace(item, report=replace(report, result=result, error=error))
+    bare = replace(item, report=replace(report, result=result, error=error))
+    return None if bare == item else bare
 
 
 def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -174,7 +179,7 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
                 ends.append(item.pair)
                 if known.followed:
                     write = writes[item.started.tenant_id]
-                    write.followed.append((item.started, write.ended[-1]))
+                    (write.followed if item.follows else write.unfollowed).append((item.started, write.ended[-1]))
             else:
                 assert verdict.at is not None
                 agains.append((*item.pair, verdict.at, verdict.failures, verdict.reason))
@@ -223,6 +228,7 @@ def _write(
                 events.emit(conn, tenancy.schema, tenant_id, write.told, ring=bool(tenancy.wants))
     known = [(tenancy, writes[tenant_id]) for tenant_id, tenancy in sorted(tenancies.items()) if tenancy is not None]
     follow(conn, [(tenancy, write.followed) for tenancy, write in known if write.followed], now)
+    leave_to_others(conn, [one for _, write in known for one in write.unfollowed])
     for tenancy, write in known:
         for schedule_id, reason, at in write.pauses:
             pausing.pause_by_system(

@@ -88,7 +88,7 @@ def open_again(turn: Turn, run: RunNow, *, by: str) -> None:
     store_changes.forget_outcome(turn.conn, turn.tenancy.schema, run.id)
     reopening.reopen_container(turn, run, by=by)
     if run.parent_step_id is not None:
-        _open_above(turn, run.parent_step_id, by=by)
+        _open_above(turn, run, run.parent_step_id, by=by)
 
 
 def recount(turn: Turn, run: RunNow) -> None:
@@ -149,9 +149,12 @@ def _retry_child(turn: Turn, row: StepNow, word: Word) -> None:
     carry_out(turn, child, redoing.retried(child.graph, seen_of(turn, child)), word)
 
 
-def _open_above(turn: Turn, step_id: int, *, by: str) -> None:
+def _open_above(turn: Turn, run: RunNow, step_id: int, *, by: str) -> None:
     """The step whose sub-workflow goes on again; what was skipped because of how it ended is decided again."""
     (found,) = store_changes.steps_by_id(turn.conn, turn.tenancy.schema, [step_id])
+    if found.execution_id != run.id:
+        text = f"The step that this run was has been run once more; its run is {found.execution_id}."
+        raise Conflict(text, code="run_superseded")
     turn.take([found.run_id])
     parent = turn.runs[found.run_id]
     rows = _rows(turn, parent)
@@ -168,3 +171,4 @@ def _open_above(turn: Turn, step_id: int, *, by: str) -> None:
     for key, to in again.items():
         _back(turn, rows, key, to)
     recount(turn, parent)
+    turn.decide(parent)

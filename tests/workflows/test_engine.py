@@ -16,6 +16,7 @@ from apps.outcomes.settle import settle
 from apps.schedules.definitions import Definitions
 from apps.tickets import workflow_runs
 from apps.tickets.values import Started
+from apps.workflows import advancing
 from apps.workflows.verbs import run_pause, run_resume, run_retry
 from kernel.clock import utc_now
 from tenants import door
@@ -342,3 +343,19 @@ def test_a_run_whose_ticket_is_gone_gets_one_and_goes_on(engine: Engine) -> None
     engine.end(run_id, "b")
     engine.look()
     assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="succeeded")
+
+
+def test_a_step_ends_though_what_follows_from_it_fails(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a"), step("b", "a")]))
+
+    def fails(*args: object, **more: object) -> None:
+        raise ValueError("a fault of this run alone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(advancing, "advance", fails)
+        engine.end(run_id, "a", result='{"n": 1}')
+    a = engine.execution(engine.step(run_id, "a")["execution_id"])
+    assert (a["state"], a["result"]) == ("succeeded", {"n": 1})
+    assert engine.states(run_id) == {"a": "running", "b": "waiting"}
+    engine.look()
+    assert engine.states(run_id) == {"a": "succeeded", "b": "running"}
