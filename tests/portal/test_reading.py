@@ -90,7 +90,7 @@ def test_pages_of_a_list_have_no_gap(kept: Stock, console_of: Any, monkeypatch: 
     for module in (executions, paging):
         monkeypatch.setattr(module, "PAGE_ROWS", 1)
     browser, path, seen = console_of(kept.tenant), "/console/executions", []
-    for _ in range(3):
+    for _ in range(4):
         listed = browser.get(path).context["listed"]
         seen += [one.row.id for one in listed.rows]
         path = "/console/executions" + listed.older
