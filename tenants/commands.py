@@ -2,6 +2,7 @@
 
 import sys
 from typing import Any, NoReturn
+from uuid import UUID
 
 import orjson
 from django.core.management.base import BaseCommand, CommandParser
@@ -38,6 +39,13 @@ class Command(BaseCommand):
         """Exit 2 with the reason on standard error."""
         self.stderr.write(reason)
         sys.exit(EXIT_BAD_INPUT)
+
+    def id_of(self, text: str) -> UUID:
+        """The id that was given; refused when it is none."""
+        try:
+            return UUID(text)
+        except ValueError:
+            self.refuse(f"{text!r} is no id.")
 
     def tenant(self, slug: str) -> Tenant:
         """The tenant of this slug; NotFound otherwise."""

@@ -1,7 +1,8 @@
 """Forgetting a tenant's old history, in batches that nobody waits for.
 
 What is kept whatever its age: what is not finished, what has an open dead letter, and the newest disposition of every
-schedule, since a lost due entry is made again from it.
+schedule, since a lost due entry is made again from it. The steps of a workflow's run are kept as long as the run of
+their root is: a retry needs them. Run, steps and what an execution waited for go with its row.
 """
 
 import logging
@@ -33,11 +34,23 @@ WITH old AS MATERIALIZED (
            OR EXISTS (SELECT 1 FROM {schema}.executions_execution n
                       WHERE n.schedule_id = e.schedule_id AND n.nominal_at > e.nominal_at
                         AND n.trigger IN ('schedule', 'catch_up')))
+      AND (e.workflow_run_id IS NULL OR NOT EXISTS (
+          SELECT 1 FROM {schema}.workflows_run r JOIN {schema}.workflows_run root ON root.execution_id = r.root_id
+          WHERE r.execution_id = e.workflow_run_id AND (
+              root.finished_at IS NULL OR root.finished_at >= %(before)s
+              OR EXISTS (SELECT 1 FROM {schema}.deadletters_deadletter d
+                         WHERE d.execution_id = root.execution_id AND d.resolved_at IS NULL))))
     ORDER BY e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED)
 DELETE FROM {schema}.executions_execution e USING old WHERE e.id = old.id RETURNING e.id, e.attempt_count
 """
 
 _ATTEMPTS = "DELETE FROM {schema}.executions_attempt WHERE id = ANY(%s)"
+
+_WITH_THEM = (
+    "DELETE FROM {schema}.workflows_dependency WHERE child_id = ANY(%s)",
+    "DELETE FROM {schema}.workflows_steprun WHERE run_id = ANY(%s)",
+    "DELETE FROM {schema}.workflows_run WHERE execution_id = ANY(%s)",
+)
 
 _LETTERS = """
 WITH old AS MATERIALIZED (
@@ -107,7 +120,11 @@ def _executions(conn: Conn, schema: str, values: dict[str, Any], counts: dict[st
     if attempts:
         counts["attempts"] += conn.execute(_in(_ATTEMPTS, schema), [sorted(attempts)]).rowcount
     counts["executions"] += len(gone)
-    return [row[0] for row in gone]
+    ids = [row[0] for row in gone]
+    if ids:
+        for query in _WITH_THEM:
+            conn.execute(_in(query, schema), [ids])
+    return ids
 
 
 def _letters(conn: Conn, schema: str, values: dict[str, Any], counts: dict[str, int]) -> list[UUID]:

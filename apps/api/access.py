@@ -13,7 +13,9 @@ from apps.secrets.models import Secret
 from apps.webhooks.models import Webhook
 from apps.webhooks.reading import webhook_find
 from apps.workflows.defined import DefinedWorkflow
+from apps.workflows.runs_reading import RunRow, run_read
 from apps.workflows.selecting import workflow_find
+from apps.workflows.steps_reading import StepRow, step_read
 from kernel.errors import NotFound
 from tenants.models import ApiKey, Invitation, Member, Tenant
 from tenants.permissions import may
@@ -32,6 +34,24 @@ def access_workflow(*, actor: Actor, workflow_id: UUID, need: str) -> DefinedWor
     if not may(actor, need):
         raise NotFound("There is no such workflow.")
     return workflow_find(workflow_id)
+
+
+def access_workflow_run(*, tenant: Tenant, actor: Actor, run_id: UUID, need: str) -> RunRow:
+    """A run of a workflow, whether it has begun or not."""
+    found = run_read(tenant, run_id)
+    if found is None or not may(actor, need):
+        raise NotFound("There is no such run.")
+    return found
+
+
+def access_step(
+    *, tenant: Tenant, actor: Actor, run_id: UUID, step: str, item: int | None = None, need: str
+) -> StepRow:
+    """A step of a run, or one item of its list."""
+    found = step_read(tenant, run_id, step, item=item)
+    if found is None or not may(actor, need):
+        raise NotFound("There is no such step of such a run.")
+    return found
 
 
 def access_schedule(*, actor: Actor, schedule_id: UUID, need: str) -> DefinedSchedule:

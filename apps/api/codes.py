@@ -76,6 +76,26 @@ CODES: Mapping[str, Code] = {
     "not_dead": Code((409,), "the execution can't be replayed: it is not dead", "resolve the letter"),
     "job_deleted": Code((409,), "the execution can't be replayed: its job is deleted", "resolve the letter"),
     "execution_gone": Code((409,), "the execution can't be replayed: it is not kept any more", "resolve the letter"),
+    "run_not_begun": Code((409,), "the run has not begun, so it has no steps", "wait, or cancel it"),
+    "run_not_running": Code((409,), "only a run that goes on can be paused"),
+    "run_not_paused": Code((409,), "the run is not paused"),
+    "run_paused": Code((409,), "the run, or the one that it is a part of, is paused", "resume that first"),
+    "run_cancelling": Code((409,), "the run is being cancelled", "wait until it has ended"),
+    "run_compensated": Code((409,), "steps of the run were compensated", "start a new run"),
+    "run_superseded": Code(
+        (409,), "the step that the run was has been run once more", "do that to the newer run, or to the step"
+    ),
+    "nothing_to_retry": Code((409,), "no step of the run failed or was cancelled"),
+    "undecodable": Code((409,), "the version of the workflow that the run keeps can't be read", "start a new run"),
+    "step_not_failed": Code((409,), "the step, or the item, did not fail"),
+    "step_not_finished": Code((409,), "the step, or one that follows from it, has not ended", "wait or cancel it"),
+    "step_skipped": Code((409,), "a skipped step is not run once more", "force it"),
+    "step_finished": Code((409,), "the step has ended"),
+    "step_running": Code((409,), "the step is running", "cancel it first"),
+    "step_not_waiting": Code((409,), "only steps that wait or were skipped can be forced"),
+    "not_an_approval": Code((409,), "the step is no approval"),
+    "not_awaiting_approval": Code((409,), "the approval does not wait for anybody: it has not started, or has ended"),
+    "role_needed": Code((403,), "the approval asks for a higher role", "ask somebody who has it"),
     "webhook_disabled": Code((409,), "nothing is sent to this webhook", "enable it first"),
     "replay_in_progress": Code(
         (409,), "a replay of this webhook is under way", "wait until its `replaying` is null"

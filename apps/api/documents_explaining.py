@@ -120,10 +120,10 @@ class ExplanationAnswer(Serializer):
         "late_s": 10.5, "delays": [], "notes": [], "recent": [],
     }  # fmt: skip
 
-    kind = serializers.ChoiceField(["execution", "schedule"])
-    id = serializers.UUIDField()
-    name = serializers.CharField(help_text="Of the job or the schedule.")
-    state = serializers.CharField(help_text="Of the execution, or the status of the schedule.")
+    kind = serializers.ChoiceField(["execution", "schedule", "workflow_run", "step"])
+    id = serializers.UUIDField(help_text="Of a step: of its run.")
+    name = serializers.CharField(help_text="Of the job, the schedule or the workflow; of a step with its name.")
+    state = serializers.CharField(help_text="Of the execution, the run or the step, or the status of the schedule.")
     as_of = serializers.DateTimeField()
     verdict = VerdictAnswer()
     checks = CheckAnswer(many=True, help_text="Of a run that waits: all rules, in their order.")

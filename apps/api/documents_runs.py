@@ -115,6 +115,10 @@ class ExecutionAnswer(Serializer):
     error = serializers.JSONField()
     reason = nullable(serializers.CharField, help_text="Why it was skipped, expired or cancelled.")
     replay_of = nullable(serializers.UUIDField)
+    workflow_run = nullable(
+        serializers.UUIDField, help_text="The run of a workflow that it is a step of; of a run that began its own id."
+    )
+    step = nullable(serializers.CharField, help_text="Of that run.")
     fired_by = serializers.CharField()
     labels = labels()
     as_of = serializers.DateTimeField()

@@ -5,9 +5,11 @@ from typing import Any, ClassVar
 from rest_framework import serializers
 
 from apps.api.documents import Example, Serializer, label, labels, nullable, optional, replacement
+from apps.api.documents_runs import DependsOnField
 from apps.api.openapi_examples import ID
 from apps.schedules import job_input
 from apps.workflows import reading
+from apps.workflows.depending_input import CONDITIONS
 from apps.workflows.graph import MAX_STEPS
 from apps.workflows.reading_steps import JOINS, MAX_ITEMS, MAX_WAIT_S
 
@@ -185,6 +187,8 @@ class WorkflowRunInput(Serializer):
     delay_s = optional(serializers.IntegerField, min_value=0, max_value=366 * 86_400)
     priority = optional(serializers.IntegerField, min_value=0, max_value=9, help_text="Among runs that wait. 5")
     labels = optional(serializers.DictField, child=label())
+    depends_on = optional(DependsOnField, help_text="Executions that have to end first, as of any execution.")
+    condition = optional(serializers.ChoiceField, choices=CONDITIONS)
 
 
 class WorkflowPreviewAsk(WorkflowChange):

@@ -30,6 +30,8 @@ from apps.schedules.job_input import KINDS
 from apps.webhooks.services_deliveries import REPLAYS
 from apps.workflows.definition import StepType
 from apps.workflows.depending_input import CONDITIONS
+from apps.workflows.models import STEP_STATES, STEP_TYPES
+from apps.workflows.runs_reading import STATES
 from kernel.eventtypes import EVENT_TYPES, EVERYTHING
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 from tenants.permissions import KEY_ROLES, ROLES, known_scopes
@@ -201,6 +203,9 @@ def openapi_document() -> dict[str, Any]:
             "MemberRole": [*ROLES],
             "Scope": known_scopes(),
             "StepType": list(get_args(StepType)),
+            "StepRunType": [*STEP_TYPES],
+            "StepState": [*STEP_STATES],
+            "WorkflowRunState": [*STATES],
             "InvitationStatus": ["open", "accepted", "revoked", "expired"],
         },
     }

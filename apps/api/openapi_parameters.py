@@ -8,6 +8,7 @@ TEXTS: Mapping[str, str] = {
     "schedule": "id of the schedule",
     "workflow": "id of the workflow",
     "execution": "id of the execution",
+    "step": "name of the step",
     "state": "one or several states, with commas between them",
     "status": "one or several, with commas between them",
     "kind": "one or several kinds, with commas between them",

@@ -42,6 +42,8 @@ def execution_shape(
         "error": stored(row.error),
         "reason": row.reason or None,
         "replay_of": row.replay_of,
+        "workflow_run": row.workflow_run_id,
+        "step": row.step,
         "fired_by": row.fired_by,
         "labels": stored(row.labels) if row.labels else {},
         "as_of": as_of,

@@ -27,8 +27,6 @@ from apps.workflows import selecting, services
 from apps.workflows.defined import DefinedWorkflow, workflow_as_given, workflow_defined
 from apps.workflows.definition import Workflow
 from apps.workflows.drawing import graph_json, graph_svg
-from apps.workflows.previewing import preview
-from apps.workflows.reading import WorkflowForm
 
 TAG = "workflows"
 SVG = "image/svg+xml"
@@ -55,7 +53,8 @@ class WorkflowPreviewUnsaved(Endpoint):
         body=WorkflowInput, answer=WorkflowPreviewAnswer, tag=TAG,
     )  # fmt: skip
     def post(self, request: Request) -> Response:
-        return Response(_preview(self, services.workflow_rehearse(tenant=self.tenant, data=self.body)))
+        form = services.workflow_rehearse(tenant=self.tenant, data=self.body)
+        return Response(selecting.preview_of(self.tenant, form))
 
 
 class WorkflowPreview(Endpoint):
@@ -69,7 +68,8 @@ class WorkflowPreview(Endpoint):
     )  # fmt: skip
     def post(self, request: Request, workflow_id: UUID) -> Response:
         found = access_workflow(actor=self.actor, workflow_id=workflow_id, need="workflow.preview")
-        return Response(_preview(self, services.workflow_rehearse(tenant=self.tenant, data=self.body, changes=found)))
+        form = services.workflow_rehearse(tenant=self.tenant, data=self.body, changes=found)
+        return Response(selecting.preview_of(self.tenant, form))
 
 
 class WorkflowGraph(Endpoint):
@@ -132,15 +132,6 @@ class WorkflowVersionDetail(Endpoint):
         given = workflow_as_given(workflow_defined(job, row), masked=True)
         shape = {name: value for name, value in given.items() if name not in _OF_WORKFLOW}
         return Response({**shape, "version": row.version, "created_at": row.created_at})
-
-
-def _preview(endpoint: Endpoint, form: WorkflowForm) -> dict[str, Any]:
-    workflow = form.workflow
-    found = preview(
-        workflow, jobs=selecting.facts_of(workflow, name=form.name, inline=form.inline),
-        workflows=selecting.names_of(workflow.calls()),
-    )  # fmt: skip
-    return {**found, "max_active_runs": form.max_active_runs, "max_running": endpoint.tenant.plan.max_running}
 
 
 def _version(endpoint: Endpoint, workflow_id: UUID) -> tuple[Workflow, JobVersion]:

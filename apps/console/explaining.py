@@ -17,6 +17,7 @@ from apps.dispatch.explaining.execution import execution_explain
 from apps.dispatch.explaining.schedules import schedule_explain
 from apps.dispatch.explaining.shape import explanation_text
 from apps.dispatch.explaining.words import words_of
+from apps.dispatch.explaining.workflow_runs import run_explain
 from apps.schedules.timing_trigger import instant_asked
 from kernel.errors import NotFound
 
@@ -24,7 +25,7 @@ AT_CHARS = 40
 
 
 class ExplainedAdmin(ReadOnlyAdmin):
-    """A table of executions or schedules, each of which can be explained."""
+    """A table of executions, schedules or runs of workflows, each of which can be explained."""
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(self.explain_view)
@@ -47,6 +48,8 @@ class ExplainedAdmin(ReadOnlyAdmin):
             now = database_now()
             if self.opts.model_name == "execution":
                 found = execution_explain(tenant, key, now=now, named=True, operator=True)
+            elif self.opts.model_name == "run":
+                found = run_explain(tenant, key, now=now, named=True, operator=True)
             else:
                 at, fault = instant_asked(asked)
                 found = schedule_explain(tenant, key, now=now, at=at, named=True, operator=True)

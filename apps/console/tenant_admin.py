@@ -20,6 +20,7 @@ from apps.console.tenant_site import tenant_site
 from apps.deadletters.models import DeadLetter
 from apps.executions.models import TRIGGERS, Attempt, Execution
 from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, Schedule, ScheduleVersion
+from apps.workflows.models import Run
 from kernel.masking import masked_target
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
@@ -107,15 +108,14 @@ class ExecutionAdmin(ExplainedAdmin):
     search_help_text = "Id of an execution or of a job, or a run key. While it is alive, its ticket has its state."
     deferred = ("payload", "result", "error", "labels")
     fields = (
-        "id", "why",
-        "run_key", "state", "reason", "trigger", "job_link", "job_version", "schedule_link", "schedule_version",
-        "priority", "nominal_at", "actual_at", "created_at", "queued_at", "started_at", "finished_at", "attempt_count",
-        "attempts", "count", "until_at", "replay_of_link", "fired_by", "labels", "payload_shown", "result_shown",
-        "error_shown",
+        "id", "why", "run_key", "state", "reason", "trigger", "job_link", "job_version", "schedule_link",
+        "schedule_version", "run_link", "step", "dependencies", "priority", "nominal_at", "actual_at", "created_at",
+        "queued_at", "started_at", "finished_at", "attempt_count", "attempts", "count", "until_at", "replay_of_link",
+        "fired_by", "labels", "payload_shown", "result_shown", "error_shown",
     )  # fmt: skip
     readonly_fields = (
-        "why",
-        "job_link", "schedule_link", "replay_of_link", "attempts", "payload_shown", "result_shown", "error_shown",
+        "why", "job_link", "schedule_link", "run_link", "dependencies", "replay_of_link", "attempts", "payload_shown",
+        "result_shown", "error_shown",
     )  # fmt: skip
     job_link, schedule_link = link_field("job_id", Job), link_field("schedule_id", Schedule)
     replay_of_link = link_field("replay_of", Execution)
@@ -124,6 +124,15 @@ class ExecutionAdmin(ExplainedAdmin):
     @admin.display(description="its attempts")
     def attempts(self, obj: Execution) -> str:
         url = reverse("admin:executions_attempt_changelist", current_app=tenant_site.name)
+        return format_html('<a href="{}?q={}">show</a>', url, obj.pk)
+
+    @admin.display(description="run of a workflow")
+    def run_link(self, obj: Execution) -> str:
+        return link(Run, obj.workflow_run_id)
+
+    @admin.display(description="waits for, waited for by")
+    def dependencies(self, obj: Execution) -> str:
+        url = reverse("admin:workflows_dependency_changelist", current_app=tenant_site.name)
         return format_html('<a href="{}?q={}">show</a>', url, obj.pk)
 
 

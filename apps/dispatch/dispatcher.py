@@ -1,6 +1,7 @@
 """A dispatcher process: keeper, fire, one release per pool, reconcile, and the ear that wakes them."""
 
 import logging
+import sys
 import threading
 from typing import Any
 
@@ -30,6 +31,7 @@ from tenants.door import Line
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
+SWITCH_S = 0.001  # a loop whose answer has come waits no longer than so for the others' threads
 LISTEN_S = 1.0  # also how long a stop may wait for this loop
 KEEPER_AGAIN_S = 1.0  # after an outage of the database no shard may wait long for its lease
 
@@ -45,6 +47,7 @@ class Dispatcher:
 
     def start(self) -> None:
         """Starts all loops. A database that can't be reached is waited for, with back-off."""
+        sys.setswitchinterval(SWITCH_S)
         line = self.keeper.line
         yielding = Yielding()
         self._add("fire", FireService(line("fire"), self.keeper, yielding=yielding))

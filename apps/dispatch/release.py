@@ -119,6 +119,7 @@ class ReleaseService:
                 )
                 alive, taken = workers.ask_live(conn, self.pool), waiting.ask_taken(conn, self.pool)
                 asked = None if rests_s else waiting.ask_tenants(conn, self.pool)
+                next_release = releasing.ask_next_release(conn)
             if held.fetchone() is None:
                 return [], 0
             looked = monotonic_s()
@@ -160,7 +161,9 @@ class ReleaseService:
             chosen = choosing.chosen
             if not chosen:
                 return [], 0
-            number = releasing.next_release(conn)
+            row = next_release.fetchone()
+            assert row is not None
+            number = row[0]
             self._released_at = monotonic_s()
             self._free_after = max(0, free - len(chosen))  # as the next look counts: newcomers go beyond it
             at = now + timedelta(seconds=self._released_at - begun)  # lateness ends here

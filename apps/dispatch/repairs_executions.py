@@ -28,7 +28,7 @@ FROM {schema}.executions_attempt WHERE id = ANY(%s)
 
 _ALIVE = """
 SELECT e.id, e.run_key, e.job_id, e.job_version, e.schedule_id, e.schedule_version, e.trigger, e.priority, e.nominal_at,
-       e.actual_at, e.payload IS NOT NULL, j.kind, jv.queue, jv.timeout_s,
+       e.actual_at, e.payload IS NOT NULL, j.kind, jv.queue, coalesce((e.overrides->>'timeout_s')::int, jv.timeout_s),
        CASE WHEN j.paused_at IS NULL THEN jv.max_concurrency ELSE 0 END,
        v.own_payload, coalesce((v.definition->>'max_queue_age_s')::int, jv.max_queue_age_s), jv.total_timeout_s,
        EXISTS (SELECT 1 FROM {schema}.workflows_dependency w WHERE w.child_id = e.id AND w.met IS NOT TRUE),

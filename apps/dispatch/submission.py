@@ -1,6 +1,6 @@
 """Runs that are submitted, at once or for later, one or many in one transaction: one statement a kind of row."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,6 +9,7 @@ from uuid import UUID
 import orjson
 
 from apps.audit.services import Actor, Entry, record_many
+from apps.dispatch.dependencies import depend, known_parents, missing_parents
 from apps.schedules.batches import only, results
 from apps.schedules.input_fields import Fields
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
@@ -16,14 +17,10 @@ from apps.schedules.running import JobNow, Run, Start, missing, runs_start, shar
 from apps.schedules.timing_trigger import read_instant
 from apps.usage.admitting import admit_up_to
 from apps.workflows.definition import On
-from apps.workflows.dependents import Edge
-from apps.workflows.depending import dependencies_add, dependents_decide, parents_follow, parents_known
 from apps.workflows.depending_input import read_depends_on
 from kernel.errors import Faults, FieldError, InvalidInput, ShardbeatError
-from kernel.transitions import FINAL_STATES
 from tenants import door
 from tenants.models import Tenant
-from tenants.registry import tenancy_of
 from tenants.work import in_tenant
 
 FIELDS = ("job", "payload", "run_at", "delay_s", "priority", "max_queue_age_s", "labels", "depends_on", "condition")
@@ -71,7 +68,7 @@ def executions_submit(
     def work() -> list[UUID | ShardbeatError]:
         refused = dict(unread)
         jobs = share_jobs(tenant, {wish.job_id for wish in wishes.values()})
-        known = _known(tenant, wishes.values())
+        known = known_parents(tenant, (wish.depends_on for wish in wishes.values()))
         starts: dict[int, Start] = {}
         for number, wish in wishes.items():
             faults = _faults(wish, jobs, known)
@@ -86,7 +83,7 @@ def executions_submit(
                 refused[number] = admitted.refusal
                 del starts[number]
         ids = runs_start(tenant, list(starts.values()), now=now)
-        _depend(tenant, [(wishes[number], one) for number, one in zip(starts, ids, strict=True)], now)
+        depend(tenant, [(wishes[number].depends_on, one) for number, one in zip(starts, ids, strict=True)], now)
         made = dict(zip(starts, ids, strict=True))
         found = results(len(items), made, refused, atomic=atomic)
         record_many(
@@ -123,32 +120,10 @@ def read_submission(data: Mapping[str, Any], *, now: datetime, max_payload_bytes
     return replace(wish, payload=text)
 
 
-def _known(tenant: Tenant, wishes: Iterable[Submission]) -> Collection[UUID]:
-    """The executions that are named as parents and that there are. No lock: what is there stays there."""
-    return parents_known(door.raw(), tenant.schema_name, {one for wish in wishes for one in wish.depends_on})
-
-
 def _faults(wish: Submission, jobs: Mapping[UUID, JobNow], known: Collection[UUID]) -> list[FieldError]:
     job = jobs.get(wish.job_id)
     faults = [] if job is not None and job.word == "job" else [missing("job")]
-    return faults + [
-        FieldError(f"/depends_on/{place}", "not_found", "There is no such execution.")
-        for place, parent in enumerate(wish.depends_on)
-        if parent not in known
-    ]
-
-
-def _depend(tenant: Tenant, made: Sequence[tuple[Submission, UUID]], now: datetime) -> None:
-    """Notes what the new executions wait for, and decides at once on those whose parents have all ended."""
-    edges = [Edge(parent, child, on, None) for wish, child in made for parent, on in wish.depends_on.items()]
-    if not edges:
-        return
-    conn, tenancy = door.raw(), tenancy_of(tenant)
-    states = parents_follow(conn, tenancy, {edge.parent for edge in edges})
-    dependencies_add(conn, tenancy, edges)
-    ended = {parent: state for parent, state in states.items() if state in FINAL_STATES}
-    if ended:
-        dependents_decide(conn, tenancy, ended, now)
+    return faults + missing_parents(wish.depends_on, known)
 
 
 def read_run_at(fields: Fields, now: datetime) -> datetime | None:

@@ -54,11 +54,14 @@ class WorkflowService:
         term = self._keeper.held(KIND).get(POOL_NUMBER[WORKFLOW])
         if term is None:
             return Pass()
-        self._registry.refresh()
+        counts: dict[str, int] = {}
         conn = self._line.get()
-        now = _now(conn)
-        counts = {"promoted": releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH, pool=WORKFLOW)}
-        if waiting.any_ready(conn, WORKFLOW):
+        now, comes, ready = waiting.look(conn, WORKFLOW)
+        self._registry.refresh()
+        if comes:
+            counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH, pool=WORKFLOW)
+            ready = ready or waiting.any_ready(conn, WORKFLOW)
+        if ready:
             counts["begun"] = self._begin(conn, term, now)
         due = workflow_runs.due(conn, limit=LOOK_MAX)
         counts |= self._looks.step(conn, self._registry, due, stop_at=monotonic_s() + BUDGET_S)
@@ -90,10 +93,3 @@ class WorkflowService:
             rates.take(conn, by_tenant, choosing.gathered.rates, now=now)
             deltas.add(conn, tally, now=now)
         return len(begun)
-
-
-def _now(conn: Conn) -> datetime:
-    row = conn.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    now: datetime = row[0]
-    return now

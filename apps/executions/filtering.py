@@ -45,6 +45,7 @@ class ExecutionFilter:
     run_key: str | None = None
     replay_of: UUID | None = None
     depends_on: UUID | None = None
+    workflow_run_id: UUID | None = None
     error_class: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     created_after: datetime | None = None
@@ -89,6 +90,9 @@ def _indexes(tenant_id: int, wanted: ExecutionFilter) -> dict[str, Path]:
         return {"replay_of": Path((reruns,))}
     if wanted.depends_on is not None:
         return {"depends_on": _path(_DEPENDENTS, wanted.depends_on)}
+    if wanted.workflow_run_id is not None:
+        steps = Part((Condition("e.workflow_run_id IS NOT NULL"),), "e.workflow_run_id", wanted.workflow_run_id)
+        return {"workflow_run": Path((steps,))}
     if wanted.states and set(wanted.states) <= set(IN_FLIGHT):
         return {"states": Path((_in_flight(tenant_id, wanted.states),), short=True)}
     found: dict[str, Path] = {}
@@ -175,6 +179,8 @@ def _conditions(wanted: ExecutionFilter) -> dict[str, Condition]:
         found["replay_of"] = Condition("e.replay_of = %s", (wanted.replay_of,))
     if wanted.depends_on is not None:
         found["depends_on"] = Condition(_DEPENDENTS, (wanted.depends_on,))
+    if wanted.workflow_run_id is not None:
+        found["workflow_run"] = Condition("e.workflow_run_id = %s", (wanted.workflow_run_id,))
     if wanted.error_class is not None:
         found["error_class"] = Condition("e.error ->> 'class' = %s", (wanted.error_class,))
     if wanted.labels:

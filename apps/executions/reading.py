@@ -40,6 +40,8 @@ class ExecutionRow(NamedTuple):
     error: str | None
     reason: str
     replay_of: UUID | None
+    workflow_run_id: UUID | None
+    step: str | None
     fired_by: str
     labels: str | None
     available_at: datetime | None
@@ -54,7 +56,8 @@ _COLUMNS = """
     e.id, e.run_key, e.job_id, e.job_version, e.schedule_id, e.schedule_version, e.trigger, coalesce(t.state, e.state),
     e.priority, e.nominal_at, e.until_at, e.count, e.actual_at, e.created_at,
     coalesce(t.first_queued_at, e.queued_at), coalesce(t.first_started_at, e.started_at), e.finished_at,
-    coalesce(t.attempt, e.attempt_count), e.result::text, e.error::text, e.reason, e.replay_of, e.fired_by,
+    coalesce(t.attempt, e.attempt_count), e.result::text, e.error::text, e.reason, e.replay_of,
+    e.workflow_run_id, e.step, e.fired_by,
     e.labels::text, CASE WHEN e.state = 'scheduled' THEN e.actual_at ELSE t.available_at END,
     t.start_by, CASE WHEN t.state = 'ready' AND t.rank IS NULL THEN t.wait_reason END,
     coalesce(t.cancel_requested, false), t.progress::text, {payload}

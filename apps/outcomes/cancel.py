@@ -1,5 +1,6 @@
 """Cancelling an execution, wherever it is: waiting, running, delayed or just on its way from one to the other."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from tenants.work import Again, in_tenant
 
 Conn = psycopg.Connection[Any]
 REASON = "cancelled"
+Thing = Literal["execution", "workflow_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +38,25 @@ class Cancelled:
     outcome: Literal["requested", "done"]
 
 
-def execution_cancel(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> Cancelled:
+def execution_cancel(
+    *, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime, thing: Thing = "execution", reason: str = ""
+) -> Cancelled:
     """Cancels an execution. Cancelling twice is cancelling once; Conflict when it ended otherwise; NotFound.
 
     Each statement names the state that it ends. When the execution moved between two of them, all starts anew.
+    `thing` is what it is called in the trail, where `reason` stands too.
     """
-    return in_tenant(tenant, lambda: _cancel(tenant, actor, execution_id, now))
+
+    def noted() -> None:
+        record(
+            actor=actor, action=f"{thing.replace('_', '')}.cancel", object_type=thing, object_id=execution_id, now=now,
+            tenant_id=tenant.pk, reason=reason,
+        )  # fmt: skip
+
+    return in_tenant(tenant, lambda: _cancel(tenant, execution_id, now, noted))
 
 
-def _cancel(tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> Cancelled:
+def _cancel(tenant: Tenant, execution_id: UUID, now: datetime, noted: Callable[[], None]) -> Cancelled:
     conn, schema = door.raw(), tenant.schema_name
     cancel_run(conn, tenancy_of(tenant), execution_id, now=now)  # when it is one: its lock comes before that of tickets
     waiting = tickets.cancel_waiting(conn, execution_id, tenant_id=tenant.pk)
@@ -59,11 +71,11 @@ def _cancel(tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> 
                 advancing.ask_for_looks(conn, tenancy_of(tenant), [execution_id])
                 dependents_decide(conn, tenancy_of(tenant), {execution_id: "cancelled"}, now)
             _count(conn, tenant, now)
-            _record(actor, execution_id, now, tenant)
+            noted()
             return Cancelled("done")
     elif tickets.cancel_running(conn, execution_id, tenant_id=tenant.pk):
         notify_ready(conn, {WORKFLOW})  # when it is a run, somebody looks at it now
-        _record(actor, execution_id, now, tenant)
+        noted()
         return Cancelled("requested")
     execution = Execution.objects.filter(pk=execution_id).only("state", "finished_at").first()
     if execution is None:
@@ -76,7 +88,7 @@ def _cancel(tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> 
     if waits and executions.cancel(conn, schema, execution_id, now=now, reason=REASON):
         dependents_decide(conn, tenancy_of(tenant), {execution_id: "cancelled"}, now)
         _count(conn, tenant, now)
-        _record(actor, execution_id, now, tenant)
+        noted()
         return Cancelled("done")
     raise Again
 
@@ -85,10 +97,3 @@ def _count(conn: Conn, tenant: Tenant, now: datetime) -> None:
     tally = Tally()
     tally.add(tenant.pk, CANCELLED)
     deltas.add(conn, tally, now=now)
-
-
-def _record(actor: Actor, execution_id: UUID, now: datetime, tenant: Tenant) -> None:
-    record(
-        actor=actor, action="execution.cancel", object_type="execution", object_id=execution_id, now=now,
-        tenant_id=tenant.pk,
-    )  # fmt: skip

@@ -21,24 +21,21 @@ from apps.deadletters import store as deadletters
 from apps.events import store as events
 from apps.executions import store as executions
 from apps.outcomes import counted
+from apps.outcomes.following import Followed, follow, is_step, leave_to_others, lock_runs
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
 from apps.outcomes.telling import storable, told_of
 from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
 from apps.schedules import pausing
 from apps.schedules.definitions import Definition
 from apps.schedules.retry import retry_from_json
-from apps.tickets import remote, workflow_runs
+from apps.tickets import remote
 from apps.tickets import store as tickets
 from apps.tickets.values import Started
 from apps.usage import deltas
 from apps.usage.figures import Tally
 from apps.webhooks import outcome as webhooks
-from apps.workflows import advancing
-from apps.workflows.depending import dependents_decide
-from apps.workflows.values import Ended
 from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
-from kernel.stepkeys import run_of_step
 from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
@@ -64,6 +61,7 @@ class Settlement:
     worker_id: UUID | None
     report: Report
     definition: Definition | None
+    follows: bool = True  # what waits for this end goes on with it; else somebody else sees to that
 
     @property
     def pair(self) -> Pair:
@@ -89,7 +87,8 @@ class _Writes:
     told: list[events.NewEvent] = field(default_factory=list)
     delivered: list[webhooks.Delivered] = field(default_factory=list)
     died: dict[UUID, datetime] = field(default_factory=dict)  # of schedules that watch failures, and when a run died
-    followed: list[Ended] = field(default_factory=list)  # something waits for these ends
+    followed: list[Followed] = field(default_factory=list)  # something waits for these ends
+    unfollowed: list[Followed] = field(default_factory=list)  # likewise, but it is left to others
 
 
 def settle(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -127,22 +126,25 @@ def _settle_tenant(conn: Conn, registry: Registry, items: list[Settlement], tota
             _settle_tenant(conn, registry, items[middle:], total)
             return
         log.exception("attempt %s could not be settled", items[0].pair)
-        bare = _bare(items[0])
-        if bare == items[0]:
+        less = _with_less(items[0])
+        if less is None:
             total.failed += items
         else:
-            _settle_tenant(conn, registry, [bare], total)
+            _settle_tenant(conn, registry, [less], total)
         return
     for name, count in done.counts.items():
         total.counts[name] += count
 
 
-def _bare(item: Settlement) -> Settlement:
-    """The same outcome without what the database may have refused: the run must end."""
+def _with_less(item: Settlement) -> Settlement | None:
+    """The same outcome without what follows from it, then without what the database may have refused: it must end."""
+    if item.follows and item.started.followed:
+        return replace(item, follows=False)
     report = item.report
     result = None if report.result is None else UNSTORABLE_RESULT
     error = None if report.error is None else bare_error(report.error)
-    return replace(item, report=replace(report, result=result, error=error))
+    bare = replace(item, report=replace(report, result=result, error=error))
+    return None if bare == item else bare
 
 
 def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> Settled:
@@ -151,11 +153,10 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
     ends: list[Pair] = []
     agains: list[tuple[UUID, int, datetime, int, str]] = []
     accepted: list[tuple[UUID, int, str]] = []
-    followed: dict[int, dict[UUID, str]] = defaultdict(dict)  # what others wait for, and how it ended
     tally = Tally()
     with conn.transaction():
         watching = pausing.lock_to_pause(conn, _suspects(registry, items))
-        _lock_runs(conn, registry, items)
+        lock_runs(conn, registry, [item.started for item in items])
         current, now = tickets.lock_current(conn, [item.pair for item in items])
         for item in (_in_order(item, now) for item in items):
             known = current.get(item.pair)
@@ -177,17 +178,14 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
             if verdict.kind == "end":
                 ends.append(item.pair)
                 if known.followed:
-                    followed[item.started.tenant_id][item.started.execution_id] = verdict.state
+                    write = writes[item.started.tenant_id]
+                    (write.followed if item.follows else write.unfollowed).append((item.started, write.ended[-1]))
             else:
                 assert verdict.at is not None
                 agains.append((*item.pair, verdict.at, verdict.failures, verdict.reason))
         if accepted:
             remote.hand_over(conn, accepted, lease_s=remote.LEASE_MAX_S, grace_s=tickets.REMOTE_CANCEL_GRACE_S)
         _write(conn, registry, writes, ends, agains, tally, now)
-        for tenant_id, ended in sorted(followed.items()):
-            tenancy = registry.get(tenant_id)
-            if tenancy is not None:
-                dependents_decide(conn, tenancy, ended, now)
     return done
 
 
@@ -205,15 +203,6 @@ def _suspects(registry: Registry, items: Sequence[Settlement]) -> dict[str, paus
                 if applies:
                     ids.add(schedule_id)
     return found
-
-
-def _lock_runs(conn: Conn, registry: Registry, items: Sequence[Settlement]) -> None:
-    """Runs of workflows that these ends may take further, whatever of them is stale."""
-    followed = [item for item in items if item.started.followed]
-    for tenant_id, of_tenant in sorted(_by_tenant(followed).items()):
-        tenancy = registry.get(tenant_id)
-        if tenancy is not None:
-            advancing.lock(conn, tenancy, [item.started.execution_id for item in of_tenant])
 
 
 def _write(
@@ -237,10 +226,10 @@ def _write(
                 deadletters.add(conn, tenancy.schema, write.letters)
             if write.told:
                 events.emit(conn, tenancy.schema, tenant_id, write.told, ring=bool(tenancy.wants))
-    for tenant_id, write in writes.items():
-        tenancy = tenancies[tenant_id]
-        if tenancy is None:
-            continue
+    known = [(tenancy, writes[tenant_id]) for tenant_id, tenancy in sorted(tenancies.items()) if tenancy is not None]
+    follow(conn, [(tenancy, write.followed) for tenancy, write in known if write.followed], now)
+    leave_to_others(conn, [one for _, write in known for one in write.unfollowed])
+    for tenancy, write in known:
         for schedule_id, reason, at in write.pauses:
             pausing.pause_by_system(
                 conn, tenancy.schema, tenant_id=tenancy.id, schedule_id=schedule_id, reason=reason, now=at
@@ -248,12 +237,6 @@ def _write(
         pause_failing(conn, tenancy, write.died)
         if write.delivered:
             webhooks.note(conn, tenancy.schema, tenant_id=tenancy.id, ended=write.delivered)
-    looks: set[UUID] = set()
-    for tenant_id, write in sorted(writes.items()):
-        tenancy = tenancies[tenant_id]
-        if tenancy is not None and write.followed:
-            looks |= advancing.advance(conn, tenancy, write.followed, now=now)
-    workflow_runs.look_at(conn, looks)
 
 
 def pause_failing(conn: Conn, tenancy: Tenancy, died: Mapping[UUID, datetime]) -> None:
@@ -315,12 +298,8 @@ def _note(
                 started.delays,
             )
         )  # fmt: skip
-        if started.followed:
-            ended = write.ended[-1]
-            write.followed.append(Ended(ended.id, ended.state, ended.reason, ended.error, ended.finished_at))
     # Deliveries are listed with their webhook, and of a workflow's run there is one letter, not one for each step.
-    alone = started.trigger != DELIVERY and run_of_step(started.trigger, started.run_key) is None
-    if verdict.state == "dead" and alone:
+    if verdict.state == "dead" and started.trigger != DELIVERY and not is_step(started):
         if started.schedule_id in watching:
             write.died[started.schedule_id] = report.finished_at
         host = _host(item.definition)

@@ -58,6 +58,8 @@ class Job(models.Model):
         indexes = [
             # reader: changes of a workflow, which change its own jobs
             models.Index(fields=["workflow_id"], condition=Q(workflow_id__isnull=False), name="job_of_workflow"),
+            # reader: lists of runs of workflows, which look for those of each
+            models.Index(fields=["id"], condition=Q(kind=WORKFLOW), name="job_is_workflow"),
         ]
 
     def __str__(self) -> str:

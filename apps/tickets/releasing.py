@@ -64,9 +64,14 @@ def move_to_queue(conn: Conn, ids: Sequence[UUID], queue: str) -> None:
 
 def next_release(conn: Conn) -> int:
     """A release number that was never used."""
-    row = conn.execute("SELECT nextval('ticket_release')").fetchone()
+    row = ask_next_release(conn).fetchone()
     assert row is not None
     return int(row[0])
+
+
+def ask_next_release(conn: Conn) -> psycopg.Cursor[tuple[int]]:
+    """The same for a pipeline."""
+    return conn.execute("SELECT nextval('ticket_release')")
 
 
 def release(

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 
 from apps.tickets.values import Started
-from apps.workflows import store
+from apps.workflows import store, store_changes
 from apps.workflows.deciding import unmet
 from apps.workflows.graph import Graph
 from apps.workflows.store import Parent
@@ -41,8 +41,15 @@ def begin(conn: Conn, tenancy: Tenancy, started: Sequence[Started], *, now: date
     turn.take([one.execution_id for one in known])
     begun = [turn.runs[key] for key in sorted(made)]
     turn.add(store.add_steps(conn, schema, [row for run in begun for row in _steps(run)]))
+    paused = {run.id for run in begun if run.id in parents and parents[run.id].paused}
+    if paused:
+        store_changes.note_pause(conn, schema, paused, at=now, by="", reason="The run that it is a part of is paused.")
     for run in begun:
-        turn.begin(run)
+        if run.id in paused:
+            run.state = "paused"
+            turn.changed_run(run)
+        else:
+            turn.begin(run)
     turn.go_on()
     return turn
 

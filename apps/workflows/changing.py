@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
-from apps.workflows import redoing, reopening, store, store_changes
+from apps.workflows import redoing, reopening, store_changes
 from apps.workflows.closing import TYPES
-from apps.workflows.deciding import BY_PERSON, FINAL, End, counted, fails_run
+from apps.workflows.deciding import BY_PERSON, DEADLINE, FINAL, End, counted, fails_run
 from apps.workflows.looking import stop_steps
 from apps.workflows.redoing import FAILED, Changes, Key, Row, To
 from apps.workflows.turn import Turn
@@ -19,6 +19,7 @@ from kernel.errors import Conflict
 
 GOES_BACK = frozenset({"reopen", "start", "wait", "resume", "skip"})
 GOES_ON = frozenset({"reopen", "resume"})
+STARTS = GOES_ON | {"start"}
 
 
 class Word(NamedTuple):
@@ -48,7 +49,9 @@ def seen_of(turn: Turn, run: RunNow) -> list[Row]:
 def carry_out(turn: Turn, run: RunNow, changes: Changes, word: Word) -> None:
     """Does to the rows of a run what `redoing` said, and opens the run again where it has ended. Conflict."""
     rows = _rows(turn, run)
-    if any(to in GOES_BACK for to in changes.values()):
+    if run.state == "paused" and any(to in STARTS for to in changes.values()):
+        raise Conflict("The run is paused; resume it first.", code="run_paused")
+    if any(to in GOES_BACK and rows[key].state in FINAL for key, to in changes.items()):
         open_again(turn, run, by=word.by)
     reopened = [rows[key] for key, to in changes.items() if to == "reopen"]
     for key, to in changes.items():
@@ -83,10 +86,9 @@ def open_again(turn: Turn, run: RunNow, *, by: str) -> None:
     run.deadline_at = None if deadline_s is None else turn.now + timedelta(seconds=deadline_s)
     run.has_error, run.error, run.output = False, None, None
     store_changes.forget_outcome(turn.conn, turn.tenancy.schema, run.id)
-    store.write_runs(turn.conn, turn.tenancy.schema, [run])  # steps only start in a run that goes on
     reopening.reopen_container(turn, run, by=by)
     if run.parent_step_id is not None:
-        _open_above(turn, run.parent_step_id, by=by)
+        _open_above(turn, run, run.parent_step_id, by=by)
 
 
 def recount(turn: Turn, run: RunNow) -> None:
@@ -98,7 +100,7 @@ def recount(turn: Turn, run: RunNow) -> None:
             one.needs = counted(run.graph.steps[one.step], ends)
             turn.changed(one)
     run.open = sum(1 for one in rows if one.item is None and one.state not in FINAL)
-    run.failed = 0
+    run.failed = int(run.reason == DEADLINE)
     for one in rows:
         if one.item is None and one.type not in TYPES and one.end is not None:
             run.failed += fails_run(run.graph.steps[one.step], one.end)
@@ -107,6 +109,9 @@ def recount(turn: Turn, run: RunNow) -> None:
             one.items_open = sum(1 for item in of_list if item.state not in FINAL)
             one.items_failed = sum(1 for item in of_list if item.state in FAILED)
             turn.changed(one)
+    if run.failed == 0 and run.has_error:  # what failed it runs again
+        store_changes.forget_outcome(turn.conn, turn.tenancy.schema, run.id)
+        run.has_error, run.error = False, None
     turn.changed_run(run)
 
 
@@ -144,15 +149,20 @@ def _retry_child(turn: Turn, row: StepNow, word: Word) -> None:
     carry_out(turn, child, redoing.retried(child.graph, seen_of(turn, child)), word)
 
 
-def _open_above(turn: Turn, step_id: int, *, by: str) -> None:
+def _open_above(turn: Turn, run: RunNow, step_id: int, *, by: str) -> None:
     """The step whose sub-workflow goes on again; what was skipped because of how it ended is decided again."""
     (found,) = store_changes.steps_by_id(turn.conn, turn.tenancy.schema, [step_id])
+    if found.execution_id != run.id:
+        text = f"The step that this run was has been run once more; its run is {found.execution_id}."
+        raise Conflict(text, code="run_superseded")
     turn.take([found.run_id])
     parent = turn.runs[found.run_id]
     rows = _rows(turn, parent)
     row = rows[found.step, found.item]
     if row.state == "running":  # its end is not noted yet, or it goes on already
         return
+    if parent.state == "paused":
+        raise Conflict("The run that it is a part of is paused; resume that first.", code="run_paused")
     again = redoing.decided_again(parent.graph, seen_of(turn, parent), step=row.step)
     open_again(turn, parent, by=by)
     _back(turn, rows, (row.step, row.item), "reopen")
@@ -161,3 +171,4 @@ def _open_above(turn: Turn, step_id: int, *, by: str) -> None:
     for key, to in again.items():
         _back(turn, rows, key, to)
     recount(turn, parent)
+    turn.decide(parent)

@@ -21,6 +21,7 @@ from apps.usage.figures import Tally
 from apps.workflows import mapping, store
 from apps.workflows.beginning import begin
 from apps.workflows.deciding import FINAL, End
+from apps.workflows.depending import dependents_decide
 from apps.workflows.turn import OUTSIDE, Turn
 from apps.workflows.values import CANCELLED, STOPPING, Ended, RunNow, StepNow
 from tenants.registry import Tenancy
@@ -132,6 +133,7 @@ def stop_steps(turn: Turn, rows: Sequence[StepNow]) -> None:
     ]  # fmt: skip
     if ended:
         executions.settle(turn.conn, turn.tenancy.schema, ended, [])
+        dependents_decide(turn.conn, turn.tenancy, {one.id: one.state for one in ended}, turn.now)
         tally = Tally()
         tally.add(turn.tenancy.id, CANCELLED_RUNS, len(ended))
         deltas.add(turn.conn, tally, now=turn.now)

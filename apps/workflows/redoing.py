@@ -67,15 +67,18 @@ def retried(graph: Graph, rows: Iterable[Row], *, only: Key | None = None) -> Ch
     return changes
 
 
-def rerun(graph: Graph, rows: Iterable[Row], *, step: str) -> Changes:
-    """The step runs once more, and all that follows from it is decided again. Conflict while some of that runs."""
+def rerun(graph: Graph, rows: Iterable[Row], *, step: str, downstream: bool = True) -> Changes:
+    """The step runs once more, and all that follows from it is decided again. Conflict while some of that runs.
+
+    Without `downstream` what follows stays as it is, whatever the step brings this time.
+    """
     table = _Table(graph, rows)
     first = table.one(step)
     if first.state not in FINAL:
         raise Conflict(f"The step has not ended: it is {first.state}.", code="step_not_finished")
     if first.state == "skipped":
         raise Conflict("The step was skipped; force it to run it.", code="step_skipped")
-    following = graph.downstream({step})
+    following = graph.downstream({step}) if downstream else set()
     alive = sorted(one.step for one in table.steps() if one.step in following and one.state == "running")
     if alive:
         names = ", ".join(alive[:5])

@@ -1,6 +1,7 @@
 """What is read of definitions of workflows, in the tenant's schema."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from django.db.models import F
@@ -11,8 +12,10 @@ from apps.schedules.models import Job, JobVersion
 from apps.workflows.defined import DefinedWorkflow, workflow_defined
 from apps.workflows.definition import Workflow
 from apps.workflows.inline import name_in
-from apps.workflows.previewing import JobFacts
+from apps.workflows.previewing import JobFacts, preview
+from apps.workflows.reading import WorkflowForm
 from kernel.errors import NotFound
+from tenants.models import Tenant
 
 
 def workflow_find(workflow_id: UUID) -> DefinedWorkflow:
@@ -27,6 +30,15 @@ def versions_read(job: Job, *, before: int | None, limit: int) -> list[JobVersio
     """Versions of a workflow by descending number, below `before`."""
     found = JobVersion.objects.filter(job_id=job.pk)
     return list((found if before is None else found.filter(version__lt=before)).order_by("-version")[:limit])
+
+
+def preview_of(tenant: Tenant, form: WorkflowForm) -> dict[str, Any]:
+    """What a workflow that was read would run in which order, and what limits it. In the tenant's schema."""
+    workflow = form.workflow
+    found = preview(
+        workflow, jobs=facts_of(workflow, name=form.name, inline=form.inline), workflows=names_of(workflow.calls())
+    )  # fmt: skip
+    return {**found, "max_active_runs": form.max_active_runs, "max_running": tenant.plan.max_running}
 
 
 def facts_of(workflow: Workflow, *, name: str, inline: Mapping[str, JobForm]) -> dict[str, JobFacts]:

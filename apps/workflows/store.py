@@ -152,7 +152,7 @@ _INPUTS = "SELECT execution_id, input::text FROM {schema}.workflows_run WHERE ex
 
 # The step whose sub-workflow an execution is.
 _PARENTS = """
-SELECT s.execution_id, s.id, r.root_id, r.depth
+SELECT s.execution_id, s.id, r.root_id, r.depth, r.state = 'paused'
 FROM {schema}.workflows_steprun s JOIN {schema}.workflows_run r ON r.execution_id = s.run_id
 WHERE s.execution_id = ANY($1)
 """
@@ -184,6 +184,7 @@ class Parent(NamedTuple):
     step_id: int
     root_id: UUID
     depth: int
+    paused: bool
 
 
 class NewRun(NamedTuple):

@@ -54,6 +54,7 @@ class Turn:
         self.conn, self.tenancy, self.now = conn, tenancy, now
         self.runs: dict[UUID, RunNow] = {}
         self.looks: set[UUID] = set()  # runs that somebody has to look at soon, or whose time to look at has changed
+        self._states: dict[UUID, str] = {}  # of runs, as they are stored
         self._rows: dict[int, StepNow] = {}
         self._named: dict[tuple[UUID, str], StepNow] = {}  # the steps themselves, not their items
         self._whole: set[UUID] = set()  # runs of which all rows that wait are read
@@ -74,6 +75,7 @@ class Turn:
         graphs = graphs_here().load(self.conn, self.tenancy.schema, {(row[4], row[5]) for row in rows})
         for row in rows:
             if (row[4], row[5]) in graphs:
+                self._states[row[0]] = row[6]
                 self.runs[row[0]] = RunNow(*(*row, graphs[row[4], row[5]]))
 
     def add(self, steps: Iterable[StepNow]) -> None:
@@ -144,6 +146,9 @@ class Turn:
         """Ends of steps that are written already."""
         self.take({one.run_id for one in ended})
         for one in ended:
+            row = self._rows.get(one.id)
+            if row is not None:  # it was read before: as it is in the table now
+                row.state, row.reason, row.finished_at, row.wake_at = one.end.state, one.end.reason, self.now, None
             run = self.runs.get(one.run_id)
             if run is not None and one.item is not None:
                 self._items.append(mapping.ItemEnd(run, one.step, one.end))
@@ -195,6 +200,14 @@ class Turn:
             if one.state == "waiting":
                 self.end(one, End("cancelled", CANCELLED))
 
+    def resume(self, run: RunNow) -> None:
+        """A paused run goes on; whoever looks at it next starts what may. A failure in the pause stops it now."""
+        run.state = "running"
+        self.changed_run(run)
+        self.looks.add(run.id)
+        if run.failed and not run.reason and run.graph.workflow.failure_policy != "continue":
+            self.stop(run, FAIL_FAST)
+
     def overdue(self, run: RunNow) -> None:
         """The run's own deadline has passed: it fails, and stops as at a first failure."""
         run.state, run.failed = "running", run.failed + 1
@@ -237,7 +250,7 @@ class Turn:
         starts, self._starts = self._starts, []
         if not starts:
             return
-        self._write_ends()
+        self._write_before({one.run_id for one in starts})
         for step, end, error in self._starting.begin(
             self.runs, starts, expand=lambda row, each, values: mapping.expand(self, row, each, values)
         ):
@@ -245,8 +258,11 @@ class Turn:
         self._changed.update(step.id for step in starts)
         self.looks.update(step.run_id for step in starts if step.wake_at is not None)
 
-    def _write_ends(self) -> None:
-        """What starts now may read what has just ended."""
+    def _write_before(self, starting: set[UUID]) -> None:
+        """What starts now may read what has just ended, and starts only in a run that goes on."""
+        resumed = [self.runs[one] for one in sorted(starting) if self.runs[one].state != self._states[one]]
+        store.write_runs(self.conn, self.tenancy.schema, resumed)
+        self._states.update((one.id, one.state) for one in resumed)
         ended = [one for one in sorted(self._changed) if self._rows[one].state in deciding.FINAL]
         store.write_steps(self.conn, self.tenancy.schema, [self._rows[one] for one in ended])
         self._changed.difference_update(ended)

@@ -65,9 +65,7 @@ def run_resume(*, tenant: Tenant, actor: Actor, run_id: UUID, now: datetime, rev
         ids = store_changes.below(turn.conn, turn.tenancy.schema, run.id)
         turn.take(ids)
         for one in (turn.runs[key] for key in ids if turn.runs[key].state == "paused"):
-            one.state = "running"
-            turn.changed_run(one)
-            turn.looks.add(one.id)
+            turn.resume(one)
         store_changes.note_pause(turn.conn, turn.tenancy.schema, ids, at=None, by="", reason="")
 
     _change(tenant, actor, run_id, now, "resume", work, revision=revision)
@@ -89,17 +87,18 @@ def run_retry(
 
 
 def run_rerun(
-    *, tenant: Tenant, actor: Actor, run_id: UUID, step: str, now: datetime, reason: str = "",
+    *, tenant: Tenant, actor: Actor, run_id: UUID, step: str, now: datetime, downstream: bool = True, reason: str = "",
     revision: int | None = None,
 ) -> None:  # fmt: skip
     """The step runs once more, in a new execution, and all that follows from it is decided again.
 
-    NotFound; Conflict while the step or something that follows runs; QuotaExceeded.
+    Without `downstream` what has followed stays as it is. NotFound; Conflict while the step or something that is to be
+    decided again runs; QuotaExceeded.
     """
     word = _word(actor, reason)
 
     def decide(run: RunNow, rows: list[Row]) -> Changes:
-        return redoing.rerun(run.graph, rows, step=_known(run, step))
+        return redoing.rerun(run.graph, rows, step=_known(run, step), downstream=downstream)
 
     _redo(tenant, actor, run_id, now, "rerun", decide, word, revision=revision, step=step)
 

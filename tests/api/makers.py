@@ -69,6 +69,24 @@ def begin(conn: psycopg.Connection[Any], execution_id: str) -> Started:
     return started
 
 
+def begin_run(conn: psycopg.Connection[Any], registry: Registry, run_id: str) -> None:
+    """What looks after runs does: it begins one of a workflow."""
+    from apps.tickets import workflow_runs
+
+    (started,) = workflow_runs.begin(conn, [UUID(run_id)])
+    look_at(conn, registry, started)
+
+
+def look_at(conn: psycopg.Connection[Any], registry: Registry, started: Started) -> None:
+    """One look at a run of a workflow, in a transaction of its own."""
+    from apps.workflows.looking import look
+
+    tenancy = registry.get(started.tenant_id)
+    assert tenancy is not None
+    with conn.transaction():
+        look(conn, tenancy, started, now=utc_now())
+
+
 def queue(conn: psycopg.Connection[Any], execution_id: str) -> int:
     """ready -> queued; the release number."""
     from apps.tickets import releasing

@@ -91,7 +91,8 @@ def test_a_workflow_runs_by_hand_and_by_schedule(api: Api, make: Makers, conn: C
     made = make.workflow(*STEPS, max_active_runs=2)
     path = f"workflows/{made['id']}"
     run = api.post(f"{path}/run", {"input": {"region": "eu"}, "priority": 7, "labels": {"why": "test"}})
-    assert (run.status, run.body["job"], run.body["payload"]) == (202, made["id"], {"region": "eu"})
+    assert (run.status, run.body["workflow"], run.body["input"]) == (202, made["id"], {"region": "eu"})
+    assert run.headers["Location"] == f"/api/v1/workflow-runs/{run.body['id']}"
     waiting = ticket(conn, run.body["id"])
     assert waiting is not None
     assert [waiting[name] for name in ("pool", "queue", "job_limit", "priority")] == ["workflow", "workflow", 2, 7]
@@ -119,6 +120,10 @@ def test_a_workflow_runs_by_hand_and_by_schedule(api: Api, make: Makers, conn: C
     assert due(conn, schedule.body["id"]) is None
     held = ticket(conn, run.body["id"])
     assert held is not None and held["job_limit"] == 0
+    for what in (f"executions/{run.body['id']}", f"schedules/{schedule.body['id']}"):
+        why = api.get(f"{what}/explain").body["verdict"]
+        assert (why["code"], why["link"]) == ("job_paused", f"/api/v1/{path}")
+        assert why["detail"].startswith("Its workflow ") and "by key:" in why["detail"]
     assert api.post(f"{path}/resume").body["status"] == "active"
     assert api.patch(path, {"steps": STEPS[:1]}, If_Match="*").body["version"] == 2
     entry = due(conn, schedule.body["id"])
@@ -180,3 +185,29 @@ def test_one_thousand_steps_are_saved_and_read(api: Api) -> None:
     again = api.patch(f"workflows/{made.body['id']}", {"description": "x"}, If_Match="*")
     assert (again.status, again.body["steps"]) == (200, made.body["steps"])
     assert api.post(f"workflows/{made.body['id']}/preview").body["width"] == 998
+
+
+def test_the_same_workflow_is_put_again_by_its_owners_id(api: Api, conn: Conn) -> None:
+    path = "workflows/by-external-id/etl%2Fnightly"
+    body = {"name": "nightly", "steps": STEPS}
+    tried = api.call("PUT", f"{path}?validate_only=true", body)
+    assert (tried.status, api.get(path).status) == (200, 404)
+    assert conn.execute("SELECT count(*) FROM t_acme.schedules_job").fetchone() == (0,)
+    made = api.put(path, body)
+    assert (made.status, made.body["external_id"]) == (201, "etl/nightly")
+    again = api.put(path, body)
+    assert (again.status, again.body, again.etag) == (200, made.body, made.etag), "nothing changes"
+    assert conn.execute("SELECT count(*) FROM t_acme.schedules_job").fetchone() == (3,), "with two jobs inside"
+    assert api.put(path, body, If_None_Match="*").status == 412
+    assert api.put(path, {**body, "steps": STEPS[:1]}).body["version"] == 2
+
+
+def test_a_secret_that_an_inline_job_names_stays(api: Api, make: Makers) -> None:
+    secret = api.post("secrets", {"name": "TOKEN", "value": "s3cret"}).body
+    inline = {"kind": "http", "target": {**TARGET, "headers": {"X-Key": {"secret": "TOKEN"}}}}
+    made = make.workflow({"name": "a", "job": inline}, name="etl")
+    assert made["steps"][0]["job"] == inline
+    refused = api.delete(f"secrets/{secret['id']}", If_Match="*")
+    assert (refused.code, [one["name"] for one in refused.body["jobs"]]) == ("secret_in_use", ["etl/a"])
+    assert api.patch(f"workflows/{made['id']}", {"steps": STEPS}, If_Match="*").status == 200
+    assert api.delete(f"secrets/{secret['id']}", If_Match="*").status == 204, "older versions do not hold it"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from tests.api.makers import TARGET, Makers, begin, kill
+from tests.api.makers import TARGET, Makers, begin, begin_run, kill
 
 if TYPE_CHECKING:
     from tenants.registry import Registry
@@ -54,6 +54,29 @@ def external_id(world: World) -> str:
 
 def workflow(world: World) -> str:
     return str(world.make.workflow()["id"])
+
+
+def run(world: World) -> str:
+    """Of a workflow: somebody with the least role is asked, and a step waits for a delay."""
+    asks = {"name": "ask", "approval": {"role": "editor", "message": "Go on?"}}
+    waits = {"name": "next", "delay_s": 1, "needs": ["wait"]}
+    made = world.make.workflow(asks, {"name": "wait", "delay_s": 3600}, waits)
+    started = str(world.api.post(f"workflows/{made['id']}/run").body["id"])
+    begin_run(world.conn, world.registry, started)
+    return started
+
+
+def paused_run(world: World) -> str:
+    made = run(world)
+    assert world.api.post(f"workflow-runs/{made}/pause").status == 200
+    return made
+
+
+def failed_run(world: World) -> str:
+    """One whose first step has failed."""
+    made = run(world)
+    assert world.api.post(f"workflow-runs/{made}/steps/ask/reject").status == 200
+    return made
 
 
 def schedule(world: World) -> str:
@@ -180,6 +203,11 @@ def event(world: World) -> str:
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
     "workflow_id": workflow,
+    "run_id": run,
+    "paused run": paused_run,
+    "failed run": failed_run,
+    "step": lambda world: "ask",
+    "waiting step": lambda world: "next",
     "schedule_id": schedule,
     "external_id": external_id,
     "paused schedule": paused_schedule,

@@ -56,6 +56,36 @@ def test_the_newest_disposition_of_a_schedule_stays(conn: Conn, acme: Any) -> No
     assert by_hand not in executions(conn, acme)
 
 
+def test_the_steps_of_a_run_go_with_the_run_of_their_root(conn: Conn, acme: Any) -> None:
+    """Of an old run all goes; of one that goes on, ended lately or has an open letter nothing, nor of runs below it."""
+    ends = {"old": OLD, "alive": None, "lately": NOW, "dead": OLD}
+    kept: set[UUID] = set()
+    for name, ended in ends.items():
+        root, below, step = (execution(conn, acme, at=OLD) for _ in range(3))
+        for run, depth, finished in ((root, 0, ended), (below, 1, OLD)):
+            conn.execute(
+                f"INSERT INTO {acme.schema_name}.workflows_run (execution_id, root_id, parent_step_id, depth,"
+                " workflow_id, version, state, reason, open, failed, started_at, finished_at, paused_by, paused_reason,"
+                " generation, revision) VALUES (%s, %s, %s, %s, %s, 1, %s, '', 0, 0, %s, %s, '', '', 1, 1)",
+                [run, root, 1 if depth else None, depth, root, "succeeded" if finished else "running", OLD, finished],
+            )
+        for one, of in ((root, root), (below, below), (step, below)):
+            conn.execute(
+                f"UPDATE {acme.schema_name}.executions_execution SET workflow_run_id = %s WHERE id = %s", [of, one]
+            )
+        conn.execute(
+            f'INSERT INTO {acme.schema_name}.workflows_dependency (parent_id, child_id, "on") VALUES (%s, %s, %s)',
+            [root, step, "succeeded"],
+        )
+        if name == "dead":
+            letter(conn, acme, root, resolved_at=None)
+        kept |= set() if name == "old" else {root, below, step}
+    assert forget(conn, acme)["executions"] == 3
+    assert executions(conn, acme) == kept
+    for table, count in (("workflows_run", 6), ("workflows_dependency", 3)):
+        assert conn.execute(f"SELECT count(*) FROM {acme.schema_name}.{table}").fetchone() == (count,)
+
+
 def test_it_works_in_batches_and_stops_when_its_time_is_over(
     conn: Conn, acme: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ READY = 100_000
 SLOTS = 500
 ENDED = 300  # between two rounds
 ROUNDS = 40
+HEAD_ROUNDS = 12
 WARM = 3  # rounds that are not counted
 
 # Of each tenant: two jobs without a limit, one with a limit, one with a concurrency key of ten values; each fourth
@@ -41,6 +42,23 @@ FROM (SELECT n, m.id AS tenant, m.queue, md5(m.id || ' ' || (n / %(tenants)s) %%
       JOIN unnest(%(ids)s::int[], %(queues)s::text[]) WITH ORDINALITY AS m(id, queue, number)
         ON m.number = 1 + n %% %(tenants)s) made
 """
+# Many at the head of one flow of one tenant that may not go: its job is paused, their time is over, or their schedule
+# runs one at a time and one of its runs, the first of these, is running.
+_HEAD = """
+INSERT INTO tickets_ticket
+    (execution_id, tenant_id, job_id, job_version, schedule_id, run_key, trigger, actual_at, pool, queue, priority,
+     timeout_s, flow, job_limit, lane, guarded, payload_from, state, available_at, start_by, rank, releases, attempt,
+     failures, cancel_requested, fence, worker_id, started_at, deadline)
+SELECT gen_random_uuid(), %(tenant)s, job, 1, job, 'head ' || n, 'api', at, 'python', %(queue)s, 5,
+       60, job, CASE WHEN %(head)s = 'paused' THEN 0 END, 0, %(head)s = 'serial', 'job',
+       CASE WHEN runs THEN 'running' ELSE 'ready' END, at, CASE WHEN %(head)s = 'expired' THEN at END, at, 0, 0,
+       0, false, CASE WHEN runs THEN 1 END, CASE WHEN runs THEN job END, CASE WHEN runs THEN at END,
+       CASE WHEN runs THEN at + interval '1 day' END
+FROM (SELECT n, md5(%(tenant)s || ' 0')::uuid AS job, %(head)s = 'serial' AND n = 1 AS runs,
+             clock_timestamp() - interval '1 hour' + n * interval '1 millisecond' AS at
+      FROM generate_series(1, %(many)s) n) made
+"""
+HEADS = ("paused", "expired", "serial")
 _END = """
 DELETE FROM tickets_ticket WHERE execution_id IN (
     SELECT execution_id FROM tickets_ticket WHERE state = 'queued' ORDER BY execution_id LIMIT %s)
@@ -88,8 +106,8 @@ class _Nowhere:
         pass
 
 
-def run(*, tenants: int = TENANTS, ready: int = READY, rounds: int = ROUNDS) -> list[Round]:
-    """Makes tenants and tickets and releases `rounds` times."""
+def run(*, tenants: int = TENANTS, ready: int = READY, rounds: int = ROUNDS, head: str = "") -> list[Round]:
+    """Makes tenants and tickets and releases `rounds` times; with a `head`, one of HEADS, as many stand in the way."""
     from apps.dispatch.release import ReleaseService
     from tenants import door
 
@@ -97,6 +115,9 @@ def run(*, tenants: int = TENANTS, ready: int = READY, rounds: int = ROUNDS) -> 
     owner = door.connect("bench round fill", owner=True, guarded=False)
     owner.execute("TRUNCATE tickets_ticket, tickets_worker, tickets_hold, tickets_bucket")
     _fill(owner, queues, 0, ready - 1)
+    if head:
+        tenant, queue = next(iter(queues.items()))
+        owner.execute(_HEAD, {"tenant": tenant, "queue": queue, "head": head, "many": ready})
     owner.execute("VACUUM ANALYZE tickets_ticket")
     _worker(owner, sorted(set(queues.values())))
     conn = door.connect("bench round")

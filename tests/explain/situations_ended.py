@@ -93,7 +93,7 @@ def at_minute(stage: Stage, minutes: int) -> datetime:
     return stage.now.replace(second=0, microsecond=0) + timedelta(minutes=minutes)
 
 
-@situation("dependency_not_met", "to be succeeded", "is dead")
+@situation("dependency_not_met", "to succeed", "is dead")
 def what_it_depends_on_failed(stage: Stage) -> Asked:
     run = stage.run(depends_on=[str(parent := stage.run())])
     stage.end(stage.begin(parent), "failed", retryable=False)

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 POLICY, POLICIES, RACES = "schedules/test_policy_cases.py", "flow/test_fire_policies.py", "flow/test_fire_races.py"
 FIRE, LEASES, RECONCILE, RELEASE = (f"flow/test_{name}.py" for name in ("fire", "leases", "reconcile", "release"))
 HTTP, REDIRECTS, RULES = (f"executors/test_http_{name}.py" for name in ("cases", "redirects", "rules"))
+DAG, RUNS, DAG_API = "workflows/test_cases.py", "workflows/test_cases_runs.py", "api/test_workflows.py"
 TENANCY, DELETION = "tenants/test_public_cases.py", "tenants/test_deletion.py"
 TESTS: dict[str, dict[str, tuple[str, ...]]] = {
     "dispatcher.jsonl": {
@@ -112,6 +113,46 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "E22": ("api/test_public_http_cases.py::test_no_answer_without_a_key_e22",),
         "E23": (f"{REDIRECTS}::test_chains_of_public_case_e23",),
+    },
+    "workflow.jsonl": {
+        "F02": (
+            f"{DAG}::test_f02_two_good_edits_that_make_a_cycle_together",
+            f"{DAG_API}::test_of_edits_that_would_close_a_loop_one_wins",
+        ),
+        "F03": (
+            f"{DAG}::test_f03_loops_between_workflows",
+            "workflows/test_services.py::test_workflows_do_not_start_themselves",
+        ),
+        "F05": (
+            f"{DAG}::test_f05_a_diamond",
+            "workflows/test_engine.py::test_a_diamond_runs_each_step_once_and_ends",
+            "workflows/test_workflow_processes.py::test_a_chain_and_a_diamond_run_while_a_worker_dies",
+        ),
+        "F06": (f"{DAG}::test_f06_a_join_after_a_branch",),
+        "F08": (f"{DAG}::test_f08_clean_up_runs_and_what_follows_it",),
+        "F10": (
+            f"{RUNS}::test_f10_stopped_is_stopped",
+            "workflows/test_races.py::test_a_cancel_and_the_end_that_would_start_more",
+        ),
+        "F12": (f"{RUNS}::test_f12_what_a_person_forces_runs",),
+        "F13": (f"{RUNS}::test_f13_what_has_started_keeps_what_it_used",),
+        "F14": ("workflows/test_services.py::test_what_a_workflow_names_can_not_go",),
+        "F15": (
+            f"{DAG_API}::test_a_workflow_from_its_making_to_its_end",
+            "workflows/test_services.py::test_an_inline_job_keeps_its_row_until_it_differs",
+        ),
+        "F17": (
+            "workflows/test_special_steps.py"
+            "::test_a_step_waits_for_itself_in_the_run_before_and_a_retry_there_needs_no_place",
+        ),
+        "F19": (
+            f"{DAG}::test_f19_a_retry_is_not_seen_by_the_join",
+            "workflows/test_engine_against_reference.py::test_a_run_ends_as_the_reference_says",
+        ),
+        "F20": (
+            f"{DAG}::test_f20_a_failed_sub_workflow_fails_its_run_once",
+            "workflows/test_special_steps.py::test_two_inner_failures_tell_once",
+        ),
     },
     "tenancy.jsonl": {
         "D02": (

@@ -34,13 +34,21 @@ def step(name: str, *needs: str | tuple[str, str], **more: Any) -> dict[str, Any
     return {"name": name, **({"needs": edges} if edges else {}), **more}
 
 
-def make_workflow(tenant: Tenant, steps: Sequence[Mapping[str, Any]], *, payload: Any = None, **more: Any) -> UUID:
-    """A workflow as it is stored; returns its id. Steps that say nothing else run one no-op job."""
+def make_workflow(
+    tenant: Tenant,
+    steps: Sequence[Mapping[str, Any]],
+    *,
+    payload: Any = None,
+    max_active_runs: int | None = None,
+    attempts: int = 1,
+    **more: Any,
+) -> UUID:
+    """A workflow as it is stored; returns its id. Steps that say nothing else run a no-op job with so many attempts."""
     from apps.schedules.models import Job, JobVersion
     from apps.workflows.definition import from_json, to_json
     from tenants import door
 
-    noop = str(make_job(tenant, retry={"max_attempts": 1}))
+    noop = str(make_job(tenant, retry={"max_attempts": attempts, "base_s": 1}))
     own = ("job", "workflow", "approval", "delay_s")
     given = [dict(one) if any(name in one for name in own) else {**one, "job": noop} for one in steps]
     target = to_json(from_json({"steps": given, **more}))
@@ -51,6 +59,7 @@ def make_workflow(tenant: Tenant, steps: Sequence[Mapping[str, Any]], *, payload
         )
         JobVersion.objects.create(
             job=row, version=1, target=target, payload=payload, timeout_s=60, retry={"max_attempts": 1}, priority=5,
+            max_concurrency=max_active_runs,
             created_at=now,
         )  # fmt: skip
     return row.pk

@@ -75,13 +75,14 @@ def play(definition: Mapping[str, Any], outcomes: Mapping[str, Outcome], *, canc
 
 
 def _stop(steps: Mapping[str, Any], played: Played, now: float) -> None:
+    # Children of what has just failed were decided before the run stopped, and before anything else was stopped.
+    decided = {name: _verdict(steps[name], played) for name, state in played.states.items() if state == "waiting"}
     for name, state in list(played.states.items()):
         if state not in FINAL and not _is_handler(steps, name):
-            # A child of what has just failed was decided before the run stopped.
-            what = _verdict(steps[name], played) if state == "waiting" else None
             if state == "running":
                 _end(played, name, "cancelled", "", now)
             else:
+                what = decided[name]
                 _end(played, name, "skipped", what if what not in (None, "start") else "fail_fast", now)
 
 

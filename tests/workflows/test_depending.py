@@ -9,9 +9,12 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from apps.dispatch.workflow_submission import workflow_run
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.replay import deadletter_replay
+from apps.schedules.services import job_pause, job_resume
 from apps.workflows.depending_input import CONDITIONS
+from tenants import door
 from tenants.models import Tenant
 from tenants.registry import Registry
 from tests.fixtures_flow import (
@@ -31,6 +34,7 @@ from tests.fixtures_flow import (
     started_now,
     ticket_of,
 )
+from tests.workflows.engine import Engine, make_workflow, step
 
 Conn = psycopg.Connection[Any]
 WORKER = UUID(int=1)
@@ -126,6 +130,17 @@ def test_what_has_ended_already_counts_when_it_is_submitted(conn: Conn, registry
     assert state(conn, acme, make_ticket(acme, depends_on=[])) == "ready"
 
 
+def test_a_retry_of_a_parent_is_no_end(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    """F19: whoever waits counts ends, not attempts."""
+    parent = make_ticket(acme)
+    child = make_ticket(acme, **after(parent))
+    settle_as(conn, registry, started_now(conn, [parent], WORKER), "failed")
+    assert states(conn, acme, parent, child) == ["ready", "blocked"]
+    conn.execute("UPDATE tickets_ticket SET rank = available_at WHERE execution_id = %s", [parent])
+    end(conn, registry, parent)
+    assert states(conn, acme, parent, child) == ["succeeded", "ready"]
+
+
 def test_both_its_time_and_its_parents_have_to_come(conn: Conn, registry: Registry, acme: Tenant) -> None:
     delayed = make_ticket(acme, delay_s=60)
     early = make_ticket(acme, **after(delayed), delay_s=30)
@@ -174,10 +189,33 @@ def test_a_parent_that_runs_again_decides_nothing_again(conn: Conn, registry: Re
     assert_exactly_one_outcome(conn, acme, children[1].hex, state="succeeded")
 
 
+def test_runs_of_workflows_and_their_steps_can_be_waited_for_and_can_wait(
+    conn: Conn, acme: Tenant, engine: Engine
+) -> None:
+    workflow = make_workflow(acme, [step("a"), step("b", "a")])
+    run = engine.run(workflow)
+    of_run = make_ticket(acme, **after(run))
+    of_step = make_ticket(acme, **after(engine.step(run, "a")["execution_id"]))
+    data = {"depends_on": [str(of_run)]}
+    second = workflow_run(tenant=acme, actor=actor(acme), workflow_id=workflow, data=data, now=NOW)
+    engine.end(run, "a")
+    assert states(conn, acme, of_step, of_run, second) == ["ready", "blocked", "blocked"]
+    engine.end(run, "b")
+    engine.look()
+    assert states(conn, acme, run, of_run, second) == ["succeeded", "ready", "blocked"]
+    end(conn, engine.registry, of_run)
+    engine.look()
+    assert engine.states(second) == {"a": "running", "b": "waiting"}
+    # What is stopped with its run is an end, too.
+    of_step = make_ticket(acme, **after(engine.step(second, "a")["execution_id"], on="failed"))
+    of_run = make_ticket(acme, **after(second))
+    execution_cancel(tenant=acme, actor=actor(acme), execution_id=second, now=NOW)
+    engine.look()
+    assert states(conn, acme, of_step, of_run) == ["ready", "skipped"]
+
+
 def test_parents_that_end_at_once_start_it_once(conn: Conn, registry: Registry, acme: Tenant) -> None:
     """Two connections settle the last two parents, many times over; nobody waits for ever and nothing starts twice."""
-    from tenants import door
-
     job = make_job(acme)
     pairs = [(make_ticket(acme, job), make_ticket(acme, job)) for _ in range(20)]
     children = [make_ticket(acme, job, **after(*pair)) for pair in pairs]
@@ -194,11 +232,41 @@ def test_parents_that_end_at_once_start_it_once(conn: Conn, registry: Registry, 
     assert count(conn, "SELECT count(*) FROM tickets_ticket") == len(children)
 
 
+def test_ends_cancels_and_pauses_at_once_leave_each_with_one_outcome(
+    conn: Conn, registry: Registry, acme: Tenant
+) -> None:
+    """Parents end while what waits for them is cancelled and their job paused: nobody waits for ever."""
+    job = make_job(acme)
+    parents = started_now(conn, [make_ticket(acme, job) for _ in range(10)], WORKER)
+    children = [make_ticket(acme, job, **after(one.execution_id)) for one in parents]
+    below = [make_ticket(acme, job, **after(one)) for one in children]
+    instead = [make_ticket(acme, job, **after(one, on="failed")) for one in children]
+    began = started_now(conn, [make_ticket(acme, job) for _ in range(10)], WORKER)  # younger than what waits
+
+    def end_all() -> None:
+        with door.connect("test settle") as other:
+            for parent, more in zip(parents, began, strict=True):
+                settle_as(other, registry, [parent, more])
+
+    def cancel_all() -> None:
+        for child in children:
+            execution_cancel(tenant=acme, actor=actor(acme), execution_id=child, now=NOW)
+
+    def pause_and_resume() -> None:
+        for verb in (job_pause, job_resume) * 5:
+            verb(tenant=acme, actor=actor(acme), job_id=job, now=NOW)
+
+    at_once(end_all, cancel_all, pause_and_resume)
+    assert states(conn, acme, *children) == ["cancelled"] * 10
+    assert states(conn, acme, *below) == ["skipped"] * 10
+    assert states(conn, acme, *instead) == ["ready"] * 10
+    for one in (*parents, *began):
+        assert_exactly_one_outcome(conn, acme, one.run_key, state="succeeded")
+
+
 def test_a_parent_that_ends_while_its_dependent_is_submitted_is_seen(
     conn: Conn, registry: Registry, acme: Tenant
 ) -> None:
-    from tenants import door
-
     job = make_job(acme)
     parents = started_now(conn, [make_ticket(acme, job) for _ in range(20)], WORKER)
     children: list[UUID] = []

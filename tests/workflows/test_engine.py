@@ -9,13 +9,15 @@ from uuid import UUID
 import pytest
 from psycopg import sql
 
+from apps.dispatch.repairs import run_all
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.settle import settle
 from apps.schedules.definitions import Definitions
 from apps.tickets import workflow_runs
 from apps.tickets.values import Started
-from apps.workflows.verbs import run_retry
+from apps.workflows import advancing
+from apps.workflows.verbs import run_pause, run_resume, run_retry
 from kernel.clock import utc_now
 from tenants import door
 from tenants.registry import Registry
@@ -282,3 +284,78 @@ def test_a_crash_between_any_two_statements_starts_each_step_once(engine: Engine
 
     current["run"] = engine.run(workflow)
     assert at_every_crash(work, check) >= 12
+
+
+def test_a_failure_in_a_pause_stops_a_run_that_fails_fast_when_it_is_resumed(engine: Engine) -> None:
+    steps = [step("a"), step("b"), step("next", "b")]
+    run_id = engine.run(make_workflow(engine.tenant, steps, failure_policy="fail_fast"))
+    who = actor(engine.tenant)
+    run_pause(tenant=engine.tenant, actor=who, run_id=run_id, now=utc_now())
+    engine.end(run_id, "a", "failed")
+    engine.end(run_id, "b")
+    engine.look()
+    assert engine.states(run_id) == {"a": "failed", "b": "succeeded", "next": "waiting"}
+    run_resume(tenant=engine.tenant, actor=who, run_id=run_id, now=utc_now())
+    engine.look()
+    assert engine.states(run_id)["next"] == "skipped: fail_fast"
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="dead")
+
+
+def test_a_run_keeps_the_version_with_which_it_began(engine: Engine) -> None:
+    workflow = make_workflow(engine.tenant, [step("a"), step("b", "a")])
+    run_id = engine.run(workflow)
+    engine.conn.execute(
+        sql.SQL(
+            "WITH v AS (UPDATE {schema}.schedules_job SET version = 2 WHERE id = %(id)s) INSERT INTO"
+            " {schema}.schedules_jobversion (job_id, version, target, timeout_s, retry, priority, queue, created_at)"
+            " SELECT job_id, 2, jsonb_set(target, '{{steps,1,name}}', '\"renamed\"'), timeout_s, retry, priority,"
+            " queue, created_at FROM {schema}.schedules_jobversion WHERE job_id = %(id)s"
+        ).format(schema=sql.Identifier(engine.tenant.schema_name)),
+        {"id": workflow},
+    )
+    engine.end(run_id, "a")
+    assert engine.states(run_id) == {"a": "succeeded", "b": "running"}
+    newer = engine.run(workflow)
+    assert set(engine.states(newer)) == {"a", "renamed"}
+
+
+def test_runs_wait_for_the_limit_of_their_workflow(engine: Engine) -> None:
+    workflow = make_workflow(engine.tenant, [step("a")], max_active_runs=1)
+    first, second = engine.run(workflow), engine.run(workflow)
+    assert ticket_of(engine.conn, second)["state"] == "ready"
+    assert engine.rows("workflows_run", second, "execution_id") == []
+    engine.end(first, "a")
+    engine.look()
+    assert engine.states(second) == {"a": "running"}
+
+
+def test_a_run_whose_ticket_is_gone_gets_one_and_goes_on(engine: Engine) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a", timeout_s=7), step("b", "a")]))
+    a = engine.step(run_id, "a")["execution_id"]
+    engine.conn.execute("DELETE FROM tickets_ticket WHERE execution_id = ANY(%s)", [[run_id, a]])
+    tenancy = engine.registry.get(engine.tenant.pk)
+    assert tenancy is not None
+    list(run_all(engine.conn, engine.registry, [tenancy], dry_run=False))
+    ticket = ticket_of(engine.conn, a)
+    assert (ticket["followed"], ticket["timeout_s"]) == (True, 7)
+    engine.look()
+    engine.end(run_id, "a")
+    engine.end(run_id, "b")
+    engine.look()
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="succeeded")
+
+
+def test_a_step_ends_though_what_follows_from_it_fails(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a"), step("b", "a")]))
+
+    def fails(*args: object, **more: object) -> None:
+        raise ValueError("a fault of this run alone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(advancing, "advance", fails)
+        engine.end(run_id, "a", result='{"n": 1}')
+    a = engine.execution(engine.step(run_id, "a")["execution_id"])
+    assert (a["state"], a["result"]) == ("succeeded", {"n": 1})
+    assert engine.states(run_id) == {"a": "running", "b": "waiting"}
+    engine.look()
+    assert engine.states(run_id) == {"a": "succeeded", "b": "running"}

@@ -11,6 +11,7 @@ import pytest
 
 from kernel.errors import Conflict, InvalidInput
 from tests.fixtures_people import People
+from tests.workflows.engine import Engine, make_workflow, step
 
 Conn = psycopg.Connection[Any]
 NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
@@ -62,6 +63,9 @@ def jobs_of(made: Any) -> dict[str, UUID]:
 
 
 def test_an_inline_job_keeps_its_row_until_it_differs(desk: Desk, conn: Conn) -> None:
+    from apps.workflows.defined import workflow_as_given, workflow_defined, workflow_shape
+    from tenants.work import in_tenant
+
     known = desk.job("load")
     first = {"name": "extract", "job": inline(headers={"Authorization": "Bearer s3cret"})}
     second = {"name": "load", "job": str(known), "needs": ["extract"], "compensate": {"job": inline()}}
@@ -69,9 +73,6 @@ def test_an_inline_job_keeps_its_row_until_it_differs(desk: Desk, conn: Conn) ->
     was = jobs_of(made)
     assert was["steps/load"] == known and len(set(was.values())) == 4
     assert desk.update(made.job.pk, description="of the region").job.version == 2, "steps are not touched (F15)"
-    from apps.workflows.defined import workflow_as_given, workflow_defined, workflow_shape
-    from tenants.work import in_tenant
-
     read = in_tenant(desk.tenant, lambda: workflow_defined(made.job.__class__.objects.get(pk=made.job.pk)))
     shape = workflow_shape(read)
     assert shape["steps"][0]["job"]["target"]["headers"] == {"Authorization": "***"}
@@ -135,3 +136,18 @@ def test_workflows_do_not_start_themselves(desk: Desk) -> None:
         desk.update(second.job.pk, steps=[wait, {"name": "b", "workflow": str(third.job.pk)}])
     assert [one.pointer for one in refused.value.errors] == ["/steps/1/workflow"]
     desk.update(first.job.pk, steps=[wait, {"name": "b", "workflow": str(third.job.pk)}])  # all of them end
+
+
+def test_a_run_takes_no_place_of_its_own_and_is_not_lost(engine: Engine, conn: Conn) -> None:
+    from apps.dispatch.reconcile import end_lost
+    from apps.schedules.definitions import Definitions
+    from apps.tickets import waiting
+
+    run = engine.run(make_workflow(engine.tenant, [step("a"), step("b", "a")]))
+    conn.execute("UPDATE tickets_ticket SET deadline = clock_timestamp() - interval '1 h' WHERE pool = 'workflow'")
+    assert end_lost(conn, engine.registry, Definitions()).counts == {}, "its deadline says when to look at it"
+    row = conn.execute("SELECT state, queue FROM tickets_ticket WHERE execution_id = %s", [run]).fetchone()
+    assert row == ("running", "workflow")
+    assert waiting.held_by_tenants(conn, [engine.tenant.pk]) == {engine.tenant.pk: 0}, "max_running is of steps"
+    engine.start(run, "a")
+    assert waiting.held_by_tenants(conn, [engine.tenant.pk]) == {engine.tenant.pk: 1}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from psycopg import sql
+
 from kernel.clock import utc_now
 from tests.fixtures_flow import assert_exactly_one_outcome, executions_of, make_job
 from tests.workflows.engine import Engine, make_workflow, step
@@ -122,6 +124,7 @@ def test_a_workflow_in_a_workflow_ends_its_step_and_is_retried_from_either(engin
     ask(engine, "run_pause", run_id)
     assert engine.of_run(child)["state"] == "paused"
     ask(engine, "run_resume", run_id)
+    assert engine.of_run(child)["state"] == "running"
     engine.look()
     engine.end(child, "y", result='"done"')
     engine.look()
@@ -129,6 +132,19 @@ def test_a_workflow_in_a_workflow_ends_its_step_and_is_retried_from_either(engin
     engine.end(run_id, "after")
     engine.look()
     assert engine.execution(run_id)["state"] == "succeeded"
+
+
+def test_a_workflow_in_a_paused_one_begins_when_that_is_resumed(engine: Engine) -> None:
+    inner = make_workflow(engine.tenant, [step("x")])
+    run_id = engine.run(make_workflow(engine.tenant, [step("a"), step("sub", "a", workflow=str(inner))]))
+    engine.end(run_id, "a")
+    ask(engine, "run_pause", run_id)
+    engine.look()
+    child = engine.step(run_id, "sub")["execution_id"]
+    assert (engine.of_run(child)["state"], engine.states(child)) == ("paused", {"x": "waiting"})
+    ask(engine, "run_resume", run_id)
+    engine.look()
+    assert engine.states(child) == {"x": "running"}
 
 
 def test_a_failed_run_compensates_in_reverse_order_and_tells_once(engine: Engine) -> None:
@@ -190,13 +206,17 @@ def test_a_delay_holds_its_step_until_its_time(engine: Engine) -> None:
 def test_a_step_waits_for_itself_in_the_run_before_and_a_retry_there_needs_no_place(engine: Engine) -> None:
     """F17."""
     workflow = make_workflow(engine.tenant, [step("a"), step("b", "a", depends_on_previous=True)])
-    first, second = engine.run(workflow), engine.run(workflow)
+    table = sql.SQL("UPDATE {} SET max_concurrency = 1 WHERE job_id = %s").format(
+        sql.Identifier(engine.tenant.schema_name, "schedules_jobversion")
+    )
+    engine.conn.execute(table, [workflow])
+    first = engine.run(workflow)
     engine.end(first, "a")
-    engine.end(second, "a")
-    assert engine.step(second, "b")["reason"] == "previous_run"
     engine.end(first, "b", "failed")
     engine.look()
-    assert engine.states(second)["b"] == "waiting"
+    second = engine.run(workflow)
+    engine.end(second, "a")
+    assert (engine.step(second, "b")["state"], engine.step(second, "b")["reason"]) == ("waiting", "previous_run")
     ask(engine, "run_retry", first)
     engine.look()
     engine.end(first, "b")

@@ -63,6 +63,9 @@ def test_a_rerun_makes_new_executions_of_the_step_and_of_what_follows(engine: En
     assert engine.states(run_id) == {"a": "succeeded", "b": "running", "c": "waiting", "z": "succeeded"}
     with pytest.raises(Conflict):
         ask(engine, "run_rerun", run_id, step="a")  # b runs
+    ask(engine, "run_rerun", run_id, step="a", downstream=False)
+    engine.end(run_id, "a")
+    assert engine.states(run_id) == {"a": "succeeded", "b": "running", "c": "waiting", "z": "succeeded"}, "F13"
     engine.end(run_id, "b")
     engine.end(run_id, "c")
     engine.look()
@@ -112,11 +115,23 @@ def test_a_paused_run_starts_nothing_until_it_is_resumed(engine: Engine) -> None
     engine.look()
     assert engine.states(run_id) == {"a": "succeeded", "b": "waiting", "c": "waiting"}
     assert engine.of_run(run_id)["paused_reason"] == "the source is down"
+    with pytest.raises(Conflict, match="resume it first"):
+        ask(engine, "step_force", run_id, step="c")
     ask(engine, "run_resume", run_id)
     engine.look()
     assert engine.states(run_id)["b"] == "running"
     with pytest.raises(Conflict):
         ask(engine, "run_resume", run_id)
+
+
+def test_what_fails_a_run_after_a_retry_is_its_error(engine: Engine) -> None:
+    run_id = engine.run(make_workflow(engine.tenant, [step("a"), step("b"), step("c")]))
+    engine.end(run_id, "a", "failed")
+    ask(engine, "step_retry", run_id, step="a")
+    engine.end(run_id, "a")
+    engine.end(run_id, "b", "failed")
+    assert engine.of_run(run_id)["error"]["step"] == "b"
+    assert (engine.of_run(run_id)["open"], engine.of_run(run_id)["failed"]) == (1, 1)
 
 
 def test_a_branch_is_cancelled_and_the_rest_goes_on(engine: Engine) -> None:

@@ -12,6 +12,7 @@ from apps.schedules import policy, timing
 from apps.schedules.timing_preview import left_out
 from apps.schedules.timing_spec import Spec
 from kernel.durations import span
+from kernel.pools import WORKFLOW
 
 LEFT_OUT_SHOWN = 3
 BEHIND_S = 10.0  # a due entry that is older was not fired in time
@@ -34,6 +35,7 @@ class Facts(NamedTuple):
     spec: str
     job_id: UUID
     job_name: str
+    job_kind: str
     job_paused_at: datetime | None
     job_paused_reason: str
     due_at: datetime | None
@@ -87,8 +89,10 @@ def cause_now(
     if is_paused(facts, now):
         return _paused(facts, me, by)
     if facts.job_paused_at is not None:
-        text = f"Its job {facts.job_name!r} is paused{_since(facts.job_paused_at, by)}{_why(facts.job_paused_reason)}."
-        return Verdict("job_paused", text, since=facts.job_paused_at, thing=Thing("job", str(facts.job_id)))
+        word = "workflow" if facts.job_kind == WORKFLOW else "job"
+        since, why = _since(facts.job_paused_at, by), _why(facts.job_paused_reason)
+        text = f"Its {word} {facts.job_name!r} is paused{since}{why}."
+        return Verdict("job_paused", text, since=facts.job_paused_at, thing=Thing(word, str(facts.job_id)))
     if facts.parked:
         return Verdict("entry_parked", f"Its due entry was put aside: {facts.parked}", thing=me)
     if facts.due_at is None or facts.nominal_at is None or spec is None:

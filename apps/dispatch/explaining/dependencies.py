@@ -41,4 +41,6 @@ def holders_of(parents: Sequence[Parent]) -> list[Holder]:
 def not_met(error: Mapping[str, Any]) -> Verdict:
     """It was skipped; `error` is what was written down then."""
     thing = Thing("execution", str(error.get("execution", "")))
-    return Verdict("dependency_not_met", f"It did not run. {error.get('message', '')}".strip(), thing=thing)
+    fine = error.get("on") in ("failed", "skipped")  # what is there for a fault, and there was none
+    text = f"It did not run. {error.get('message', '')}".strip()
+    return Verdict("dependency_not_met", text, fine=fine, thing=thing)

@@ -41,7 +41,9 @@ def ended(run: Run, *, last: LastAttempt | None, letter: Letter | None, by: By |
     if run.stored_state == "skipped" or run.reason == "replaced":
         return _skipped(run)
     if run.stored_state == "expired":
-        return Verdict("max_queue_age", _message(run.error) or _never_started(run), thing=Thing("job", str(run.job_id)))
+        return Verdict(
+            "max_queue_age", _message(run.error) or _never_started(run), thing=Thing(run.word, str(run.job_id))
+        )
     if run.stored_state == "cancelled":
         return Verdict("cancelled", _cancelled(run, by), since=by.at if by else run.finished_at)
     return _dead(run, last, letter)
@@ -113,7 +115,7 @@ def _skipped(run: Run) -> Verdict:
     elif run.nominal_at is not None:
         what = f"The occurrence of {instant(run.nominal_at)} did not run"
     by = f" (by {run.fired_by})" if code in OF_SOMEBODY and run.fired_by else ""
-    thing = Thing("schedule", str(run.schedule_id)) if run.schedule_id else Thing("job", str(run.job_id))
+    thing = Thing("schedule", str(run.schedule_id)) if run.schedule_id else Thing(run.word, str(run.job_id))
     if code in ("daily_quota", "backlog_full"):
         thing = Thing("usage")
     return Verdict(code, f"{what}: {because(code)}{by}.", thing=thing)
@@ -140,7 +142,7 @@ def _dead(run: Run, last: LastAttempt | None, letter: Letter | None) -> Verdict:
         text += " Its dead letter has been dealt with."
     return Verdict(
         code, text, since=run.finished_at,
-        thing=Thing("deadletter", str(letter.id)) if letter else Thing("job", str(run.job_id)),
+        thing=Thing("deadletter", str(letter.id)) if letter else Thing(run.word, str(run.job_id)),
     )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ def _waiting(conn: Conn, tenant: Tenant, run: Run, known: Known, *, named: bool,
     code = refused.code if refused is not None else ""
     by: By | None = None
     if code == "job_paused":
-        by = last_by(tenant, run.job_id, ["job.pause"], named=named)
+        by = last_by(tenant, run.job_id, ["job.pause", "workflow.pause"], named=named)
     elif code == "queue_paused":
         by = last_by(tenant, run.queue, ["queue.pause"], named=named)
     last: LastAttempt | None = None

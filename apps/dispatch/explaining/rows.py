@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from apps.dispatch.explaining.values import HOLDERS_MAX
+from kernel.pools import WORKFLOW
 from tenants.models import Tenant
 
 Conn = psycopg.Connection[Any]
@@ -86,6 +87,11 @@ class Run(NamedTuple):
     due_at: datetime | None
     shard: int | None
     parked: str
+
+    @property
+    def word(self) -> str:
+        """What its job is for its users."""
+        return "workflow" if self.job_kind == WORKFLOW else "job"
 
     @property
     def is_over(self) -> bool:

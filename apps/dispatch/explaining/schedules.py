@@ -22,7 +22,7 @@ Conn = psycopg.Connection[Any]
 RECENT = 10  # dispositions shown
 
 _FACTS = f"""
-SELECT s.name, s.status, s.paused_reason, s.paused_at, s.resume_at, v.created_at, v.spec, s.job_id, j.name,
+SELECT s.name, s.status, s.paused_reason, s.paused_at, s.resume_at, v.created_at, v.spec, s.job_id, j.name, j.kind,
        j.paused_at, j.paused_reason, d.due_at, d.nominal_at, coalesce(d.parked, ''), d.shard, d.runs_done,
        l.owner IS NOT NULL AND l.expires_at > clock_timestamp()
            AND l.expires_at < clock_timestamp() + interval '{IMPLAUSIBLE_S} s', l.expires_at, p.host, p.pid,
@@ -79,7 +79,7 @@ def _paused_by(tenant: Tenant, schedule_id: UUID, facts: Facts, now: datetime, *
     if is_paused(facts, now):
         return last_by(tenant, schedule_id, ["schedule.pause"], named=named)
     if facts.job_paused_at is not None:
-        return last_by(tenant, facts.job_id, ["job.pause"], named=named)
+        return last_by(tenant, facts.job_id, ["job.pause", "workflow.pause"], named=named)
     return None
 
 

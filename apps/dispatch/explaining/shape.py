@@ -10,8 +10,9 @@ from kernel.durations import span
 
 # Where over the API what a remedy is done to is found; the rest is the operator's.
 _PATHS = {
-    "job": "jobs/{}", "schedule": "schedules/{}", "execution": "executions/{}", "deadletter": "dead-letters/{}",
-    "workflow_run": "workflow-runs/{}", "queue": "queues/{}", "breakers": "breakers", "usage": "usage",
+    "job": "jobs/{}", "workflow": "workflows/{}", "schedule": "schedules/{}", "execution": "executions/{}",
+    "deadletter": "dead-letters/{}", "workflow_run": "workflow-runs/{}", "queue": "queues/{}",
+    "breakers": "breakers", "usage": "usage",
 }  # fmt: skip
 
 
@@ -84,7 +85,7 @@ def _printable(line: str) -> str:
 def _lines(one: Explanation) -> Iterator[str]:
     verdict, words = one.verdict, words_of(one.verdict.code)
     name = one.name or "its job is gone"
-    yield f"{one.kind.capitalize()} {one.id} ({name}) is {one.state}, as of {instant(one.as_of)}."
+    yield f"{one.kind.capitalize().replace('_', ' ')} {one.id} ({name}) is {one.state}, as of {instant(one.as_of)}."
     yield f"{'OK' if verdict.fine else 'WHY'}: {words.title} [{verdict.code}]"
     yield f"  {verdict.detail}"
     if verdict.limit is not None:

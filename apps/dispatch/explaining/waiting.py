@@ -81,7 +81,7 @@ def _not_yet(run: Run, known: Known, refused: Refusal, last: LastAttempt | None)
         why = f" ({run.wait_reason})" if run.wait_reason else ""
         code, text = "returned", f"An attempt was handed back{why}; it waits {until}."
     return Verdict(
-        code, text, fine=fine, check=refused.code, clears_at=refused.clears_at, thing=Thing("job", str(run.job_id))
+        code, text, fine=fine, check=refused.code, clears_at=refused.clears_at, thing=Thing(run.word, str(run.job_id))
     )
 
 
@@ -167,7 +167,7 @@ def _thing(run: Run, code: str) -> Thing:
         return Thing("breakers")
     if code == "overlap" and run.schedule_id is not None:
         return Thing("schedule", str(run.schedule_id))
-    return Thing("job", str(run.job_id))
+    return Thing(run.word, str(run.job_id))
 
 
 def _of(refused: Refusal) -> str:
@@ -184,7 +184,7 @@ _SENTENCES: Mapping[str, Sentence] = {
     "dispatch_paused": lambda run, known, refused: "The operator has paused all runs of this tenant.",
     "schedule_paused": lambda run, known, refused: f"Its schedule {run.schedule_name!r} is paused.",
     "job_paused": lambda run, known, refused: (
-        f"Its job {run.job_name!r} is paused since {instant(run.job_paused_at)}{_reason(run.job_paused_reason)}."
+        f"Its {run.word} {run.job_name!r} is paused since {instant(run.job_paused_at)}{_reason(run.job_paused_reason)}."
     ),
     "queue_paused": lambda run, known, refused: (
         f"Its queue {run.queue} is paused since {instant(run.queue_paused_at)}{_reason(run.queue_paused_reason)}."
@@ -195,7 +195,8 @@ _SENTENCES: Mapping[str, Sentence] = {
         f"A run of its schedule {run.schedule_name!r} is queued or running; its overlap policy lets one run at a time."
     ),
     "job_concurrency": lambda run, known, refused: (
-        f"{_of(refused)} runs of the job {run.job_name!r} are queued or running (max_concurrency)."
+        f"{_of(refused)} runs of the {run.word} {run.job_name!r} are queued or running"
+        f" ({'max_active_runs' if run.word == 'workflow' else 'max_concurrency'})."
     ),
     "tenant_concurrency": lambda run, known, refused: (
         f"{_of(refused)} runs of the tenant are queued or running (max_running of its plan)."

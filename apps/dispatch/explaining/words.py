@@ -25,7 +25,7 @@ ADMISSION_WORDS: Mapping[str, Words] = {
         "An operator clears 'dispatch paused' of the tenant (admin: Tenants). Nothing is lost meanwhile.",
     ),
     "schedule_paused": Words("The schedule is paused", "Resume the schedule."),
-    "job_paused": Words("The job is paused", "Resume the job; what waits starts at once."),
+    "job_paused": Words("The job or workflow is paused", "Resume it; what waits starts at once."),
     "queue_paused": Words("The pull queue is paused", "Resume the queue; its workers get what waits."),
     "not_yet_due": Words("It is not due yet"),
     "expired": Words(

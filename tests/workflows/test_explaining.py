@@ -1,0 +1,85 @@
+"""Why does a run not go on: over the real tables, one run in the situations that there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from kernel.clock import utc_now
+from kernel.errors import NotFound
+from tests.workflows.engine import Engine, make_workflow, step
+from tests.workflows.test_verbs import ask
+
+if TYPE_CHECKING:
+    from apps.dispatch.explaining.values import Explanation
+
+
+def explain(engine: Engine, run_id: UUID, name: str | None = None, item: int | None = None) -> Explanation:
+    from apps.dispatch.explaining.workflow_runs import run_explain, step_explain
+    from tenants.work import in_tenant
+
+    if name is None:
+        return in_tenant(engine.tenant, lambda: run_explain(engine.tenant, run_id, now=utc_now()))
+    return in_tenant(
+        engine.tenant, lambda: step_explain(engine.tenant, run_id, name, item=item, now=utc_now())
+    )  # fmt: skip
+
+
+def test_a_run_and_its_steps_say_what_they_wait_for(engine: Engine) -> None:
+    from apps.dispatch.explaining.shape import explanation_shape, explanation_text
+
+    steps = [
+        step("a"), step("ok", "a", approval={"role": "admin"}),
+        step("each", "ok", for_each={"items": [1, 2], "max_in_flight": 1}), step("end", "each"),
+    ]  # fmt: skip
+    run_id = engine.run(make_workflow(engine.tenant, steps))
+    assert explain(engine, run_id, "a").verdict.code == "no_workers", "what holds its execution"
+    whole = explain(engine, run_id)
+    assert (whole.kind, whole.state) == ("workflow_run", "running")
+    assert whole.verdict.detail.startswith("Step 'a': ")
+    assert explanation_shape(whole)["verdict"]["link"] is None
+    assert explanation_text(whole).startswith(f"Workflow run {run_id}")
+    waits = explain(engine, run_id, "ok")
+    assert waits.verdict.code == "waits_for_steps"
+    assert waits.notes == ["It needs 'a' (succeeded), which is running."]
+
+    engine.end(run_id, "a")
+    assert explain(engine, run_id).verdict.code == "awaits_approval"
+    ask(engine, "run_pause", run_id, reason="wait")
+    assert "by member:ana: wait" in explain(engine, run_id).verdict.detail
+    ask(engine, "run_resume", run_id)
+    ask(engine, "step_approve", run_id, step="ok", role="admin")
+    assert explain(engine, run_id, "each").verdict.code == "items_running"
+    assert explain(engine, run_id, "each", 1).verdict.code == "items_in_flight"
+    engine.end(run_id, "each", "failed", item=0)
+    engine.look()
+    ended = explain(engine, run_id)
+    assert (ended.verdict.code, ended.state) == ("run_failed", "failed")
+    assert "'each'" in ended.verdict.detail
+    assert explain(engine, run_id, "end").verdict.code == "upstream_failed"
+    with pytest.raises(NotFound):
+        explain(engine, run_id, "nobody")
+    with pytest.raises(NotFound):
+        explain(engine, UUID(int=5))
+
+
+def test_a_step_that_waits_for_the_run_before_names_it(engine: Engine) -> None:
+    workflow = make_workflow(engine.tenant, [step("a", depends_on_previous=True)])
+    first, second = engine.run(workflow), engine.run(workflow)
+    found = explain(engine, second, "a").verdict
+    assert found.code == "waits_for_previous"
+    assert str(first) in found.detail
+
+
+def test_a_run_that_has_not_begun_is_explained_as_what_waits(engine: Engine) -> None:
+    from apps.schedules.running import Run, run_start, share_job
+    from tenants.work import in_tenant
+
+    workflow = make_workflow(engine.tenant, [step("a")])
+    run = Run(trigger="api", fired_by="test")
+    run_id = in_tenant(
+        engine.tenant, lambda: run_start(engine.tenant, share_job(engine.tenant, workflow), run, now=utc_now())
+    )  # fmt: skip
+    assert explain(engine, run_id).kind == "workflow_run"
