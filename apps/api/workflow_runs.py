@@ -171,8 +171,9 @@ class RunPause(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID) -> Response:
-        reason, wish = reason_of(self.body), Wish(self, run_id)
+        wish = Wish(self, run_id)
         wish.check("workflowrun.pause")
+        reason = reason_of(self.body)
         verbs.run_pause(**wish.values(), reason=reason)
         return run_answer(self, run_id, need="workflowrun.pause")
 
@@ -189,9 +190,9 @@ class RunResume(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID) -> Response:
-        nothing_of(self.body)
         wish = Wish(self, run_id)
         wish.check("workflowrun.resume")
+        nothing_of(self.body)
         verbs.run_resume(**wish.values())
         return run_answer(self, run_id, need="workflowrun.resume")
 
@@ -208,8 +209,9 @@ class RunRetry(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID) -> Response:
-        reason, wish = reason_of(self.body), Wish(self, run_id)
+        wish = Wish(self, run_id)
         wish.check("workflowrun.retry")
+        reason = reason_of(self.body)
         verbs.run_retry(**wish.values(), reason=reason)
         return run_answer(self, run_id, need="workflowrun.retry")
 
@@ -226,14 +228,14 @@ class RunRerun(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID) -> Response:
+        wish = Wish(self, run_id)
+        wish.check("workflowrun.rerun")
         faults = Faults()
         fields = Fields(self.body, faults)
         fields.only(("step", *RERUN_FIELDS))
         step = fields.text("step", most=STEP_NAME_CHARS, required=True) or ""
         more = rerun_of(fields)
         faults.raise_if_any()
-        wish = Wish(self, run_id)
-        wish.check("workflowrun.rerun")
         verbs.run_rerun(**wish.values(), step=step, **more)
         return run_answer(self, run_id, need="workflowrun.rerun")
 
