@@ -185,6 +185,6 @@ def _measured(conn: Any) -> Iterator[list[float]]:
     try:
         yield figures
     finally:
-        psycopg.Cursor.execute = execute  # type: ignore[method-assign]
+        psycopg.Cursor.execute = execute  # type: ignore[method-assign]  # the one it had
     spent = time.process_time() - own
     figures += [seen[0], (int(schedstat.read_text().split()[0]) - cpu) / 1e6, spent * 1_000]
