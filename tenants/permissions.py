@@ -32,8 +32,8 @@ LEAST_ROLE = {
     "workflowrun.rerun": "operator",
     "workflowrun.skip": "operator",
     "workflowrun.force": "operator",
-    "workflowrun.approve": "viewer",  # the role that an approval asks for stands in its definition
-    "workflowrun.reject": "viewer",
+    "workflowrun.approve": "editor",  # or what the approval itself asks for, when that is more
+    "workflowrun.reject": "editor",
     "schedule.read": "viewer",
     "schedule.preview": "viewer",
     "schedule.create": "editor",

@@ -82,6 +82,9 @@ CODES: Mapping[str, Code] = {
     "run_paused": Code((409,), "the run, or the one that it is a part of, is paused", "resume that first"),
     "run_cancelling": Code((409,), "the run is being cancelled", "wait until it has ended"),
     "run_compensated": Code((409,), "steps of the run were compensated", "start a new run"),
+    "run_superseded": Code(
+        (409,), "the step that the run was has been run once more", "do that to the newer run, or to the step"
+    ),
     "nothing_to_retry": Code((409,), "no step of the run failed or was cancelled"),
     "undecodable": Code((409,), "the version of the workflow that the run keeps can't be read", "start a new run"),
     "step_not_failed": Code((409,), "the step, or the item, did not fail"),

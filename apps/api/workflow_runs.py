@@ -47,7 +47,8 @@ OF_WORKFLOW = [
 OF_ALL = [parameter("workflow", UUID), *OF_WORKFLOW]
 PAGE = listing(WorkflowRunItem, "WorkflowRun", counted=True)
 REOPENS = (
-    "run_not_begun", "run_paused", "run_cancelling", "run_compensated", "undecodable", "quota_exceeded", "job_deleted",
+    "run_not_begun", "run_paused", "run_cancelling", "run_compensated", "run_superseded", "undecodable",
+    "quota_exceeded", "job_deleted",
 )  # fmt: skip
 RERUN_FIELDS = ("downstream", "reason")
 NO_STEPS = dict.fromkeys(STEP_STATES, 0)
@@ -72,11 +73,12 @@ def list_runs(endpoint: Endpoint, query: ListQuery, *, workflow_id: UUID | None 
 
 
 def run_answer(endpoint: Endpoint, run_id: UUID, *, need: str = "workflowrun.read", status: int = 200) -> Response:
-    """A run as it is now, with its ETag."""
+    """A run as it is now, with its ETag; with 202 also where it is."""
     row = access_workflow_run(tenant=endpoint.tenant, actor=endpoint.actor, run_id=run_id, need=need)
     (row,) = _with_reasons(endpoint, [row])
     counts = step_counts(endpoint.tenant, run_id) if row.begun else NO_STEPS
-    return tagged(run_shape(row, counts, as_of=endpoint.now), row.revision, status=status)
+    location = f"/api/v1/workflow-runs/{run_id}" if status == 202 else None
+    return tagged(run_shape(row, counts, as_of=endpoint.now), row.revision, status=status, location=location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,9 @@ class RunPause(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID) -> Response:
-        reason, wish = reason_of(self.body), Wish(self, run_id)
+        wish = Wish(self, run_id)
         wish.check("workflowrun.pause")
+        reason = reason_of(self.body)
         verbs.run_pause(**wish.values(), reason=reason)
         return run_answer(self, run_id, need="workflowrun.pause")
 
@@ -187,9 +190,9 @@ class RunResume(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID) -> Response:
-        nothing_of(self.body)
         wish = Wish(self, run_id)
         wish.check("workflowrun.resume")
+        nothing_of(self.body)
         verbs.run_resume(**wish.values())
         return run_answer(self, run_id, need="workflowrun.resume")
 
@@ -206,8 +209,9 @@ class RunRetry(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID) -> Response:
-        reason, wish = reason_of(self.body), Wish(self, run_id)
+        wish = Wish(self, run_id)
         wish.check("workflowrun.retry")
+        reason = reason_of(self.body)
         verbs.run_retry(**wish.values(), reason=reason)
         return run_answer(self, run_id, need="workflowrun.retry")
 
@@ -224,14 +228,14 @@ class RunRerun(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID) -> Response:
+        wish = Wish(self, run_id)
+        wish.check("workflowrun.rerun")
         faults = Faults()
         fields = Fields(self.body, faults)
         fields.only(("step", *RERUN_FIELDS))
         step = fields.text("step", most=STEP_NAME_CHARS, required=True) or ""
         more = rerun_of(fields)
         faults.raise_if_any()
-        wish = Wish(self, run_id)
-        wish.check("workflowrun.rerun")
         verbs.run_rerun(**wish.values(), step=step, **more)
         return run_answer(self, run_id, need="workflowrun.rerun")
 

@@ -93,8 +93,9 @@ class StepSkip(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
-        reason, wish = reason_of(self.body), Wish(self, run_id)
+        wish = Wish(self, run_id)
         wish.check("workflowrun.skip")
+        reason = reason_of(self.body)
         verbs.step_skip(**wish.values(), step=step, reason=reason)
         return _answer(self, run_id, step, need="workflowrun.skip")
 
@@ -111,8 +112,9 @@ class StepForce(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
-        reason, wish = reason_of(self.body), Wish(self, run_id)
+        wish = Wish(self, run_id)
         wish.check("workflowrun.force")
+        reason = reason_of(self.body)
         verbs.step_force(**wish.values(), step=step, reason=reason)
         return _answer(self, run_id, step, need="workflowrun.force")
 
@@ -129,13 +131,13 @@ class StepRetry(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
+        wish = Wish(self, run_id)
+        wish.check("workflowrun.retry")
         faults = Faults()
         fields = Fields(self.body, faults)
         fields.only(("item", "reason"))
         item, reason = fields.whole("item", 0, MAX_ITEM, None), _reason(fields)
         faults.raise_if_any()
-        wish = Wish(self, run_id)
-        wish.check("workflowrun.retry")
         verbs.step_retry(**wish.values(), step=step, item=item, reason=reason)
         return _answer(self, run_id, step, need="workflowrun.retry", item=item)
 
@@ -152,13 +154,13 @@ class StepRerun(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
+        wish = Wish(self, run_id)
+        wish.check("workflowrun.rerun")
         faults = Faults()
         fields = Fields(self.body, faults)
         fields.only(RERUN_FIELDS)
         more = rerun_of(fields)
         faults.raise_if_any()
-        wish = Wish(self, run_id)
-        wish.check("workflowrun.rerun")
         verbs.run_rerun(**wish.values(), step=step, **more)
         return _answer(self, run_id, step, need="workflowrun.rerun")
 
@@ -175,13 +177,13 @@ class StepCancel(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
+        wish = Wish(self, run_id)
+        wish.check("workflowrun.cancel")
         faults = Faults()
         fields = Fields(self.body, faults)
         fields.only(("branch", "reason"))
         branch, reason = fields.flag("branch"), _reason(fields)
         faults.raise_if_any()
-        wish = Wish(self, run_id)
-        wish.check("workflowrun.cancel")
         verbs.step_cancel(**wish.values(), step=step, branch=branch, reason=reason)
         return _answer(self, run_id, step, need="workflowrun.cancel")
 
@@ -198,8 +200,9 @@ class StepApprove(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
-        note, wish = text_of(self.body, "note", most=verbs.NOTE_CHARS), Wish(self, run_id)
+        wish = Wish(self, run_id)
         wish.check("workflowrun.approve")
+        note = text_of(self.body, "note", most=verbs.NOTE_CHARS)
         verbs.step_approve(**wish.values(), step=step, note=note)
         return _answer(self, run_id, step, need="workflowrun.approve")
 
@@ -216,8 +219,9 @@ class StepReject(Endpoint):
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
-        note, wish = text_of(self.body, "note", most=verbs.NOTE_CHARS), Wish(self, run_id)
+        wish = Wish(self, run_id)
         wish.check("workflowrun.reject")
+        note = text_of(self.body, "note", most=verbs.NOTE_CHARS)
         verbs.step_reject(**wish.values(), step=step, note=note)
         return _answer(self, run_id, step, need="workflowrun.reject")
 

@@ -14,7 +14,8 @@ from apps.api.definition_lists import (
     list_schedules,
     list_workflows,
 )
-from apps.api.documents_runs import ExecutionAnswer, NoInput, ReasonInput
+from apps.api.documents_runs import NoInput, ReasonInput
+from apps.api.documents_workflow_runs import WorkflowRunAnswer
 from apps.api.documents_workflows import (
     WorkflowAnswer,
     WorkflowChange,
@@ -24,9 +25,9 @@ from apps.api.documents_workflows import (
 )
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
-from apps.api.executions import execution_answer
 from apps.api.openapi import operation
 from apps.api.reading import nothing_of, read_only_dropped, reason_of
+from apps.api.workflow_runs import run_answer
 from apps.dispatch.workflow_submission import workflow_run
 from apps.workflows import services
 from apps.workflows.defined import DefinedWorkflow, workflow_shape
@@ -148,14 +149,14 @@ class WorkflowStart(Endpoint):
 
     @operation(
         "workflows_run", "Run a workflow at once or later; the answer is the run", body=WorkflowRunInput,
-        answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG, problems=("quota_exceeded", "overloaded"),
+        answer=WorkflowRunAnswer, status=202, retry_safe=True, tag=TAG, problems=("quota_exceeded", "overloaded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, workflow_id: UUID) -> Response:
         run_id = workflow_run(
             tenant=self.tenant, actor=self.actor, workflow_id=workflow_id, data=self.body, now=self.now
         )
-        return execution_answer(self, run_id, status=202)
+        return run_answer(self, run_id, need="workflow.run", status=202)
 
 
 class WorkflowSchedules(Endpoint):

@@ -29,6 +29,7 @@ from tenants.permissions import ROLES
 STEP_NAME = r"[a-z0-9][a-z0-9_-]{0,49}"
 ON = ("succeeded", "failed", "finished", "skipped")
 JOINS = ("all", "any", "none_failed")
+ANSWERING = ROLES[1:]  # who may answer an approval: viewers only read
 ENDS_OF_TIME = ("failed", "skipped", "succeeded")
 MAX_NEEDS = MAX_ITEMS = 1_000
 MAX_CONDITIONS = 20
@@ -211,7 +212,7 @@ def _approval(fields: Fields) -> Approval:
     part = Fields(fields.data.get("approval"), inner)
     part.only(("role", "timeout_s", "on_timeout", "message"))
     made = Approval(
-        role=part.choice("role", ROLES, "operator"),
+        role=part.choice("role", ANSWERING, "operator"),
         timeout_s=part.whole("timeout_s", 1, MAX_WAIT_S, None),
         on_timeout=cast("Any", part.choice("on_timeout", ENDS_OF_TIME, "failed")),
         message=part.text("message", most=MAX_MESSAGE_CHARS, lines=True) or "",

@@ -38,7 +38,7 @@ class Announcer:
         self._next_look = 0.0
         self._ready_at = 0.0
         self._shown: dict[str, set[str]] = {}
-        self._steps: list[Callable[[], bool]] = [self._web, self._results, self._summary]
+        self._steps: list[Callable[[], bool]] = [self._web, self._results, self._summary, self._workflows]
 
     def look(self) -> None:
         now = time.monotonic()
@@ -68,7 +68,7 @@ class Announcer:
             for tenant in self._demo["tenants"]:
                 shown = self._shown.setdefault(tenant["slug"], set())
                 for run in reversed(self._executions(tenant, state="succeeded", created_after=self._since)):
-                    if run["id"] not in shown and len(shown) < RESULTS_PER_TENANT:
+                    if run["workflow_run"] is None and run["id"] not in shown and len(shown) < RESULTS_PER_TENANT:
                         shown.add(run["id"])
                         job = self._get(tenant, f"jobs/{run['job']}")
                         self._say(result_line(tenant["slug"], job=job["name"], run=run))
@@ -93,6 +93,25 @@ class Announcer:
             self._say("After a minute: " + "; ".join(parts) + ".")
         except (OSError, ValueError, KeyError) as error:
             self._say(f"No answer from the API: {error}")
+        return True
+
+    def _workflows(self) -> bool:
+        """How the first tenant's workflows ended, once each of them did."""
+        first = self._demo["tenants"][0]
+        query = urllib.parse.urlencode({"created_after": self._since})
+        try:
+            names = {one["name"] for one in self._get(first, "workflows?label=source:demo")["items"]}
+            runs = self._get(first, f"workflow-runs?{query}")["items"]
+        except (OSError, ValueError, KeyError) as error:
+            self._say(f"No answer from the API: {error}")
+            return True
+        ended = {run["workflow_name"]: run for run in reversed(runs) if run["finished_at"] is not None}
+        waits = time.monotonic() - self._ready_at < RESULTS_PATIENCE_S + SUMMARY_AFTER_S
+        if not names <= ended.keys() and waits:
+            return False
+        if ended:
+            told = "; ".join(workflow_told(run) for _, run in sorted(ended.items()))
+            self._say(f"Workflows of {first['slug']}: {told}. All of it: /api/v1/workflow-runs")
         return True
 
     def _count(self, tenant: dict[str, str], state: str) -> str:
@@ -144,3 +163,9 @@ def _console(tenant: dict[str, Any]) -> str:
 def result_line(slug: str, *, job: str, run: dict[str, Any]) -> str:
     """`12:00:00  acme      succeeded  refresh-cache, attempt 1`, in UTC."""
     return f"  {str(run['finished_at'])[11:19]}  {slug:<8} {run['state']}  {job}, attempt {run['attempt_count']}"
+
+
+def workflow_told(run: dict[str, Any]) -> str:
+    """`export-orders failed (The step upload failed: ...)`."""
+    why = (run["error"] or {}).get("message")
+    return f"{run['workflow_name']} {run['state']}" + (f" ({why.rstrip('.')})" if why else "")

@@ -198,7 +198,7 @@ def test_an_approval_asks_for_its_role(
     api: Api, make: Makers, conn: Conn, registry: Registry, acme_people: Any
 ) -> None:
     run = started(api, make, conn, registry, {"name": "ask", "approval": {"role": "admin"}})
-    answer = Api(acme_people.viewer).post(f"workflow-runs/{run}/steps/ask/approve")
+    answer = Api(acme_people.editor).post(f"workflow-runs/{run}/steps/ask/approve")
     assert (answer.status, answer.code) == (403, "role_needed")
     assert api.post(f"workflow-runs/{run}/steps/ask/reject", {"note": "no"}).body["error"]["class"] == "rejected"
 

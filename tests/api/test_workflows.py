@@ -91,7 +91,8 @@ def test_a_workflow_runs_by_hand_and_by_schedule(api: Api, make: Makers, conn: C
     made = make.workflow(*STEPS, max_active_runs=2)
     path = f"workflows/{made['id']}"
     run = api.post(f"{path}/run", {"input": {"region": "eu"}, "priority": 7, "labels": {"why": "test"}})
-    assert (run.status, run.body["job"], run.body["payload"]) == (202, made["id"], {"region": "eu"})
+    assert (run.status, run.body["workflow"], run.body["input"]) == (202, made["id"], {"region": "eu"})
+    assert run.headers["Location"] == f"/api/v1/workflow-runs/{run.body['id']}"
     waiting = ticket(conn, run.body["id"])
     assert waiting is not None
     assert [waiting[name] for name in ("pool", "queue", "job_limit", "priority")] == ["workflow", "workflow", 2, 7]

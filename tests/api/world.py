@@ -58,7 +58,7 @@ def workflow(world: World) -> str:
 
 def run(world: World) -> str:
     """Of a workflow: somebody with the least role is asked, and a step waits for a delay."""
-    asks = {"name": "ask", "approval": {"role": "viewer", "message": "Go on?"}}
+    asks = {"name": "ask", "approval": {"role": "editor", "message": "Go on?"}}
     waits = {"name": "next", "delay_s": 1, "needs": ["wait"]}
     made = world.make.workflow(asks, {"name": "wait", "delay_s": 3600}, waits)
     started = str(world.api.post(f"workflows/{made['id']}/run").body["id"])

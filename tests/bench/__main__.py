@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=3_000_000, help="executions that lists and pages are read from")
     parser.add_argument(
         "--only",
-        choices=["fire", "noop", "celery", "lists", "writes", "audit", "figures", "round", "flood"],
+        choices=["fire", "noop", "celery", "lists", "writes", "audit", "figures", "round", "flood", "edges"],
         default=None,
     )
     parser.add_argument(
@@ -38,7 +38,7 @@ def main() -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import audit, fire_release, flood, lists, noop, release_round, writes
+        from tests.bench import audit, edges, fire_release, flood, lists, noop, release_round, writes
 
         if args.only == "round":
             stage.prepare(tenants=0, own_queues=0)
@@ -57,6 +57,15 @@ def main() -> None:
                 f" dispatch lateness as a multiple of that without the flood (budget {flood.BUDGET}):"
                 f" {flood.told(flood.run(made))}"
             )
+            return
+        if args.only == "edges":
+            made = stage.prepare(tenants=1, own_queues=1)
+            print(f"from the end of a step to the start of the next: {edges.told(edges.latencies(made))}")
+            for shape, size, settling in edges.costs(made):
+                print(
+                    f"settling a step of {size:5,d} ({shape}): {settling.statements:.0f} statements,"
+                    f" {settling.database_ms:.2f} ms CPU of the database, {settling.python_ms:.2f} of the process"
+                )
             return
         made = stage.prepare(tenants=1 if args.only in ("audit", "lists") else args.tenants, own_queues=args.own_queues)
         own = min(args.own_queues, len(made))

@@ -117,6 +117,8 @@ def test_it_runs_stops_and_goes_on(start: Callable[[int], Run], wait_for: WaitFo
     for tenant in (0, 1):
         wait_for(lambda tenant=tenant: run.get("/api/v1/executions?state=dead", tenant=tenant)["items"], "dead letters")
         assert len(run.get("/api/v1/schedules?page_size=500", tenant=tenant)["items"]) > 200
+        workflows = {one["name"] for one in run.get("/api/v1/workflows", tenant=tenant)["items"]}
+        assert workflows == {"load-regions", "export-orders"}
 
     os.kill(process_in(run.checkout / "var" / "valkey"), signal.SIGKILL)
     wait_for(lambda: "valkey ended; starting it again" in run.said(), "the killed broker to be noticed")

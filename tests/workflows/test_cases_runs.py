@@ -56,13 +56,15 @@ def test_f13_what_has_started_keeps_what_it_used(engine: Engine) -> None:
     assert engine.step(run_id, "b")["used"] == {"a": 1}
     late = settle_as(engine.conn, engine.registry, [a], "failed", retryable=False)
     assert late.counts == {"stale": 1}
-    for verb in ("run_rerun", "step_retry"):  # not under the feet of what has started
-        with pytest.raises(Conflict):
-            ask(engine, verb, run_id, step="a")
+    with pytest.raises(Conflict):  # what has started keeps what it was given, and is not started again under its feet
+        ask(engine, "run_rerun", run_id, step="a")
+    ask(engine, "run_rerun", run_id, step="a", downstream=False)
+    engine.end(run_id, "a")
     assert engine.states(run_id) == {"a": "succeeded", "b": "running"}
     settle_as(engine.conn, engine.registry, [b])
-    assert [one["step"] for one in engine.executions(run_id)] == ["a", "b"]
-    ask(engine, "run_rerun", run_id, step="a")  # of a step and of what follows: the person asked for downstream
+    assert [one["step"] for one in engine.executions(run_id)] == ["a", "b", "a"]
+    used = engine.step(run_id, "b")
+    assert (used["used"], used["execution_id"]) == ({"a": 1}, b.execution_id)
+    ask(engine, "run_rerun", run_id, step="a")
     engine.end(run_id, "a")
-    assert [one["step"] for one in engine.executions(run_id)] == ["a", "b", "a", "b"]
-    assert engine.step(run_id, "b")["used"] == {"a": 1}, "the first attempt of the new execution"
+    assert [one["step"] for one in engine.executions(run_id)] == ["a", "b", "a", "a", "b"], "now b was asked for"

@@ -168,6 +168,13 @@ class Player:
         """Begins what has just started and stops what is asked to stop; the steps that go on."""
         if self.plan.restless:
             self.engine.look()
+        rows = self.begin_new()
+        if self.engine.of_run(self.run_id)["reason"] == "fail_fast":
+            self.stop()
+            rows = self.begin_new()  # what is there for a failure
+        return [name for name, row in rows.items() if row["state"] == "running"]
+
+    def begin_new(self) -> dict[str, dict[str, Any]]:
         rows = self.rows()
         for name, row in rows.items():
             if row["state"] in ("waiting", "skipped") or (row["state"] == "cancelled" and row["started_at"] is None):
@@ -176,10 +183,7 @@ class Player:
                 self.started[name] = self.now
                 if row["type"] == "job":
                     self.going[name] = self.begin(name, row["execution_id"])
-        if self.engine.of_run(self.run_id)["reason"] == "fail_fast":
-            self.stop()
-            rows = self.rows()
-        return [name for name, row in rows.items() if row["state"] == "running"]
+        return rows
 
     def begin(self, name: str, execution: UUID) -> Started:
         """The last attempt of a step, after those that came to nothing."""

@@ -31,6 +31,6 @@ ROWS = {
     "workflow_steps_skip": Row("operator"),
     "workflow_steps_force": Row("operator", things={"step": "waiting step"}),
     "workflow_steps_cancel": Row("operator"),
-    "workflow_steps_approve": Row("viewer"),
-    "workflow_steps_reject": Row("viewer"),
+    "workflow_steps_approve": Row("editor"),
+    "workflow_steps_reject": Row("editor"),
 }

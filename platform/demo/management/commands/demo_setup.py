@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandParser
 
-from demo import content, people
+from demo import content, people, workflows
 from tenants import door
 from tenants.commands import Command as Base
 from tenants.work import database_now
@@ -45,7 +45,8 @@ class Command(Base):
         counts: dict[str, content.Counts] = {}
         for number, tenant in enumerate(tenants):
             wanted = content.items(number, of=len(tenants), receiver=receiver, now=now)
-            counts[tenant.slug] = content.fill(tenant, wanted, now=now)
+            filled = content.fill(tenant, wanted, now=now), workflows.fill(tenant, receiver=receiver, now=now)
+            counts[tenant.slug] = content.Counts(*map(sum, zip(*filled, strict=True)))
         text = "\n".join(f"{slug}: {one.made} schedules made, {one.mended} mended" for slug, one in counts.items())
         self.show({slug: one._asdict() for slug, one in counts.items()}, text, as_json=options["format"] == "json")
 
