@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+import orjson
+
 from apps.schedules.models import Job
 from apps.workflows.graph import Graph
+from apps.workflows.known import graphs_here
 from apps.workflows.models import Run
 from apps.workflows.steps_reading import StepRow, approvals_read
-from apps.workflows.turn import graphs_here
 from tenants import door
 from tenants.models import Tenant
 
@@ -39,4 +41,5 @@ def _awaited(row: StepRow, run: Run, names: Mapping[UUID, str], graphs: Mapping[
     name = names.get(run.workflow_id, "")
     if approval is None:
         return Awaited(row, run.workflow_id, name, None, "")
-    return Awaited(row, run.workflow_id, name, approval.role, approval.message)
+    message = approval.message if row.value is None else orjson.loads(row.value)
+    return Awaited(row, run.workflow_id, name, approval.role, message)

@@ -18,9 +18,9 @@ from apps.schedules.models import Job
 from apps.workflows.deciding import FINAL, End, meets
 from apps.workflows.definition import Step
 from apps.workflows.graph import Graph
+from apps.workflows.known import graphs_here
 from apps.workflows.models import Run, StepRun
 from apps.workflows.previous import held
-from apps.workflows.turn import graphs_here
 from kernel.errors import NotFound
 from kernel.pools import WORKFLOW
 from tenants import door
@@ -115,6 +115,7 @@ def _step_now(row: StepRun) -> StepNow:
     return StepNow(
         row.step, row.item, row.type, row.state, row.reason, row.error, row.execution_id, row.wake_at, row.started_at,
         row.finished_at, row.forced, row.decided_by, row.note, row.items, row.items_open, row.items_failed,
+        row.value if row.type == "approval" and row.value else "",
     )  # fmt: skip
 
 
