@@ -176,6 +176,20 @@ def test_of_edits_that_would_close_a_loop_one_wins(acme_people: People, make: Ma
     assert sorted(in_parallel(4, follow)) == [200, 200, 200, 400]
 
 
+def test_a_job_goes_or_is_named_and_never_both(acme_people: People, make: Makers) -> None:
+    """F14: deleted by one while another one makes a workflow of it."""
+    jobs = [make.job()["id"] for _ in range(4)]
+
+    def work(number: int) -> int:
+        api, job = Api(acme_people.admin), jobs[number // 2]
+        if number % 2:
+            return api.delete(f"jobs/{job}", If_Match="*").status
+        return api.post("workflows", {"name": f"of {job}", "steps": [{"name": "a", "job": job}]}).status
+
+    found = in_parallel(8, work)
+    assert set(zip(found[::2], found[1::2], strict=True)) <= {(201, 409), (400, 204)}, found
+
+
 def test_one_thousand_steps_are_saved_and_read(api: Api) -> None:
     steps = [{"name": "first", "delay_s": 0}]
     steps += [{"name": f"s{number}", "delay_s": 0, "needs": ["first"]} for number in range(998)]
