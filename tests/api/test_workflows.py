@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
@@ -60,6 +61,14 @@ def test_workflows_and_jobs_do_not_mix(api: Api, make: Makers) -> None:
     assert {one["name"] for one in api.get("jobs").body["items"]} == {"nightly", "job 3"}, "inline jobs are not shown"
     assert api.post("executions", {"job": workflow["id"]}).faults == {"/job": "not_found"}
     assert api.post("jobs", {"name": "x", "kind": "workflow", "target": {}}).faults["/kind"] == "choice"
+
+
+def test_a_workflow_counts_as_a_job(api: Api, make: Makers, plan: Callable[..., None]) -> None:
+    plan(max_jobs=2)
+    make.workflow(*STEPS)
+    make.job()
+    refused = api.post("workflows", {"name": "one more", "steps": STEPS})
+    assert (refused.code, refused.body["quota"], refused.body["use"]) == ("quota_exceeded", "max_jobs", 2)
 
 
 def test_faults_have_their_places(api: Api, make: Makers, acme_people: People, globex_people: People) -> None:
