@@ -30,6 +30,9 @@ LOOKS = {
     "cancelled": Look("idle", "stop", "cancelled"),
     "expired": Look("warn", "hourglass", "expired"),
     "skipped": Look("idle", "skip", "skipped"),
+    # runs of workflows and their steps
+    "waiting": Look("idle", "hourglass", "waiting"),
+    "cancelling": Look("warn", "stop", "cancelling"),
     # attempts
     "failed": Look("bad", "cross", "failed"),
     "timed_out": Look("bad", "hourglass", "timed out"),

@@ -135,3 +135,31 @@ def test_runs_that_wait_for_each_other_are_linked(kept: Stock, console_of: Any) 
     for one, other, word in ((child, kept.waiting, "Depends on"), (kept.waiting, child, "Waited for by")):
         page = browser.text(f"/console/executions/{one}")
         assert word in page and f'href="/console/executions/{other}"' in page
+
+
+def test_a_run_of_a_workflow_shows_its_steps(kept: Stock, console_of: Any, conn: Any, registry: Any) -> None:
+    from apps.audit.services import Actor
+    from apps.dispatch.workflow_submission import workflow_run
+    from apps.workflows.services import workflow_create
+    from tests.api.makers import begin_run, utc_now
+
+    steps = [
+        {"name": "load", "job": str(kept.job)},
+        {"name": "ask", "approval": {"message": "x"}, "needs": ["load"]},
+    ]
+    asked: dict[str, Any] = {"tenant": kept.tenant, "actor": Actor(name="test", role="admin", tenant_id=kept.tenant.pk)}
+    data = {"name": "<b>nightly</b>", "steps": steps}
+    made = workflow_create(**asked, data=data, now=utc_now())
+    run = workflow_run(**asked, workflow_id=made.job.pk, data={}, now=utc_now())
+    browser = console_of(kept.tenant)
+    assert "Graph of the steps" not in browser.text(f"/console/executions/{run}"), "it has not begun"
+    begin_run(conn, registry, str(run))
+    page = browser.text(f"/console/executions/{run}")
+    assert "<svg " in page and "<title>ask (approval): waiting</title>" in page and "<b>nightly" not in page
+    (execution,) = conn.execute(
+        "SELECT id FROM t_acme.executions_execution WHERE workflow_run_id = %s AND step = 'load'", [run]
+    ).fetchone()
+    assert f'href="/console/executions/{execution}"' in page
+    assert f'<bdi>load</bdi> of <a class="mono" href="/console/executions/{run}"' in browser.text(
+        f"/console/executions/{execution}"
+    )
