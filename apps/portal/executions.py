@@ -20,7 +20,6 @@ from apps.portal.names import Names, job_options, names_of
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.timeline import events, loaded, parts, why_late
-from apps.portal.workflow_runs import run_shown
 from apps.schedules.defined import jobs_of
 from apps.schedules.models import Job
 from apps.workflows.depending_reading import linked_of
@@ -99,7 +98,6 @@ class ExecutionDetail(Page):
             more_attempts=row.attempt_count > SHOWN_ATTEMPTS,
             payload=loaded(row.payload), result=loaded(row.result), error=loaded(row.error),
             progress=loaded(row.progress), labels=loaded(row.labels) or {}, offers=self._offers(row, letter),
-            shown=run_shown(self.tenant, row),
         )  # fmt: skip
 
     def _offers(self, row: ExecutionRow, letter: DeadLetter | None) -> list[Offer]:

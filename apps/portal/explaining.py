@@ -18,7 +18,7 @@ READS_NAMES = "audit.read"  # who may read the trail is told persons by name
 PAGES = {
     "job": ("portal:job", "To the job"), "schedule": ("portal:schedule", "To the schedule"),
     "execution": ("portal:execution", "To the run"), "deadletter": ("portal:deadletter", "To the dead letter"),
-    "usage": ("portal:usage", "To the limits"),
+    "workflow_run": ("portal:workflowrun", "To the run"), "usage": ("portal:usage", "To the limits"),
 }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ PLACES = (
     Place("schedules", "Schedules", "clock", "portal:schedules", "schedule.read"),
     Place("jobs", "Jobs", "box", "portal:jobs", "job.read"),
     Place("executions", "Executions", "play", "portal:executions", "execution.read"),
+    Place("workflowruns", "Workflow runs", "steps", "portal:workflowruns", "workflowrun.read"),
     Place("deadletters", "Dead letters", "alert", "portal:deadletters", "deadletter.read"),
     Place("usage", "Usage", "gauge", "portal:usage", "usage.read"),
     Place("webhooks", "Webhooks", "hook", "portal:webhooks", "webhook.read"),

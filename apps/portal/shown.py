@@ -30,14 +30,14 @@ LOOKS = {
     "cancelled": Look("idle", "stop", "cancelled"),
     "expired": Look("warn", "hourglass", "expired"),
     "skipped": Look("idle", "skip", "skipped"),
-    # runs of workflows and their steps
-    "waiting": Look("idle", "hourglass", "waiting"),
-    "cancelling": Look("warn", "stop", "cancelling"),
     # attempts
     "failed": Look("bad", "cross", "failed"),
     "timed_out": Look("bad", "hourglass", "timed out"),
     "lost": Look("warn", "alert", "lost"),
     "returned": Look("idle", "undo", "returned"),
+    # runs of workflows and their steps
+    "waiting": Look("idle", "hourglass", "waiting"),
+    "cancelling": Look("warn", "stop", "being cancelled"),
     # schedules, jobs, keys and the rest
     "active": Look("ok", "check", "active"),
     "paused": Look("warn", "pause", "paused"),

@@ -21,10 +21,13 @@ from apps.portal import (
     webhook_form,
     webhook_verbs,
     webhooks,
+    workflow_run_verbs,
+    workflow_runs,
 )
 
 JOB, SCHEDULE = "jobs/<uuid:job_id>", "schedules/<uuid:schedule_id>"
 KEY, MEMBER, WEBHOOK = "keys/<uuid:key_id>", "members/<uuid:member_id>", "webhooks/<uuid:webhook_id>"
+RUN, STEP = "workflow-runs/<uuid:run_id>", "workflow-runs/<uuid:run_id>/steps/<slug:step>"
 EXECUTION, LETTER = "executions/<uuid:execution_id>", "dead-letters/<uuid:letter_id>"
 
 urlpatterns = [
@@ -51,6 +54,19 @@ urlpatterns = [
     path(f"{EXECUTION}/explain", explaining.ExecutionExplain.as_view(), name="execution-explain"),
     path(f"{EXECUTION}/cancel", execution_verbs.ExecutionCancel.as_view(), name="execution-cancel"),
     path(f"{EXECUTION}/rerun", execution_verbs.ExecutionRerun.as_view(), name="execution-rerun"),
+    path("workflow-runs", workflow_runs.RunList.as_view(), name="workflowruns"),
+    path("approvals", workflow_runs.Approvals.as_view(), name="approvals"),
+    path(RUN, workflow_runs.RunDetail.as_view(), name="workflowrun"),
+    path(f"{RUN}/picture", workflow_runs.RunPicture.as_view(), name="workflowrun-picture"),
+    path(f"{RUN}/explain", workflow_runs.RunExplain.as_view(), name="workflowrun-explain"),
+    path(f"{RUN}/cancel", workflow_run_verbs.RunCancel.as_view(), name="workflowrun-cancel"),
+    path(f"{RUN}/pause", workflow_run_verbs.RunPause.as_view(), name="workflowrun-pause"),
+    path(f"{RUN}/resume", workflow_run_verbs.RunResume.as_view(), name="workflowrun-resume"),
+    path(f"{RUN}/retry", workflow_run_verbs.RunRetry.as_view(), name="workflowrun-retry"),
+    path(f"{STEP}/explain", workflow_runs.StepExplain.as_view(), name="workflowstep-explain"),
+    path(f"{STEP}/approve", workflow_run_verbs.StepApprove.as_view(), name="workflowstep-approve"),
+    path(f"{STEP}/reject", workflow_run_verbs.StepReject.as_view(), name="workflowstep-reject"),
+    path(f"{STEP}/skip", workflow_run_verbs.StepSkip.as_view(), name="workflowstep-skip"),
     path("dead-letters", deadletters.DeadLetterList.as_view(), name="deadletters"),
     path(LETTER, deadletters.DeadLetterDetail.as_view(), name="deadletter"),
     path(f"{LETTER}/replay", deadletters.DeadLetterReplay.as_view(), name="deadletter-replay"),

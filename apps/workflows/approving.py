@@ -6,9 +6,9 @@ from uuid import UUID
 
 from apps.schedules.models import Job
 from apps.workflows.graph import Graph
+from apps.workflows.known import graphs_here
 from apps.workflows.models import Run
 from apps.workflows.steps_reading import StepRow, approvals_read
-from apps.workflows.turn import graphs_here
 from tenants import door
 from tenants.models import Tenant
 

@@ -12,8 +12,9 @@ from apps.tickets.values import Started
 from apps.workflows import store, store_changes
 from apps.workflows.deciding import unmet
 from apps.workflows.graph import Graph
+from apps.workflows.known import graphs_here
 from apps.workflows.store import Parent
-from apps.workflows.turn import Turn, graphs_here
+from apps.workflows.turn import Turn
 from apps.workflows.values import NewStep, RunNow
 from tenants.registry import Tenancy
 

@@ -5,9 +5,9 @@ from datetime import datetime
 from apps.workflows.critical import Timeline, timeline
 from apps.workflows.drawing import Shown
 from apps.workflows.graph import Graph
+from apps.workflows.known import graphs_here
 from apps.workflows.runs_reading import RunRow
 from apps.workflows.steps_reading import states_shown, step_times
-from apps.workflows.turn import graphs_here
 from kernel.errors import Conflict
 from tenants import door
 from tenants.models import Tenant

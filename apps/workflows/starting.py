@@ -38,7 +38,6 @@ INPUT_MAX_BYTES = 262_144
 BUSY_WAIT = timedelta(seconds=1)  # until a step is tried again whose job is just being changed
 BUSY = "job_changes"  # why it waits
 Expand = Callable[[StepNow, ForEach, dict[str, Any]], list[StepNow]]
-DEPTH_MAX = 5  # of workflows in workflows
 
 
 class Failed(NamedTuple):

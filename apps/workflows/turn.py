@@ -5,9 +5,8 @@ changed in memory, `go_on` until nothing follows any more, and written once by `
 that end and their children, not from the size of the graph.
 """
 
-import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -15,9 +14,9 @@ from uuid import UUID
 import orjson
 import psycopg
 
-from apps.workflows import closing, deciding, mapping, previous, store, store_changes, store_items
+from apps.workflows import closing, deciding, mapping, previous, store
 from apps.workflows.deciding import End
-from apps.workflows.graphs import Graphs
+from apps.workflows.known import Known
 from apps.workflows.starting import Starting
 from apps.workflows.values import CANCELLED, DEADLINE, FAIL_FAST, NewStep, RunNow, StepEnd, StepNow, with_error
 from tenants.registry import Tenancy
@@ -25,17 +24,6 @@ from tenants.registry import Tenancy
 Conn = psycopg.Connection[Any]
 ROUNDS_BY_NAME = 2  # rounds that read only children; a longer cascade reads all of the run that waits at once
 OUTSIDE = closing.TYPES  # steps beside the graph: nothing needs them
-
-
-_here = threading.local()
-
-
-def graphs_here() -> Graphs:
-    """The graphs that this thread remembers."""
-    if not hasattr(_here, "graphs"):
-        _here.graphs = Graphs()
-    found: Graphs = _here.graphs
-    return found
 
 
 class _Ending(NamedTuple):
@@ -47,98 +35,18 @@ class _Ending(NamedTuple):
     error: str | None
 
 
-class Turn:
-    """The runs, the rows that were read, and what is to be done with them."""
+class Turn(Known):
+    """What is known, what has ended of it, and what is to be done."""
 
     def __init__(self, conn: Conn, tenancy: Tenancy, *, now: datetime) -> None:
-        self.conn, self.tenancy, self.now = conn, tenancy, now
-        self.runs: dict[UUID, RunNow] = {}
+        super().__init__(conn, tenancy, now=now)
         self.looks: set[UUID] = set()  # runs that somebody has to look at soon, or whose time to look at has changed
-        self._states: dict[UUID, str] = {}  # of runs, as they are stored
-        self._rows: dict[int, StepNow] = {}
-        self._named: dict[tuple[UUID, str], StepNow] = {}  # the steps themselves, not their items
-        self._whole: set[UUID] = set()  # runs of which all rows that wait are read
-        self._changed: set[int] = set()
-        self._changed_runs: set[UUID] = set()
         self._ends: list[_Ending] = []
         self._items: list[mapping.ItemEnd] = []
         self._went: list[previous.Went] = []  # steps for which the next run may wait
         self._unfinished: set[UUID] = set()  # runs that have something to do before they end, and are paused
         self._starts: list[StepNow] = []
         self._starting = Starting(conn, tenancy, now=now)
-
-    # -- what is known -------------------------------------------------------------------------------------------------
-
-    def take(self, run_ids: Collection[UUID]) -> None:
-        """Reads runs. Those whose definition can't be read, or that are not there, are left out."""
-        rows = store.runs(self.conn, self.tenancy.schema, set(run_ids) - self.runs.keys())
-        graphs = graphs_here().load(self.conn, self.tenancy.schema, {(row[4], row[5]) for row in rows})
-        for row in rows:
-            if (row[4], row[5]) in graphs:
-                self._states[row[0]] = row[6]
-                self.runs[row[0]] = RunNow(*(*row, graphs[row[4], row[5]]))
-
-    def add(self, steps: Iterable[StepNow]) -> None:
-        """Rows that were read or made."""
-        for one in steps:
-            if one.id not in self._rows:
-                self._rows[one.id] = one
-                if one.item is None:
-                    self._named[one.run_id, one.step] = one
-
-    def all_of(self, run: RunNow) -> list[StepNow]:
-        """All rows of a run, with items; as they are in memory where they were read before."""
-        rows = store.steps_of(self.conn, self.tenancy.schema, run.id)
-        self.add(rows)
-        self._whole.add(run.id)
-        return [self._rows[one.id] for one in rows]
-
-    def read_steps(self, wanted: Sequence[tuple[UUID, str]]) -> None:
-        """Reads these (run, step) that are not known yet, whatever their state."""
-        missing = [key for key in wanted if key not in self._named]
-        if missing:
-            self.add(store_items.steps(self.conn, self.tenancy.schema, missing))
-
-    def named(self, run_id: UUID, step: str) -> StepNow | None:
-        """A step that was read."""
-        return self._named.get((run_id, step))
-
-    def waiting_items(self, step: StepNow, *, most: int | None) -> list[StepNow]:
-        """Items of a step that wait, the first places first."""
-        but = [one.id for one in self._items_of(step) if one.state != "waiting"]
-        found = store_items.waiting(self.conn, self.tenancy.schema, step.run_id, step.step, but=but, most=most)
-        self.add(found)
-        return [self._rows[one.id] for one in found]
-
-    def running_items(self, step: StepNow) -> int:
-        """How many items of a step run."""
-        known = self._items_of(step)
-        others = store_items.running(
-            self.conn, self.tenancy.schema, step.run_id, step.step, but=[one.id for one in known]
-        )  # fmt: skip
-        return others + sum(1 for one in known if one.state == "running")
-
-    def _items_of(self, step: StepNow) -> list[StepNow]:
-        """Those that were read."""
-        return [
-            one
-            for one in self._rows.values()
-            if one.item is not None and one.step == step.step and one.run_id == step.run_id
-        ]
-
-    def drop(self, step: StepNow) -> None:
-        """Deletes the row of an item, at once."""
-        store_changes.drop_steps(self.conn, self.tenancy.schema, [step.id])
-        self._rows.pop(step.id, None)
-        self._changed.discard(step.id)
-
-    def changed(self, step: StepNow) -> None:
-        """This row is to be written."""
-        self._changed.add(step.id)
-
-    def changed_run(self, run: RunNow) -> None:
-        """This run's row is to be written."""
-        self._changed_runs.add(run.id)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -310,17 +218,6 @@ class Turn:
             self.start(row)
         elif verdict.kind == "skip":
             self.end(row, End("skipped", verdict.reason))
-
-    def _read_waiting(self, children: dict[UUID, list[str]], *, whole: bool) -> None:
-        if whole:
-            for run_id in children:
-                if run_id not in self._whole:
-                    self.all_of(self.runs[run_id])
-            return
-        wanted = [(run_id, name) for run_id, names in children.items() for name in names]
-        missing = [key for key in wanted if key not in self._named and key[0] not in self._whole]
-        if missing:
-            self.add(store.waiting(self.conn, self.tenancy.schema, missing))
 
     def _count(self, one: _Ending) -> None:
         run = one.run

@@ -9,7 +9,7 @@ import pytest
 
 from tests.console.conftest import HOSTILE
 from tests.fixtures_flow import make_ticket
-from tests.workflows.engine import make_workflow, step
+from tests.workflows.rows import run_with_rows
 
 if TYPE_CHECKING:
     from tenants.models import Tenant
@@ -17,30 +17,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run(acme: Tenant) -> UUID:
-    """A run of two steps, of which one has failed."""
-    from apps.schedules.running import Run as Wish
-    from apps.schedules.running import run_start, share_job
-    from apps.workflows.models import Run, StepRun
-    from kernel.clock import utc_now
-    from tenants.work import in_tenant
-
-    now, workflow = utc_now(), make_workflow(acme, [step("extract"), step("load", "extract")], payload={"a": HOSTILE})
-    wish = Wish(trigger="api", fired_by="test")
-
-    def begin() -> UUID:
-        made = run_start(acme, share_job(acme, workflow), wish, now=now)
-        Run.objects.create(
-            execution_id=made, root_id=made, workflow_id=workflow, version=1, state="running", open=1, failed=1,
-            input={"text": HOSTILE}, error={"message": HOSTILE}, paused_reason=HOSTILE, started_at=now,
-        )  # fmt: skip
-        for name, state in (("extract", "failed"), ("load", "waiting")):
-            StepRun.objects.create(
-                run_id=made, step=name, type="job", state=state, note=HOSTILE, pending=int(state == "waiting"),
-                finished_at=None if state == "waiting" else now, error={"message": HOSTILE},
-            )  # fmt: skip
-        return made
-
-    return in_tenant(acme, begin)
+    """One that goes on, with hostile texts."""
+    return run_with_rows(acme, text=HOSTILE)
 
 
 def test_a_run_is_shown_with_its_picture_and_its_steps(page: Any, run: UUID) -> None:
@@ -48,7 +26,7 @@ def test_a_run_is_shown_with_its_picture_and_its_steps(page: Any, run: UUID) -> 
     texts = [page.get(path).content.decode() for path in (f"{base}/change/", "/t/acme/admin/workflows/run/")]
     texts.append(page.get(f"/t/acme/admin/workflows/steprun/?q={run}").content.decode())
     assert f'src="{base}/picture/"' in texts[0] and f"{base}/explain/" in texts[0]
-    assert "extract" in texts[2] and "2 step runs" in texts[2]
+    assert "extract" in texts[2] and "3 step runs" in texts[2]
     texts.append(page.get(f"{base}/explain/").content.decode())
     for text in texts:
         assert "<script>alert" not in text and "<img src=x" not in text

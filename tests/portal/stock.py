@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from tests.workflows.rows import ASKS, WAITS, run_with_rows
+
 if TYPE_CHECKING:
     import psycopg
 
@@ -26,6 +28,7 @@ class Stock:
     done: UUID
     dead: UUID
     letter: UUID
+    run: UUID
 
     @property
     def paths(self) -> list[str]:
@@ -37,12 +40,15 @@ class Stock:
             *(f"/console/executions/{one}" for one in (self.waiting, self.done, self.dead)),
             *(f"/console/executions/{one}/explain" for one in (self.waiting, self.done, self.dead)),
             f"/console/schedules/{self.schedule}/explain", f"/console/dead-letters/{self.letter}",
+            "/console/workflow-runs", "/console/approvals", f"/console/workflow-runs/{self.run}",
+            f"/console/workflow-runs/{self.run}/explain", f"/console/workflow-runs/{self.run}/steps/{WAITS}/explain",
         ]  # fmt: skip
 
     @property
     def verbs(self) -> dict[str, str]:
         """Every page that changes something: path by action."""
         job, schedule = f"/console/jobs/{self.job}", f"/console/schedules/{self.schedule}"
+        run = f"/console/workflow-runs/{self.run}"
         return {
             "/console/jobs/new": "job.create", f"{job}/edit": "job.update", f"{job}/run": "execution.submit",
             f"{job}/pause": "job.pause", f"{job}/resume": "job.resume", f"{job}/delete": "job.delete",
@@ -53,6 +59,10 @@ class Stock:
             f"/console/executions/{self.done}/rerun": "execution.rerun",
             f"/console/dead-letters/{self.letter}/replay": "deadletter.replay",
             f"/console/dead-letters/{self.letter}/resolve": "deadletter.resolve",
+            f"{run}/cancel": "workflowrun.cancel", f"{run}/pause": "workflowrun.pause",
+            f"{run}/resume": "workflowrun.resume", f"{run}/retry": "workflowrun.retry",
+            f"{run}/steps/{ASKS}/approve": "workflowrun.approve", f"{run}/steps/{ASKS}/reject": "workflowrun.reject",
+            f"{run}/steps/{WAITS}/skip": "workflowrun.skip",
             "/console/keys/new": "apikey.create", "/console/members/invite": "invitation.create",
             "/console/webhooks/new": "webhook.create",
         }  # fmt: skip
@@ -89,4 +99,4 @@ def stock(
         from apps.deadletters.models import DeadLetter
 
         letter = DeadLetter.objects.filter(execution_id=runs[2]).values_list("pk", flat=True)[0]
-    return Stock(tenant, job.pk, schedule.pk, runs[0], runs[1], runs[2], letter)
+    return Stock(tenant, job.pk, schedule.pk, runs[0], runs[1], runs[2], letter, run_with_rows(tenant, text=name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -90,11 +91,11 @@ def test_pages_of_a_list_have_no_gap(kept: Stock, console_of: Any, monkeypatch: 
     for module in (executions, paging):
         monkeypatch.setattr(module, "PAGE_ROWS", 1)
     browser, path, seen = console_of(kept.tenant), "/console/executions", []
-    for _ in range(3):
+    for _ in range(4):
         listed = browser.get(path).context["listed"]
         seen += [one.row.id for one in listed.rows]
         path = "/console/executions" + listed.older
-    assert seen == sorted((kept.waiting, kept.done, kept.dead), reverse=True) and listed.older == ""
+    assert seen == sorted((kept.waiting, kept.done, kept.dead, kept.run), reverse=True) and listed.older == ""
 
 
 def test_a_run_is_told_from_due_to_end(kept: Stock, console_of: Any) -> None:
@@ -137,29 +138,10 @@ def test_runs_that_wait_for_each_other_are_linked(kept: Stock, console_of: Any) 
         assert word in page and f'href="/console/executions/{other}"' in page
 
 
-def test_a_run_of_a_workflow_shows_its_steps(kept: Stock, console_of: Any, conn: Any, registry: Any) -> None:
-    from apps.audit.services import Actor
-    from apps.dispatch.workflow_submission import workflow_run
-    from apps.workflows.services import workflow_create
-    from tests.api.makers import begin_run, utc_now
-
-    steps = [
-        {"name": "load", "job": str(kept.job)},
-        {"name": "ask", "approval": {"message": "x"}, "needs": ["load"]},
-    ]
-    asked: dict[str, Any] = {"tenant": kept.tenant, "actor": Actor(name="test", role="admin", tenant_id=kept.tenant.pk)}
-    data = {"name": "<b>nightly</b>", "steps": steps}
-    made = workflow_create(**asked, data=data, now=utc_now())
-    run = workflow_run(**asked, workflow_id=made.job.pk, data={}, now=utc_now())
-    browser = console_of(kept.tenant)
-    assert "Graph of the steps" not in browser.text(f"/console/executions/{run}"), "it has not begun"
-    begin_run(conn, registry, str(run))
-    page = browser.text(f"/console/executions/{run}")
-    assert "<svg " in page and "<title>ask (approval): waiting</title>" in page and "<b>nightly" not in page
-    (execution,) = conn.execute(
-        "SELECT id FROM t_acme.executions_execution WHERE workflow_run_id = %s AND step = 'load'", [run]
-    ).fetchone()
-    assert f'href="/console/executions/{execution}"' in page
-    assert f'<bdi>load</bdi> of <a class="mono" href="/console/executions/{run}"' in browser.text(
-        f"/console/executions/{execution}"
+def test_an_execution_leads_to_the_run_that_it_is_a_step_of(kept: Stock, console_of: Any, conn: Any) -> None:
+    run = UUID(int=7)
+    conn.execute(
+        "UPDATE t_acme.executions_execution SET workflow_run_id = %s, step = 'load' WHERE id = %s", [run, kept.done]
     )
+    page = console_of(kept.tenant).text(f"/console/executions/{kept.done}")
+    assert f'<bdi>load</bdi> of <a class="mono" href="/console/workflow-runs/{run}">' in page

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.portal.stock import stock
 from tests.portal.test_people import made_key
 from tests.portal.test_webhooks import made
+from tests.workflows.rows import ASKS
 
 if TYPE_CHECKING:
     from tenants.models import Tenant
@@ -29,7 +30,7 @@ def test_no_page_takes_more_than_twelve(
     kept, browser = stock(acme, conn, registry), console_of(acme)
     ids = _ids(kept, browser)
     paths = [str(pattern.pattern) for pattern in urlpatterns]
-    for kind in ("uuid:", ""):
+    for kind in ("uuid:", "slug:", ""):
         paths = [_filled(path, ids, kind) for path in paths]
     assert not [path for path in paths if "<" in path]
     taken = {}
@@ -53,6 +54,7 @@ def _ids(kept: Any, browser: Any) -> dict[str, Any]:
     browser.post("/console/members/invite", {"email": "new@example.com", "role": "viewer"}, status=200)
     return {
         "job_id": kept.job, "schedule_id": kept.schedule, "execution_id": kept.dead, "letter_id": kept.letter,
+        "run_id": kept.run, "step": ASKS,
         "key_id": made_key(browser)[1].rpartition("/")[2], "member_id": browser.member.uid,
         "webhook_id": hook.rpartition("/")[2], "delivery_id": delivery["id"],
         "invitation_id": Invitation.objects.filter(tenant=kept.tenant).values_list("pk", flat=True)[0],

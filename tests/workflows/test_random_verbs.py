@@ -115,7 +115,7 @@ def end_one(engine: Engine, run_id: UUID, told: list[Any], *, outcome: str = "su
 def assert_whole(engine: Engine, run_id: UUID) -> None:
     """The counters of a run are those of its states, and what runs of it is there to run."""
     from apps.workflows import deciding
-    from apps.workflows.turn import graphs_here
+    from apps.workflows.known import graphs_here
 
     run, rows = engine.of_run(run_id), engine.rows("workflows_steprun", run_id, "run_id")
     version = (run["workflow_id"], run["version"])

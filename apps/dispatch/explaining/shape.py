@@ -41,7 +41,7 @@ def explanation_shape(one: Explanation) -> dict[str, Any]:
 
 def explanation_text(one: Explanation) -> str:
     """Some lines to read at night: what it is, why, until when, what to do."""
-    return "\n".join(_lines(one))
+    return "\n".join(_printable(line) for line in _lines(one))
 
 
 def link_of(thing: Thing | None) -> str | None:
@@ -75,6 +75,11 @@ def _holder(one: Holder) -> dict[str, Any]:
 
 def _check(one: Check) -> dict[str, Any]:
     return one._asdict() | {"title": words_of(one.code).title if not one.ok else None}
+
+
+def _printable(line: str) -> str:
+    """Without what turns the text round or speaks to a terminal: names are anybody's."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
 
 
 def _lines(one: Explanation) -> Iterator[str]:

@@ -185,7 +185,8 @@ def _ended(run: RunNow, row: StepNow, parents: Sequence[Parent], by: By | None, 
     if row.state == "cancelled":
         return Verdict("cancelled", f"It was cancelled{_who(by)} at {at}.{said}", since=row.finished_at, thing=thing)
     if row.state == "failed":
-        text = f"It failed at {at}.{said}{_error(row.error)}"
+        why = f": {because(row.reason)}" if row.reason in STEP_WORDS else ""
+        text = f"It failed at {at}{why}.{said}{_error(row.error)}"
         return Verdict("step_failed", text, since=row.finished_at, thing=thing)
     code = row.reason if row.reason in STEP_WORDS else "skipped"
     text = f"It was skipped at {at}: {because(code)}.{said}"

@@ -18,9 +18,9 @@ from apps.schedules.models import Job
 from apps.workflows.deciding import FINAL, End, meets
 from apps.workflows.definition import Step
 from apps.workflows.graph import Graph
+from apps.workflows.known import graphs_here
 from apps.workflows.models import Run, StepRun
 from apps.workflows.previous import held
-from apps.workflows.turn import graphs_here
 from kernel.errors import NotFound
 from kernel.pools import WORKFLOW
 from tenants import door
