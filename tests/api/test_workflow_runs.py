@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 Conn = psycopg.Connection[Any]
 JOB = {"kind": "http", "target": TARGET, "retry": {"max_attempts": 1}}
+MESSAGE = 'Load <all> {{ steps.extract.result.rows | default("no") }} rows of {{ input.region }}?'
 STEPS: list[dict[str, Any]] = [
     {"name": "extract", "job": JOB},
-    {"name": "check", "needs": ["extract"], "approval": {"role": "admin", "message": "Load <all>?"}},
+    {"name": "check", "needs": ["extract"], "approval": {"role": "admin", "message": MESSAGE}},
     {"name": "load", "job": JOB, "needs": ["check"]},
     {"name": "tell", "job": JOB, "needs": [{"step": "load", "on": "failed"}]},
 ]
@@ -67,7 +68,9 @@ def test_a_run_from_its_wait_to_its_end(api: Api, make: Makers, conn: Conn, regi
     settle(conn, registry, begin(conn, extract["execution"]), result='{"rows": 3}')
 
     (asked,) = api.get("approvals").body["items"]
-    assert (asked["run"], asked["step"], asked["role"], asked["message"]) == (waiting, "check", "admin", "Load <all>?")
+    assert (asked["run"], asked["step"], asked["role"]) == (waiting, "check", "admin")
+    assert asked["message"] == asked["value"] == "Load <all> 3 rows of eu?"
+    assert "Load <all> 3 rows of eu?" in api.get(f"{path}/explain").body["verdict"]["detail"]
     why = api.get(f"{path}/steps/load/explain").body
     assert (why["kind"], why["state"]) == ("step", "waiting") and "check" in why["verdict"]["detail"]
     yes = api.post(f"{path}/steps/check/approve", {"note": "seen"})
