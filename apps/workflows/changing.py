@@ -65,6 +65,9 @@ def carry_out(turn: Turn, run: RunNow, changes: Changes, word: Word) -> None:
         if row.type == "workflow":
             _retry_child(turn, row, word)
     recount(turn, run)
+    for row in [rows[key] for key, to in changes.items() if to == "cut"]:
+        row.reason = BY_PERSON  # however many of its items may fail
+        turn.changed(row)
     stop_steps(turn, [rows[key] for key, to in changes.items() if to == "stop"])
     for key, to in changes.items():
         if to in ("skip", "cancel", "start"):

@@ -91,6 +91,20 @@ def test_cancelling_ends_a_list_with_what_waits_of_it(engine: Engine) -> None:
     assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="cancelled")
 
 
+def test_a_list_that_a_person_cancels_is_cancelled_however_many_items_may_fail(engine: Engine) -> None:
+    each = {"items": [1, 2, 3], "max_in_flight": 1, "max_failures": 3}
+    run_id = engine.run(make_workflow(engine.tenant, [step("each", for_each=each), step("z", "each")]))
+    started = engine.start(run_id, "each", 0)
+    ask(engine, "step_cancel", run_id, step="each")
+    assert items(engine, run_id, "each") == ["running", "cancelled", "cancelled"]
+    settle(engine, started, "succeeded")
+    assert engine.states(run_id) == {"each": "cancelled", "z": "skipped: upstream_failed"}
+    ask(engine, "step_retry", run_id, step="each")
+    engine.look()
+    assert items(engine, run_id, "each") == ["succeeded", "running", "waiting"]
+    assert engine.states(run_id) == {"each": "running", "z": "waiting"}
+
+
 def test_a_workflow_in_a_workflow_ends_its_step_and_is_retried_from_either(engine: Engine) -> None:
     inner = make_workflow(
         engine.tenant, [step("x", input="{{ input.n }}"), step("y", "x")], output="{{ steps.y.result }}"
