@@ -4,6 +4,7 @@ The caller holds the lock of the root. Rows go back first, then the counters are
 then does anything end or start: so what ends is counted once.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import NamedTuple
@@ -98,6 +99,10 @@ def recount(turn: Turn, run: RunNow) -> None:
     """The counters of a run, of its steps that wait, and of those with lists, made again from the states."""
     rows = turn.all_of(run)
     ends = {one.step: one.end for one in rows if one.item is None and one.end is not None}
+    items: dict[str, list[StepNow]] = defaultdict(list)
+    for one in rows:
+        if one.item is not None:
+            items[one.step].append(one)
     for one in rows:
         if one.item is None and one.state == "waiting" and one.step in run.graph.steps:
             one.needs = counted(run.graph.steps[one.step], ends)
@@ -108,9 +113,8 @@ def recount(turn: Turn, run: RunNow) -> None:
         if one.item is None and one.type not in TYPES and one.end is not None:
             run.failed += fails_run(run.graph.steps[one.step], one.end)
         if one.item is None and one.items is not None:
-            of_list = [item for item in rows if item.item is not None and item.step == one.step]
-            one.items_open = sum(1 for item in of_list if item.state not in FINAL)
-            one.items_failed = sum(1 for item in of_list if item.state in FAILED)
+            one.items_open = sum(1 for item in items[one.step] if item.state not in FINAL)
+            one.items_failed = sum(1 for item in items[one.step] if item.state in FAILED)
             turn.changed(one)
     if run.failed == 0 and run.has_error:  # what failed it runs again
         store_changes.forget_outcome(turn.conn, turn.tenancy.schema, run.id)

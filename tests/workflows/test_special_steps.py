@@ -224,6 +224,21 @@ def test_two_inner_failures_tell_once(engine: Engine) -> None:
     assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="dead")
 
 
+def test_a_run_whose_output_can_not_be_made_tells_too(engine: Engine) -> None:
+    told = {"job": str(make_job(engine.tenant)), "input": "{{ run.error.message }}"}
+    run_id = engine.run(make_workflow(engine.tenant, [step("a")], output="{{ steps.a.result.rows }}", on_failure=told))
+    engine.end(run_id, "a")
+    handler = engine.step(run_id, "run.on_failure")["execution_id"]
+    assert engine.execution(handler)["payload"].startswith("Its output could not be made")
+    engine.end(run_id, "run.on_failure")
+    engine.look()
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="dead")
+    ask(engine, "run_rerun", run_id, step="a")
+    engine.end(run_id, "a", result='{"rows": 3}')
+    engine.look()
+    assert engine.execution(run_id)["result"] == 3
+
+
 def test_a_delay_holds_its_step_until_its_time(engine: Engine) -> None:
     run_id = engine.run(make_workflow(engine.tenant, [step("wait", delay_s=3600), step("go", "wait")]))
     assert engine.states(run_id) == {"wait": "running", "go": "waiting"}
