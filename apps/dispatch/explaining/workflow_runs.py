@@ -115,6 +115,7 @@ def _step_now(row: StepRun) -> StepNow:
     return StepNow(
         row.step, row.item, row.type, row.state, row.reason, row.error, row.execution_id, row.wake_at, row.started_at,
         row.finished_at, row.forced, row.decided_by, row.note, row.items, row.items_open, row.items_failed,
+        row.value if row.type == "approval" and row.value else "",
     )  # fmt: skip
 
 
