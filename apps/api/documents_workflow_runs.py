@@ -110,7 +110,7 @@ class StepAnswer(Serializer):
     items = nullable(serializers.IntegerField, help_text="With for_each: length of the list, once it started.")
     items_open = serializers.IntegerField()
     items_failed = serializers.IntegerField()
-    value = serializers.JSONField(help_text="Of an item: what stands in the list.")
+    value = serializers.JSONField(help_text="Of an item what stands in the list, of an approval its message.")
     output = serializers.JSONField(help_text="Of a step that has no execution.")
     wake_at = nullable(serializers.DateTimeField, help_text="End of a delay, or of the time for an approval.")
     started_at = nullable(serializers.DateTimeField, help_text="When its needs let it start.")

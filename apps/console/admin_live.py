@@ -50,8 +50,8 @@ class DueEntryAdmin(ByTenantAdmin):
 @admin.register(Ticket)
 class TicketAdmin(ByTenantAdmin):
     list_display = (
-        "execution", "tenant", "state", "priority", "key", "queue", "attempt", "available_at", "start_by", "queued_at",
-        "started_at", "deadline", "held_by", "cancel_requested", "waits_for", "why",
+        "execution", "tenant", "state", "why", "waits_for", "priority", "key", "queue", "attempt", "available_at",
+        "start_by", "queued_at", "started_at", "deadline", "held_by", "cancel_requested",
     )  # fmt: skip
     list_filter = (choice_filter("state", TICKET_STATES), choice_filter("pool", POOLS), StartByFilter)
     uuid_search = ("execution_id", "worker_id")

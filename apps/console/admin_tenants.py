@@ -29,15 +29,13 @@ from tenants.models import ApiKey, Domain, Plan, PlanPool, Tenant
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
-    BaseInline = admin.TabularInline[PlanPool, Plan]
-    BaseForms = forms.models.BaseInlineFormSet[PlanPool, Plan, forms.ModelForm[PlanPool]]
+    BaseInline = admin.StackedInline[PlanPool, Plan]
     TenantModelForm = forms.ModelForm[Tenant]
     ApiKeyModelForm = forms.ModelForm[ApiKey]
     PlanModelForm = forms.ModelForm[Plan]
     PlanPoolModelForm = forms.ModelForm[PlanPool]
 else:
-    BaseAdmin, BaseInline = admin.ModelAdmin, admin.TabularInline
-    BaseForms = forms.models.BaseInlineFormSet
+    BaseAdmin, BaseInline = admin.ModelAdmin, admin.StackedInline
     TenantModelForm = ApiKeyModelForm = PlanModelForm = PlanPoolModelForm = forms.ModelForm
 
 
@@ -68,17 +66,8 @@ class PlanPoolForm(PlanPoolModelForm):
         return given
 
 
-class PlanPoolForms(BaseForms):
-    def add_fields(self, form: Any, index: int | None) -> None:
-        """Fields in a table's cells have no labels: each says itself what it is to who does not see the heads."""
-        super().add_fields(form, index)
-        for name, field in form.fields.items():
-            field.widget.attrs.setdefault("aria-label", field.label or name.replace("_", " "))
-
-
 class PlanPoolInline(BaseInline):
     model = PlanPool
-    formset = PlanPoolForms
     form = PlanPoolForm
     extra = 0
     verbose_name_plural = "slots of each of its tenants, by pool"

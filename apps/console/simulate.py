@@ -27,7 +27,7 @@ RUNS_MAX = 60_000
 LIMIT_S = 6.0  # of each of two simulations
 CHANGES_MAX = 20
 SHOWN = 50  # tenants
-BAR_W, BAR_H = 420, 10
+BAR_W, ROW_H = 420, 52  # px: a tenant's name, and its two bars below
 PERMISSIONS = ("tickets.view_ticket", "tenants.view_plan")
 WINDOWS = (
     ("15", "the last 15 minutes"),
@@ -79,8 +79,8 @@ def page(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied
     form = Form(request.GET if "source" in request.GET else None)
     context: dict[str, Any] = {
-        **admin.site.each_context(request), "title": "What if", "form": form, "known": KNOWN, "runs_max": RUNS_MAX,
-        "limit_s": LIMIT_S,
+        **admin.site.each_context(request), "title": "What if", "form": form, "known": KNOWN,
+        "runs_max": f"{RUNS_MAX:,}", "limit_s": LIMIT_S,
     }  # fmt: skip
     status = 200
     if form.is_bound and not form.is_valid():
@@ -150,7 +150,7 @@ def _shown(found: dict[str, Any]) -> dict[str, Any]:
     longest = max([one["p95"] or 0 for side in (before, after) for one in side.values()], default=0) or 1
     bars = [
         Bar(
-            slug, place * 3 * BAR_H, _width(before.get(slug), longest),
+            slug, place * ROW_H, _width(before.get(slug), longest),
             _width(after.get(slug), longest) if "what_if" in found else None,
         )
         for place, slug in enumerate(slugs[:SHOWN])
@@ -162,7 +162,7 @@ def _shown(found: dict[str, Any]) -> dict[str, Any]:
     ]
     return {
         "answer": found, "rows": rows, "pools": pools, "bars": bars, "left_out": max(0, len(slugs) - SHOWN),
-        "svg_h": len(bars) * 3 * BAR_H, "svg_w": BAR_W + 220, "longest": seconds(longest),
+        "svg_h": len(bars) * ROW_H, "svg_w": BAR_W, "longest": seconds(longest), "runs": f"{found['window']['runs']:,}",
     }  # fmt: skip
 
 

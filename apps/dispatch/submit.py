@@ -91,7 +91,10 @@ def _overlap(own: str, asked: str | None) -> str:
 
 
 def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> UUID:
-    """Runs a finished execution again as a new one: new run key, same payload, the job as it is now. QuotaExceeded."""
+    """Runs a finished execution again as a new one: new run key, same payload, the job as it is now. QuotaExceeded.
+
+    That of a step of a workflow runs alone: its run takes no notice. To go on with the run, its verbs are for.
+    """
 
     def work() -> UUID:
         old = Execution.objects.filter(pk=execution_id).first()
@@ -99,7 +102,7 @@ def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: da
             raise NotFound("There is no such execution.")
         if old.state not in FINAL_STATES:
             raise Conflict("The execution is not finished; cancel it or wait.", code="not_finished")
-        job = share_job(tenant, old.job_id)
+        job = share_job(tenant, old.job_id, inside=True)
         source, payload = payload_of(old)
         run = Run(
             trigger="replay", fired_by=actor.stored, payload=payload, payload_from=source, priority=old.priority,

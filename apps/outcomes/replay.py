@@ -96,7 +96,7 @@ def _workflow_run(letter_id: UUID) -> UUID | None:
 
 def _job(tenant: Tenant, old: Execution) -> JobNow:
     try:
-        return share_job(tenant, old.job_id)
+        return share_job(tenant, old.job_id, inside=True)
     except NotFound as error:
         raise Conflict("The job of this execution is deleted; it can only be resolved.", code="job_deleted") from error
 

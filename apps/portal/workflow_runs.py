@@ -15,7 +15,6 @@ from apps.portal.paging import PAGE_ROWS, paged, position_of
 from apps.portal.timeline import loaded
 from apps.workflows.approving import approvals_awaited
 from apps.workflows.drawing import graph_svg
-from apps.workflows.models import STEP_ENDS
 from apps.workflows.runs_reading import ALIVE, STATES, RunFilter, RunRow, run_read, runs_read
 from apps.workflows.runs_viewing import run_graph, run_states
 from apps.workflows.steps_reading import StepRow, steps_read
@@ -66,7 +65,8 @@ class RunDetail(RunPage):
         return self.page(
             "portal/workflow_run.html", title="Workflow run", run=run, steps=steps[:SHOWN_STEPS],
             more=len(steps) > SHOWN_STEPS, error=loaded(run.error), input=loaded(run.input), output=loaded(run.output),
-            offers=self._offers(run), open_steps=[(one, self._step_offers(one)) for one in steps if _is_open(one)],
+            offers=self._offers(run), asking=[(one, self._answers(one)) for one in steps if _asks(one)],
+            may_skip=self.may("workflowrun.skip"),
         )  # fmt: skip
 
     def _offers(self, run: RunRow) -> list[Offer]:
@@ -90,16 +90,12 @@ class RunDetail(RunPage):
             )  # fmt: skip
         return found
 
-    def _step_offers(self, step: StepRow) -> list[Offer]:
+    def _answers(self, step: StepRow) -> list[Offer]:
         at = (step.run_id, step.step)
-        if step.type == "approval" and step.state == "running":
-            return [
-                self.offer("Approve", "portal:workflowstep-approve", "workflowrun.approve", *at, kind="primary"),
-                self.offer("Reject", "portal:workflowstep-reject", "workflowrun.reject", *at, kind="danger"),
-            ]
-        if step.state == "waiting":
-            return [self.offer("Skip", "portal:workflowstep-skip", "workflowrun.skip", *at)]
-        return []
+        return [
+            self.offer("Approve", "portal:workflowstep-approve", "workflowrun.approve", *at, kind="primary"),
+            self.offer("Reject", "portal:workflowstep-reject", "workflowrun.reject", *at, kind="danger"),
+        ]
 
 
 class RunPicture(RunPage):
@@ -136,5 +132,6 @@ class StepExplain(RunExplain):
         return self.shown(found, back=reverse("portal:workflowrun", args=[run_id]))
 
 
-def _is_open(step: StepRow) -> bool:
-    return step.state not in STEP_ENDS
+def _asks(step: StepRow) -> bool:
+    """Whether it waits for a person."""
+    return step.type == "approval" and step.state == "running"

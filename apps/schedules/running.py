@@ -125,17 +125,20 @@ def missing(word: Word) -> FieldError:
     return FieldError(f"/{word}", "not_found", f"There is no such {word}.")
 
 
-def share_job(tenant: Tenant, job_id: UUID) -> JobNow:
-    """The job as it is until this transaction ends. NotFound when there is none."""
-    found = share_jobs(tenant, [job_id])
+def share_job(tenant: Tenant, job_id: UUID, *, inside: bool = False) -> JobNow:
+    """The job as it is until this transaction ends. NotFound when there is none.
+
+    With `inside` it may be one that is written inside of a workflow: for what has run already.
+    """
+    found = share_jobs(tenant, [job_id], inside=inside)
     if not found:
         raise NotFound("There is no such job.")
     return found[job_id]
 
 
-def share_jobs(tenant: Tenant, job_ids: Collection[UUID]) -> dict[UUID, JobNow]:
-    """Those jobs that are there, as they are until this transaction ends."""
-    shared = store.jobs_share(door.raw(), tenant.schema_name, job_ids) if job_ids else {}
+def share_jobs(tenant: Tenant, job_ids: Collection[UUID], *, inside: bool = False) -> dict[UUID, JobNow]:
+    """Those jobs that are there, as they are until this transaction ends; `inside` as for `share_job`."""
+    shared = store.jobs_share(door.raw(), tenant.schema_name, job_ids, inside=inside) if job_ids else {}
     return {job.id: job_shared(job, lambda pool: queue_for(tenant, pool)) for job in shared.values()}
 
 

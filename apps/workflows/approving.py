@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+import orjson
+
 from apps.schedules.models import Job
 from apps.workflows.graph import Graph
 from apps.workflows.known import graphs_here
@@ -39,4 +41,5 @@ def _awaited(row: StepRow, run: Run, names: Mapping[UUID, str], graphs: Mapping[
     name = names.get(run.workflow_id, "")
     if approval is None:
         return Awaited(row, run.workflow_id, name, None, "")
-    return Awaited(row, run.workflow_id, name, approval.role, approval.message)
+    message = approval.message if row.value is None else orjson.loads(row.value)
+    return Awaited(row, run.workflow_id, name, approval.role, message)

@@ -4,6 +4,7 @@ The caller holds the lock of the root. Rows go back first, then the counters are
 then does anything end or start: so what ends is counted once.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import NamedTuple
@@ -64,6 +65,9 @@ def carry_out(turn: Turn, run: RunNow, changes: Changes, word: Word) -> None:
         if row.type == "workflow":
             _retry_child(turn, row, word)
     recount(turn, run)
+    for row in [rows[key] for key, to in changes.items() if to == "cut"]:
+        row.reason = BY_PERSON  # however many of its items may fail
+        turn.changed(row)
     stop_steps(turn, [rows[key] for key, to in changes.items() if to == "stop"])
     for key, to in changes.items():
         if to in ("skip", "cancel", "start"):
@@ -95,6 +99,10 @@ def recount(turn: Turn, run: RunNow) -> None:
     """The counters of a run, of its steps that wait, and of those with lists, made again from the states."""
     rows = turn.all_of(run)
     ends = {one.step: one.end for one in rows if one.item is None and one.end is not None}
+    items: dict[str, list[StepNow]] = defaultdict(list)
+    for one in rows:
+        if one.item is not None:
+            items[one.step].append(one)
     for one in rows:
         if one.item is None and one.state == "waiting" and one.step in run.graph.steps:
             one.needs = counted(run.graph.steps[one.step], ends)
@@ -105,9 +113,8 @@ def recount(turn: Turn, run: RunNow) -> None:
         if one.item is None and one.type not in TYPES and one.end is not None:
             run.failed += fails_run(run.graph.steps[one.step], one.end)
         if one.item is None and one.items is not None:
-            of_list = [item for item in rows if item.item is not None and item.step == one.step]
-            one.items_open = sum(1 for item in of_list if item.state not in FINAL)
-            one.items_failed = sum(1 for item in of_list if item.state in FAILED)
+            one.items_open = sum(1 for item in items[one.step] if item.state not in FINAL)
+            one.items_failed = sum(1 for item in items[one.step] if item.state in FAILED)
             turn.changed(one)
     if run.failed == 0 and run.has_error:  # what failed it runs again
         store_changes.forget_outcome(turn.conn, turn.tenancy.schema, run.id)
@@ -151,10 +158,10 @@ def _retry_child(turn: Turn, row: StepNow, word: Word) -> None:
 
 def _open_above(turn: Turn, run: RunNow, step_id: int, *, by: str) -> None:
     """The step whose sub-workflow goes on again; what was skipped because of how it ended is decided again."""
-    (found,) = store_changes.steps_by_id(turn.conn, turn.tenancy.schema, [step_id])
-    if found.execution_id != run.id:
-        text = f"The step that this run was has been run once more; its run is {found.execution_id}."
-        raise Conflict(text, code="run_superseded")
+    found = next(iter(store_changes.steps_by_id(turn.conn, turn.tenancy.schema, [step_id])), None)
+    if found is None or found.execution_id != run.id:
+        newer = f"its run is {found.execution_id}" if found and found.execution_id else "its list was read again"
+        raise Conflict(f"The step that this run was has been run once more; {newer}.", code="run_superseded")
     turn.take([found.run_id])
     parent = turn.runs[found.run_id]
     rows = _rows(turn, parent)

@@ -75,6 +75,7 @@ def graph_svg(workflow: Workflow, *, title: str, states: Mapping[str, Shown] | N
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
     parts += [_line(line) for line in placed.lines]
+    parts += [_condition(line) for line in placed.lines if line.edge.on != "succeeded"]  # above all lines
     for step in workflow.steps:
         state = None if states is None else states.get(step.name, Shown("waiting"))
         parts.append(_node(step, placed.boxes[step.name], state))
@@ -105,7 +106,7 @@ def _node(step: Step, box: Box, state: Shown | None) -> str:
 
 
 def _line(line: Line) -> str:
-    """Curves between levels, straight through the ones that are passed; conditions are dashed and named."""
+    """Curves between levels, straight through the ones that are passed; conditions are dashed."""
     path = f"M{line.points[0][0]:.1f} {line.points[0][1]:.1f}"
     for (x, y), (to_x, to_y) in zip(line.points, line.points[1:], strict=False):
         bend = (to_x - x) / 2
@@ -114,15 +115,16 @@ def _line(line: Line) -> str:
             if y == to_y
             else f"C{x + bend:.1f} {y:.1f} {to_x - bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
         )
-    plain = line.edge.on == "succeeded"
-    dashed = "" if plain else ' stroke-dasharray="5 3"'
-    drawn = f'<path d="{path}" fill="none" stroke="{_EDGE}"{dashed} marker-end="url(#end)"/>'
-    if plain:
-        return drawn
+    dashed = "" if line.edge.on == "succeeded" else ' stroke-dasharray="5 3"'
+    return f'<path d="{path}" fill="none" stroke="{_EDGE}"{dashed} marker-end="url(#end)"/>'
+
+
+def _condition(line: Line) -> str:
+    """Its word, on a ground of its own: lines that go below it do not strike it out."""
     (x, y), (to_x, to_y) = line.points[-2:]
     return (
-        f'{drawn}<text x="{(x + to_x) / 2:.1f}" y="{(y + to_y) / 2 - 4:.1f}" text-anchor="middle" font-size="10"'
-        f' fill="{_EDGE}">{line.edge.on}</text>'
+        f'<text x="{(x + to_x) / 2:.1f}" y="{(y + to_y) / 2 + 3:.1f}" text-anchor="middle" font-size="10"'
+        f' fill="{_EDGE}" stroke="#ffffff" stroke-width="4" paint-order="stroke">{line.edge.on}</text>'
     )
 
 

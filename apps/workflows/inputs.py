@@ -35,6 +35,7 @@ from kernel.templates import (
 STEP_MEMBERS = ("output", "result", "state", "error", "execution", "attempt")
 RUN_MEMBERS = ("id", "nominal_at", "trigger", "workflow")
 FAILURE_MEMBERS = ("error", "failed_step")  # of `run`, for the job that runs once for a failed run
+MESSAGE_MAX_CHARS = 2_000
 _DEEP = ("output", "result", "error")  # what has members of its own
 _FREE = frozenset({"input", "steps", "run", "item"})
 _NAMES = Known({"input": (), "steps": (), "run": (), "item": (), "index": ()}, _FREE)
@@ -104,6 +105,15 @@ def filled(value: Any, values: Mapping[str, Any], *, max_bytes: int) -> Any:
     if size > max_bytes:
         raise BadInput(f"What comes out has {size:,} bytes; {max_bytes:,} are allowed.")
     return made
+
+
+def message_filled(message: str, values: Mapping[str, Any]) -> str:
+    """What a person is asked, at most MESSAGE_MAX_CHARS of it. Raises BadInput when it can't be made."""
+    made = _filled(message, values, Budget())
+    text = made if isinstance(made, str) else json_text(made)
+    if faults := value_faults(text):
+        raise BadInput(f"The message can't be stored: {faults[0].detail}")
+    return text if len(text) <= MESSAGE_MAX_CHARS else f"{text[: MESSAGE_MAX_CHARS - 3]}..."
 
 
 def items_of(for_each: ForEach, values: Mapping[str, Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from apps.workflows.graph import levels, parents_of
 
 SWEEPS = 4
 MAX_PASSED = 5_000  # places for edges that pass levels; beyond that they go straight
-NODE_HEIGHT, ROW_GAP, LEVEL_GAP, MARGIN = 40, 16, 60, 16
+NODE_HEIGHT, ROW_GAP, LEVEL_GAP, MARGIN = 40, 16, 84, 16
 PASSED_HEIGHT = 8
 CHAR_WIDTH, MIN_CHARS, MAX_CHARS = 7.3, 8, 30
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import orjson
 
 from apps.workflows import store
-from apps.workflows.deciding import FINAL, End, end_of_map, map_goes_on
+from apps.workflows.deciding import BY_PERSON, FINAL, End, end_of_map, map_goes_on
 from apps.workflows.definition import ForEach
 from apps.workflows.inputs import items_of
 from apps.workflows.values import CANCELLED, STOPPING, NewStep, RunNow, StepNow, with_error
@@ -105,6 +105,8 @@ def _end(turn: "Turn", run: RunNow, row: StepNow) -> None:
         return
     if row.reason in (CANCELLED, *STOPPING):
         end = End("cancelled", row.reason)
+    elif row.reason == BY_PERSON and row.items_failed:
+        end = End("cancelled", BY_PERSON)
     elif end.state == "failed" and run.state == "cancelling":
         end = End("cancelled", CANCELLED)
     error = None

@@ -15,8 +15,9 @@ Key = tuple[str, int | None]  # a step, and the place in its list
 
 # reopen: its dead execution goes on, under its run key. start: it starts now, as a new generation when it ran before.
 # wait: its needs decide again. resume: of a step with a list, some of its items run again. skip and cancel: it has
-# ended by decision of a person. stop: it runs, and is asked to stop. drop: its row goes; the list is read again.
-To = Literal["reopen", "start", "wait", "resume", "skip", "cancel", "stop", "drop"]
+# ended by decision of a person. stop: it runs, and is asked to stop. cut: of a step with a list, all that has not ended
+# is stopped or cancelled. drop: its row goes; the list is read again.
+To = Literal["reopen", "start", "wait", "resume", "skip", "cancel", "stop", "cut", "drop"]
 Changes = dict[Key, To]
 
 FAILED = frozenset({"failed", "cancelled"})
@@ -191,7 +192,9 @@ class _Table:
 
     def ended_by_person(self, step: str) -> Changes:
         """The step, of what has not ended; where its list is read, the items, with which it ends."""
-        return {one.key: _ended(one) for one in self.items(step) or [self.one(step)] if one.state not in FINAL}
+        items = self.items(step)
+        found = {one.key: _ended(one) for one in items or [self.one(step)] if one.state not in FINAL}
+        return found | {(step, None): "cut"} if items and found else found
 
 
 def _ended(one: Row) -> To:

@@ -26,7 +26,7 @@ STATES = (
 ALIVE = frozenset(STATES[:5])
 ORDERS: Mapping[str, Order] = {"-created_at": Order(), "created_at": Order(descending=False)}
 # Workflows whose runs are read one beside the other. Of a tenant with more of them the newest executions are looked at.
-MAX_APART = 200
+MAX_APART = 50
 _IN_HISTORY: Mapping[str, str] = {"failed": "dead"}  # where a state is called otherwise
 
 
@@ -83,7 +83,8 @@ _COLUMNS = f"""
     r.deadline_at, r.paused_at, coalesce(r.paused_by, ''), coalesce(r.paused_reason, ''),
     coalesce(nullif(r.reason, ''), e.reason), coalesce(r.error, e.error)::text, e.replay_of, e.fired_by,
     e.labels::text, coalesce(r.generation, 1), coalesce(r.revision, 0), p.run_id, p.step, p.item,
-    CASE WHEN t.state = 'ready' AND t.rank IS NULL THEN t.wait_reason END, {{whole}}
+    CASE WHEN t.state = 'blocked' THEN 'workflow_blocked'
+         WHEN t.state = 'ready' AND t.rank IS NULL THEN t.wait_reason END, {{whole}}
 """
 _RUN = "LEFT JOIN {schema}.workflows_run r ON r.execution_id = e.id LEFT JOIN tickets_ticket t ON t.execution_id = e.id"
 _JOINS = f"""
@@ -131,8 +132,10 @@ def runs_count(tenant: Tenant, wanted: RunFilter) -> Count:
 
 def _listing(tenant: Tenant, wanted: RunFilter, order: str) -> Listing:
     workflows = [wanted.workflow_id] if wanted.workflow_id is not None else _workflows(tenant)
-    is_run = "EXISTS (SELECT FROM {schema}.schedules_job j WHERE j.id = e.job_id AND j.kind = %s)"
-    rest, bounds = [Condition(is_run, (WORKFLOW,)), *_created(wanted)], _id_bounds(wanted)
+    paths, rest = _paths(workflows, wanted), _created(wanted)
+    if wanted.workflow_id is not None or len(workflows) > MAX_APART or wanted.states:  # else the path has no other rows
+        is_run = "EXISTS (SELECT FROM {schema}.schedules_job j WHERE j.id = e.job_id AND j.kind = %s)"
+        rest.append(Condition(is_run, (WORKFLOW,)))
     if wanted.states:
         rest.append(Condition(f"{_STATE_OF_ROW} = ANY(%s)", (list(wanted.states),)))
     if wanted.triggers:
@@ -141,10 +144,10 @@ def _listing(tenant: Tenant, wanted: RunFilter, order: str) -> Listing:
         rest.append(Condition("e.schedule_id = %s", (wanted.schedule_id,)))
     if wanted.labels:
         rest.append(Condition("e.labels @> %s::jsonb", (orjson.dumps(dict(wanted.labels)).decode(),)))
-    paths = [path.within(*bounds) for path in _paths(workflows, wanted)]
+    bounds = _id_bounds(wanted)
     return Listing(
         table="{schema}.executions_execution", columns=_COLUMNS.format(whole="NULL, NULL"), joins=_JOINS,
-        paths=tuple(paths), rest=tuple(rest), order=ORDERS[order],
+        paths=tuple(path.within(*bounds) for path in paths), rest=tuple(rest), order=ORDERS[order],
     )  # fmt: skip
 
 

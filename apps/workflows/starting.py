@@ -26,7 +26,7 @@ from apps.workflows import previous, store, upstream
 from apps.workflows.closing import TYPES, handler_of
 from apps.workflows.deciding import WHEN_FALSE, End
 from apps.workflows.definition import ForEach, Step
-from apps.workflows.inputs import BadInput, filled, reads_of, steps_named, texts_of, unmet_condition
+from apps.workflows.inputs import BadInput, filled, message_filled, reads_of, steps_named, texts_of, unmet_condition
 from apps.workflows.values import RunNow, StepNow, with_error
 from kernel.ids import uuid7s
 from kernel.limitrules import Flow
@@ -38,7 +38,6 @@ INPUT_MAX_BYTES = 262_144
 BUSY_WAIT = timedelta(seconds=1)  # until a step is tried again whose job is just being changed
 BUSY = "job_changes"  # why it waits
 Expand = Callable[[StepNow, ForEach, dict[str, Any]], list[StepNow]]
-DEPTH_MAX = 5  # of workflows in workflows
 
 
 class Failed(NamedTuple):
@@ -189,7 +188,8 @@ class Starting:
             step = runs[row.run_id].graph.steps[row.step]
             whole |= {(row.run_id, name) for name in reads_of(step)}
             brief |= {(row.run_id, edge.parent) for edge in step.needs}
-            if step.when or step.for_each or any(texts_of(step.input)):
+            message = None if step.approval is None else step.approval.message
+            if step.when or step.for_each or any(texts_of([step.input, message])):
                 inputs.add(row.run_id)
         return upstream.read(self._conn, self._tenancy.schema, whole=whole, brief=brief, inputs=inputs)
 
@@ -197,6 +197,7 @@ class Starting:
         if step.type == "delay":
             row.wake_at = self._now + timedelta(seconds=step.delay_s or 0)
         elif step.type == "approval" and step.approval is not None:
+            row.value = orjson.dumps(message_filled(step.approval.message, values)).decode()
             if step.approval.timeout_s is not None:
                 row.wake_at = self._now + timedelta(seconds=step.approval.timeout_s)
         else:

@@ -242,14 +242,24 @@ class Turn(Known):
         """Starts what runs that are about to end as failed do before that; whether there was any."""
         for run_id in sorted(self._changed_runs):
             run = self.runs[run_id]
-            if run.finished_at is None and run.open == 0 and run.failed > 0 and run.state != "cancelling":
+            if run.finished_at is not None or run.open > 0 or run.state == "cancelling":
+                continue
+            if closing.is_asked(run.graph.workflow) and self._will_fail(run):
                 self._close_run(run)
         return bool(self._starts)
 
+    def _will_fail(self, run: RunNow) -> bool:
+        """Whether a run of which nothing is open ends as failed: a step failed it, or its output can't be made."""
+        if run.failed > 0:
+            return True
+        state = run.state
+        self._starting.fill_output(run)
+        fails, run.state = run.state == "failed", state
+        run.has_error = run.has_error or fails
+        return fails
+
     def _close_run(self, run: RunNow) -> None:
         self._unfinished.discard(run.id)
-        if not closing.is_asked(run.graph.workflow):
-            return
         rows = [
             closing.Row(one.step, one.type, one.state, one.generation, one.finished_at)
             for one in self.all_of(run)

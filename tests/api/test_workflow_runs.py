@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import psycopg
+import pytest
 
 from tests.api.makers import MINUTELY, NOWHERE, TARGET, Makers, audit, begin, begin_run, kill, settle
 from tests.fixtures_api import Api
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 
 Conn = psycopg.Connection[Any]
 JOB = {"kind": "http", "target": TARGET, "retry": {"max_attempts": 1}}
+MESSAGE = 'Load <all> {{ steps.extract.result.rows | default("no") }} rows of {{ input.region }}?'
 STEPS: list[dict[str, Any]] = [
     {"name": "extract", "job": JOB},
-    {"name": "check", "needs": ["extract"], "approval": {"role": "admin", "message": "Load <all>?"}},
+    {"name": "check", "needs": ["extract"], "approval": {"role": "admin", "message": MESSAGE}},
     {"name": "load", "job": JOB, "needs": ["check"]},
     {"name": "tell", "job": JOB, "needs": [{"step": "load", "on": "failed"}]},
 ]
@@ -66,7 +68,9 @@ def test_a_run_from_its_wait_to_its_end(api: Api, make: Makers, conn: Conn, regi
     settle(conn, registry, begin(conn, extract["execution"]), result='{"rows": 3}')
 
     (asked,) = api.get("approvals").body["items"]
-    assert (asked["run"], asked["step"], asked["role"], asked["message"]) == (waiting, "check", "admin", "Load <all>?")
+    assert (asked["run"], asked["step"], asked["role"]) == (waiting, "check", "admin")
+    assert asked["message"] == asked["value"] == "Load <all> 3 rows of eu?"
+    assert "Load <all> 3 rows of eu?" in api.get(f"{path}/explain").body["verdict"]["detail"]
     why = api.get(f"{path}/steps/load/explain").body
     assert (why["kind"], why["state"]) == ("step", "waiting") and "check" in why["verdict"]["detail"]
     yes = api.post(f"{path}/steps/check/approve", {"note": "seen"})
@@ -81,6 +85,8 @@ def test_a_run_from_its_wait_to_its_end(api: Api, make: Makers, conn: Conn, regi
     }  # fmt: skip
     settle(conn, registry, begin(conn, execution_of(api, waiting, "tell")))
 
+    why = api.get(f"{path}/steps/load/explain").body["verdict"]
+    assert (why["code"], why["link"]) == ("step_failed", f"/api/v1/workflow-runs/{waiting}")
     ended = api.get(path).body
     assert (ended["state"], ended["error"]["step"], ended["steps"]["failed"]) == ("failed", "load", 1)
     assert ended["error"]["execution"] == execution_of(api, waiting, "load")
@@ -95,7 +101,9 @@ def test_a_run_from_its_wait_to_its_end(api: Api, make: Makers, conn: Conn, regi
     assert "default-src 'none'" in picture.headers["Content-Security-Policy"]
 
 
-def test_lists_of_runs(api: Api, make: Makers, conn: Conn, registry: Registry) -> None:
+def test_lists_of_runs(api: Api, make: Makers, conn: Conn, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    from apps.workflows import runs_reading
+
     assert api.get("workflow-runs").body["items"] == []
     runs = [started(api, make, conn, registry) for _ in range(2)]
     workflow = api.get(f"workflow-runs/{runs[1]}").body["workflow"]
@@ -117,6 +125,10 @@ def test_lists_of_runs(api: Api, make: Makers, conn: Conn, registry: Registry) -
     assert ids("state=succeeded") == ids("trigger=schedule") == []
     assert ids(f"workflow={workflow}") == ids("", f"workflows/{workflow}/runs") == [gone, later, runs[1]]
     assert ids("label=why:test") == [later]
+    with monkeypatch.context() as many:
+        many.setattr(runs_reading, "MAX_APART", 1)  # of a tenant with more workflows, the newest executions are read
+        assert ids("") == [gone, later, *reversed(runs)] and ids("state=paused") == runs[:1]
+    assert ids(f"workflow={make.job()['id']}") == []
     first = api.get("workflow-runs?page_size=3&count=true").body
     assert (first["count"], first["count_is_exact"]) == (4, True)
     assert ids(f"page_size=3&cursor={first['next_cursor']}") == runs[:1]

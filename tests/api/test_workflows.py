@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
 
@@ -60,6 +61,14 @@ def test_workflows_and_jobs_do_not_mix(api: Api, make: Makers) -> None:
     assert {one["name"] for one in api.get("jobs").body["items"]} == {"nightly", "job 3"}, "inline jobs are not shown"
     assert api.post("executions", {"job": workflow["id"]}).faults == {"/job": "not_found"}
     assert api.post("jobs", {"name": "x", "kind": "workflow", "target": {}}).faults["/kind"] == "choice"
+
+
+def test_a_workflow_counts_as_a_job(api: Api, make: Makers, plan: Callable[..., None]) -> None:
+    plan(max_jobs=2)
+    make.workflow(*STEPS)
+    make.job()
+    refused = api.post("workflows", {"name": "one more", "steps": STEPS})
+    assert (refused.code, refused.body["quota"], refused.body["use"]) == ("quota_exceeded", "max_jobs", 2)
 
 
 def test_faults_have_their_places(api: Api, make: Makers, acme_people: People, globex_people: People) -> None:
@@ -174,6 +183,20 @@ def test_of_edits_that_would_close_a_loop_one_wins(acme_people: People, make: Ma
         return Api(acme_people.admin).patch(path, {"after": after}, If_Match="*").status
 
     assert sorted(in_parallel(4, follow)) == [200, 200, 200, 400]
+
+
+def test_a_job_goes_or_is_named_and_never_both(acme_people: People, make: Makers) -> None:
+    """F14: deleted by one while another one makes a workflow of it."""
+    jobs = [make.job()["id"] for _ in range(4)]
+
+    def work(number: int) -> int:
+        api, job = Api(acme_people.admin), jobs[number // 2]
+        if number % 2:
+            return api.delete(f"jobs/{job}", If_Match="*").status
+        return api.post("workflows", {"name": f"of {job}", "steps": [{"name": "a", "job": job}]}).status
+
+    found = in_parallel(8, work)
+    assert set(zip(found[::2], found[1::2], strict=True)) <= {(201, 409), (400, 204)}, found
 
 
 def test_one_thousand_steps_are_saved_and_read(api: Api) -> None:

@@ -85,6 +85,8 @@ def test_why_a_step_ended_so() -> None:
     assert "Not met: 'a' (succeeded was asked, it is failed)." in skipped.detail
     person = row("skipped", reason="by_person", decided_by="ana", note="not today")
     assert "ana said so: not today." in step_verdict(RUN, person, STEP, [], now=NOW).detail
+    late = step_verdict(RUN, row("failed", reason="approval_timeout", type="approval"), None, [], now=NOW)
+    assert "nobody had decided in time" in late.detail
     broken = row("failed", error={"message": "no such host"})
     assert "no such host" in step_verdict(RUN, broken, STEP, [], now=NOW).detail
     for state in ("succeeded", "cancelled", "failed", "skipped"):

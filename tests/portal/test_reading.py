@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -135,3 +136,12 @@ def test_runs_that_wait_for_each_other_are_linked(kept: Stock, console_of: Any) 
     for one, other, word in ((child, kept.waiting, "Depends on"), (kept.waiting, child, "Waited for by")):
         page = browser.text(f"/console/executions/{one}")
         assert word in page and f'href="/console/executions/{other}"' in page
+
+
+def test_an_execution_leads_to_the_run_that_it_is_a_step_of(kept: Stock, console_of: Any, conn: Any) -> None:
+    run = UUID(int=7)
+    conn.execute(
+        "UPDATE t_acme.executions_execution SET workflow_run_id = %s, step = 'load' WHERE id = %s", [run, kept.done]
+    )
+    page = console_of(kept.tenant).text(f"/console/executions/{kept.done}")
+    assert f'<bdi>load</bdi> of <a class="mono" href="/console/workflow-runs/{run}">' in page

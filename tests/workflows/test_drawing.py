@@ -20,7 +20,7 @@ ALLOWED = {
     "marker": {"id", "viewBox", "refX", "refY", "markerWidth", "markerHeight", "orient"},
     "path": {"d", "fill", "stroke", "stroke-dasharray", "marker-end"},
     "rect": {"x", "y", "width", "height", "rx", "fill", "stroke", "stroke-width"},
-    "text": {"x", "y", "text-anchor", "font-size", "fill"},
+    "text": {"x", "y", "text-anchor", "font-size", "fill", "stroke", "stroke-width", "paint-order"},
 }
 
 

@@ -16,6 +16,7 @@ from apps.workflows.inputs import (
     filled,
     is_whole,
     items_of,
+    message_filled,
     reads_of,
     same,
     template_faults,
@@ -144,6 +145,15 @@ def test_the_output_of_a_step_is_what_it_brought() -> None:
     }
     assert filled("{{ steps.http.output.rows }}", values, max_bytes=9) == 3
     assert filled("{{ steps.http.result.status }}", values, max_bytes=9) == 200
+
+
+def test_a_message_is_a_text_of_bounded_length() -> None:
+    values = values_of(RUN, given={"n": [1], "long": "x" * 5_000}, steps={})
+    assert message_filled("Load {{ input.n }}?", values) == "Load [1]?"
+    assert message_filled("{{ input.n }}", values) == "[1]"
+    assert len(message_filled("{{ input.long }}", values)) == 2_000
+    with pytest.raises(BadInput):
+        message_filled("{{ input.none }}", values)
 
 
 def test_which_results_are_read() -> None:

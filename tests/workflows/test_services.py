@@ -151,3 +151,20 @@ def test_a_run_takes_no_place_of_its_own_and_is_not_lost(engine: Engine, conn: C
     assert waiting.held_by_tenants(conn, [engine.tenant.pk]) == {engine.tenant.pk: 0}, "max_running is of steps"
     engine.start(run, "a")
     assert waiting.held_by_tenants(conn, [engine.tenant.pk]) == {engine.tenant.pk: 1}
+
+
+def test_a_step_runs_again_by_itself(desk: Desk, engine: Engine, conn: Conn) -> None:
+    """A job inside of a workflow can't be submitted, but what has run of it can run again."""
+    from apps.dispatch.submission import execution_submit
+    from apps.dispatch.submit import execution_rerun
+
+    made = desk.create("etl", {"name": "a", "job": inline(), "input": {"region": "{{ input.region }}"}})
+    job = jobs_of(made)["steps/a"]
+    run = engine.run(made.job.pk, payload={"region": "eu"})
+    engine.end(run, "a")
+    with pytest.raises(InvalidInput):
+        execution_submit(tenant=desk.tenant, actor=desk.actor, data={"job": str(job)}, now=NOW)
+    execution = engine.step(run, "a")["execution_id"]
+    again = execution_rerun(tenant=desk.tenant, actor=desk.actor, execution_id=execution, now=NOW)
+    query = "SELECT job_id, trigger, payload, workflow_run_id FROM t_acme.executions_execution WHERE id = %s"
+    assert conn.execute(query, [again]).fetchone() == (job, "replay", {"region": "eu"}, None)

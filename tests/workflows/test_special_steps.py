@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
 from psycopg import sql
 
 from kernel.clock import utc_now
+from kernel.errors import Conflict
 from tests.fixtures_flow import assert_exactly_one_outcome, executions_of, make_job
 from tests.workflows.engine import Engine, make_workflow, step
 from tests.workflows.test_verbs import ask
@@ -91,6 +93,20 @@ def test_cancelling_ends_a_list_with_what_waits_of_it(engine: Engine) -> None:
     assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="cancelled")
 
 
+def test_a_list_that_a_person_cancels_is_cancelled_however_many_items_may_fail(engine: Engine) -> None:
+    each = {"items": [1, 2, 3], "max_in_flight": 1, "max_failures": 3}
+    run_id = engine.run(make_workflow(engine.tenant, [step("each", for_each=each), step("z", "each")]))
+    started = engine.start(run_id, "each", 0)
+    ask(engine, "step_cancel", run_id, step="each")
+    assert items(engine, run_id, "each") == ["running", "cancelled", "cancelled"]
+    settle(engine, started, "succeeded")
+    assert engine.states(run_id) == {"each": "cancelled", "z": "skipped: upstream_failed"}
+    ask(engine, "step_retry", run_id, step="each")
+    engine.look()
+    assert items(engine, run_id, "each") == ["succeeded", "running", "waiting"]
+    assert engine.states(run_id) == {"each": "running", "z": "waiting"}
+
+
 def test_a_workflow_in_a_workflow_ends_its_step_and_is_retried_from_either(engine: Engine) -> None:
     inner = make_workflow(
         engine.tenant, [step("x", input="{{ input.n }}"), step("y", "x")], output="{{ steps.y.result }}"
@@ -132,6 +148,21 @@ def test_a_workflow_in_a_workflow_ends_its_step_and_is_retried_from_either(engin
     engine.end(run_id, "after")
     engine.look()
     assert engine.execution(run_id)["state"] == "succeeded"
+
+
+def test_a_run_that_a_list_no_longer_has_stays_as_it_ended(engine: Engine) -> None:
+    inner = str(make_workflow(engine.tenant, [step("x")]))
+    run_id = engine.run(make_workflow(engine.tenant, [step("sub", workflow=inner, for_each={"items": [1]})]))
+    engine.look()
+    child = engine.step(run_id, "sub", 0)["execution_id"]
+    engine.end(child, "x")
+    engine.look()
+    assert engine.states(run_id) == {"sub": "succeeded"}
+    ask(engine, "run_rerun", run_id, step="sub")
+    with pytest.raises(Conflict) as refused:
+        ask(engine, "run_rerun", child, step="x")
+    assert refused.value.extra["code"] == "run_superseded"
+    assert engine.states(child) == {"x": "succeeded"}
 
 
 def test_a_workflow_in_a_paused_one_begins_when_that_is_resumed(engine: Engine) -> None:
@@ -191,6 +222,21 @@ def test_two_inner_failures_tell_once(engine: Engine) -> None:
     engine.end(run_id, "run.on_failure")
     engine.look()
     assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="dead")
+
+
+def test_a_run_whose_output_can_not_be_made_tells_too(engine: Engine) -> None:
+    told = {"job": str(make_job(engine.tenant)), "input": "{{ run.error.message }}"}
+    run_id = engine.run(make_workflow(engine.tenant, [step("a")], output="{{ steps.a.result.rows }}", on_failure=told))
+    engine.end(run_id, "a")
+    handler = engine.step(run_id, "run.on_failure")["execution_id"]
+    assert engine.execution(handler)["payload"].startswith("Its output could not be made")
+    engine.end(run_id, "run.on_failure")
+    engine.look()
+    assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="dead")
+    ask(engine, "run_rerun", run_id, step="a")
+    engine.end(run_id, "a", result='{"rows": 3}')
+    engine.look()
+    assert engine.execution(run_id)["result"] == 3
 
 
 def test_a_delay_holds_its_step_until_its_time(engine: Engine) -> None:

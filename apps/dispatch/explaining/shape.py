@@ -7,6 +7,7 @@ from apps.dispatch.explaining.ended import instant
 from apps.dispatch.explaining.values import Check, Explanation, Holder, Thing, Verdict
 from apps.dispatch.explaining.words import words_of
 from kernel.durations import span
+from kernel.printing import printable
 
 # Where over the API what a remedy is done to is found; the rest is the operator's.
 _PATHS = {
@@ -41,7 +42,7 @@ def explanation_shape(one: Explanation) -> dict[str, Any]:
 
 def explanation_text(one: Explanation) -> str:
     """Some lines to read at night: what it is, why, until when, what to do."""
-    return "\n".join(_lines(one))
+    return "\n".join(printable(line) for line in _lines(one))
 
 
 def link_of(thing: Thing | None) -> str | None:

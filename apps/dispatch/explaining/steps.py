@@ -45,6 +45,7 @@ class StepNow(NamedTuple):
     items: int | None
     items_open: int
     items_failed: int
+    asked: str = ""  # of an approval: its message
 
     @property
     def name(self) -> str:
@@ -155,6 +156,8 @@ def _running(row: StepNow, step: Step | None, me: Thing, now: datetime) -> Verdi
         role = step.approval.role if step is not None and step.approval is not None else "operator"
         over = f", until {instant(row.wake_at)}" if row.wake_at is not None else ""
         text = f"It waits for a person with the role {role} or more to approve or reject it{over}."
+        if row.asked:
+            text += f" It is asked: {row.asked[:ERROR_CHARS]}"
         return Verdict("awaits_approval", text, since=since, clears_at=row.wake_at, thing=me)
     if row.type == "delay":
         text = f"It waits until {instant(row.wake_at)}."
@@ -185,7 +188,8 @@ def _ended(run: RunNow, row: StepNow, parents: Sequence[Parent], by: By | None, 
     if row.state == "cancelled":
         return Verdict("cancelled", f"It was cancelled{_who(by)} at {at}.{said}", since=row.finished_at, thing=thing)
     if row.state == "failed":
-        text = f"It failed at {at}.{said}{_error(row.error)}"
+        why = f": {because(row.reason)}" if row.reason in STEP_WORDS else ""
+        text = f"It failed at {at}{why}.{said}{_error(row.error)}"
         return Verdict("step_failed", text, since=row.finished_at, thing=thing)
     code = row.reason if row.reason in STEP_WORDS else "skipped"
     text = f"It was skipped at {at}: {because(code)}.{said}"
@@ -205,7 +209,7 @@ def _run_ended(
     if run.state == "cancelled":
         return Verdict("cancelled", f"It was cancelled{_who(by)}; it ended at {at}.", since=finished_at, thing=me)
     if reason == "deadline":
-        text = f"Its deadline was {instant(run.deadline_at)}; what had not ended by then was stopped."
+        text = f"Its deadline passed; what had not ended by then was stopped. It ended at {at}."
         return Verdict("run_deadline", text, since=finished_at, thing=me)
     step = f" Step {error['step']!r} failed it." if error and error.get("step") else ""
     return Verdict("run_failed", f"It failed at {at}.{step}{_error(error)}", since=finished_at, thing=me)

@@ -240,6 +240,13 @@ STEP_WORDS: Mapping[str, Words] = {
     "fail_fast": Words(
         "Another step had failed, and the workflow stops at its first failure", "Mend the cause and retry the run."
     ),
+    "deadline": Words(
+        "The run's deadline had passed before it could start",
+        "Retry the run: it gets its time again. Or raise deadline_s.",
+    ),
+    "approval_timeout": Words(
+        "Nobody had decided in time", "Retry the step to ask once more, or give it a longer timeout_s."
+    ),
     "by_person": Words("A person decided so"),
     "items_failed": Words("Too many items of its list failed", "Mend the cause and retry the step."),
 }
