@@ -158,10 +158,10 @@ def _retry_child(turn: Turn, row: StepNow, word: Word) -> None:
 
 def _open_above(turn: Turn, run: RunNow, step_id: int, *, by: str) -> None:
     """The step whose sub-workflow goes on again; what was skipped because of how it ended is decided again."""
-    (found,) = store_changes.steps_by_id(turn.conn, turn.tenancy.schema, [step_id])
-    if found.execution_id != run.id:
-        text = f"The step that this run was has been run once more; its run is {found.execution_id}."
-        raise Conflict(text, code="run_superseded")
+    found = next(iter(store_changes.steps_by_id(turn.conn, turn.tenancy.schema, [step_id])), None)
+    if found is None or found.execution_id != run.id:
+        newer = f"its run is {found.execution_id}" if found and found.execution_id else "its list was read again"
+        raise Conflict(f"The step that this run was has been run once more; {newer}.", code="run_superseded")
     turn.take([found.run_id])
     parent = turn.runs[found.run_id]
     rows = _rows(turn, parent)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
 from psycopg import sql
 
 from kernel.clock import utc_now
+from kernel.errors import Conflict
 from tests.fixtures_flow import assert_exactly_one_outcome, executions_of, make_job
 from tests.workflows.engine import Engine, make_workflow, step
 from tests.workflows.test_verbs import ask
@@ -158,6 +160,21 @@ def test_a_workflow_in_a_workflow_ends_its_step_and_is_retried_from_either(engin
     engine.end(run_id, "after")
     engine.look()
     assert engine.execution(run_id)["state"] == "succeeded"
+
+
+def test_a_run_that_a_list_no_longer_has_stays_as_it_ended(engine: Engine) -> None:
+    inner = str(make_workflow(engine.tenant, [step("x")]))
+    run_id = engine.run(make_workflow(engine.tenant, [step("sub", workflow=inner, for_each={"items": [1]})]))
+    engine.look()
+    child = engine.step(run_id, "sub", 0)["execution_id"]
+    engine.end(child, "x")
+    engine.look()
+    assert engine.states(run_id) == {"sub": "succeeded"}
+    ask(engine, "run_rerun", run_id, step="sub")
+    with pytest.raises(Conflict) as refused:
+        ask(engine, "run_rerun", child, step="x")
+    assert refused.value.extra["code"] == "run_superseded"
+    assert engine.states(child) == {"x": "succeeded"}
 
 
 def test_a_workflow_in_a_paused_one_begins_when_that_is_resumed(engine: Engine) -> None:
