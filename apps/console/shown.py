@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from kernel.masking import MASK, masked_url
+from kernel.printing import LINES, printable
 from kernel.secretrules import is_internal, is_reference
 
 SHOWN_CHARS = 4_000
@@ -32,7 +33,7 @@ def excerpt(text: str) -> SafeString:
     """The beginning of a text, whatever it holds."""
     rest = len(text) - SHOWN_CHARS
     more = f"\n... {rest:,} more characters" if rest > 0 else ""
-    return format_html('<pre class="excerpt">{}{}</pre>', text[:SHOWN_CHARS], more)
+    return format_html('<pre class="excerpt">{}{}</pre>', printable(text[:SHOWN_CHARS], keep=LINES), more)
 
 
 def masked(value: Any) -> Any:

@@ -78,7 +78,7 @@ class RunAdmin(ExplainedAdmin):
     def picture(self, obj: Run) -> str:
         url = reverse("admin:workflows_run_picture", args=[obj.pk], current_app=tenant_site.name)
         text = "The graph with the states of its steps; the list of the steps says the same."
-        return format_html('<a href="{}"><img class="graph" src="{}" alt="{}"></a>', url, url, text)
+        return format_html('<a class="picture" href="{}"><img class="graph" src="{}" alt="{}"></a>', url, url, text)
 
     @admin.display(description="its steps")
     def steps(self, obj: Run) -> str:

@@ -6,6 +6,8 @@ import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from kernel.printing import LINES, printable
+
 SHOWN_CHARS = 8_000
 UNITS = (("d", 86_400, 172_800), ("h", 3_600, 3_600), ("min", 60, 60), ("s", 1, 0))  # name, seconds, used from
 
@@ -83,5 +85,5 @@ def moment(at: datetime) -> str:
 def json_text(value: Any) -> str:
     """A decoded value to read. What is longer than SHOWN_CHARS is cut, and says so."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    rest = len(text) - SHOWN_CHARS
-    return text if rest <= 0 else f"{text[:SHOWN_CHARS]}\n... {rest:,} more characters; the API answers all of it"
+    rest, text = len(text) - SHOWN_CHARS, printable(text[:SHOWN_CHARS], keep=LINES)
+    return text if rest <= 0 else f"{text}\n... {rest:,} more characters; the API answers all of it"

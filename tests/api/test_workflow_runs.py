@@ -85,6 +85,8 @@ def test_a_run_from_its_wait_to_its_end(api: Api, make: Makers, conn: Conn, regi
     }  # fmt: skip
     settle(conn, registry, begin(conn, execution_of(api, waiting, "tell")))
 
+    why = api.get(f"{path}/steps/load/explain").body["verdict"]
+    assert (why["code"], why["link"]) == ("step_failed", f"/api/v1/workflow-runs/{waiting}")
     ended = api.get(path).body
     assert (ended["state"], ended["error"]["step"], ended["steps"]["failed"]) == ("failed", "load", 1)
     assert ended["error"]["execution"] == execution_of(api, waiting, "load")

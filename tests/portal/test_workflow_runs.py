@@ -44,6 +44,10 @@ def test_a_run_is_paused_answered_and_cancelled(acme: Tenant, console_of: Any, c
     browser.get(f"{path}/steps/{WAITS}/approve", status=409)
     browser.post(f"{path}/steps/{WAITS}/skip", {"reason": ""}, status=400)
     browser.post(f"{path}/steps/{ASKS}/approve", {"reason": "looks good"})
+    (made,) = conn.execute(
+        f"SELECT id FROM {acme.schema_name}.executions_execution WHERE step = %s", [WAITS]
+    ).fetchone()
+    assert f'href="{path}"' in browser.text(f"/console/executions/{made}"), "its step leads back to the run"
     states = dict(conn.execute(f"SELECT step, state FROM {acme.schema_name}.workflows_steprun").fetchall())
     assert states == {"extract": "failed", ASKS: "succeeded", WAITS: "running"}
     assert "looks good" in browser.text(path)

@@ -7,6 +7,7 @@ from apps.dispatch.explaining.ended import instant
 from apps.dispatch.explaining.values import Check, Explanation, Holder, Thing, Verdict
 from apps.dispatch.explaining.words import words_of
 from kernel.durations import span
+from kernel.printing import printable
 
 # Where over the API what a remedy is done to is found; the rest is the operator's.
 _PATHS = {
@@ -41,7 +42,7 @@ def explanation_shape(one: Explanation) -> dict[str, Any]:
 
 def explanation_text(one: Explanation) -> str:
     """Some lines to read at night: what it is, why, until when, what to do."""
-    return "\n".join(_printable(line) for line in _lines(one))
+    return "\n".join(printable(line) for line in _lines(one))
 
 
 def link_of(thing: Thing | None) -> str | None:
@@ -75,11 +76,6 @@ def _holder(one: Holder) -> dict[str, Any]:
 
 def _check(one: Check) -> dict[str, Any]:
     return one._asdict() | {"title": words_of(one.code).title if not one.ok else None}
-
-
-def _printable(line: str) -> str:
-    """Without what turns the text round or speaks to a terminal: names are anybody's."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
 
 
 def _lines(one: Explanation) -> Iterator[str]:

@@ -12,7 +12,7 @@ from apps.dispatch.explaining.ended import By
 from apps.dispatch.explaining.execution import execution_explain
 from apps.dispatch.explaining.steps import Before, Parent, RunNow, StepNow, run_verdict, step_verdict
 from apps.dispatch.explaining.trail import last_by
-from apps.dispatch.explaining.values import Explanation, Verdict
+from apps.dispatch.explaining.values import Explanation, Thing, Verdict
 from apps.executions.models import Execution
 from apps.schedules.models import Job
 from apps.workflows.deciding import FINAL, End, meets
@@ -87,6 +87,9 @@ def step_explain(
     ran = row.type not in ("workflow", "approval", "delay")
     if ran and row.execution_id is not None and row.state != "waiting" and _is_kept(row.execution_id):
         of = execution_explain(tenant, row.execution_id, now=now, named=named, operator=operator)
+        if row.state == "failed":  # it is no dead letter: what there is to do is done to the step
+            verdict = replace(of.verdict, code="step_failed", thing=Thing("workflow_run", str(run_id)))
+            of = replace(of, verdict=verdict)
         return replace(of, kind="step", id=run_id, name=title, state=row.state, notes=[*of.notes, *told])
     before = _before(tenant, run, row, step, states)
     verdict = step_verdict(
