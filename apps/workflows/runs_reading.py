@@ -83,7 +83,8 @@ _COLUMNS = f"""
     r.deadline_at, r.paused_at, coalesce(r.paused_by, ''), coalesce(r.paused_reason, ''),
     coalesce(nullif(r.reason, ''), e.reason), coalesce(r.error, e.error)::text, e.replay_of, e.fired_by,
     e.labels::text, coalesce(r.generation, 1), coalesce(r.revision, 0), p.run_id, p.step, p.item,
-    CASE WHEN t.state = 'ready' AND t.rank IS NULL THEN t.wait_reason END, {{whole}}
+    CASE WHEN t.state = 'blocked' THEN 'workflow_blocked'
+         WHEN t.state = 'ready' AND t.rank IS NULL THEN t.wait_reason END, {{whole}}
 """
 _RUN = "LEFT JOIN {schema}.workflows_run r ON r.execution_id = e.id LEFT JOIN tickets_ticket t ON t.execution_id = e.id"
 _JOINS = f"""

@@ -14,6 +14,7 @@ from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.replay import deadletter_replay
 from apps.schedules.services import job_pause, job_resume
 from apps.workflows.depending_input import CONDITIONS
+from apps.workflows.runs_reading import run_read
 from tenants import door
 from tenants.models import Tenant
 from tenants.registry import Registry
@@ -198,6 +199,9 @@ def test_runs_of_workflows_and_their_steps_can_be_waited_for_and_can_wait(
     of_step = make_ticket(acme, **after(engine.step(run, "a")["execution_id"]))
     data = {"depends_on": [str(of_run)]}
     second = workflow_run(tenant=acme, actor=actor(acme), workflow_id=workflow, data=data, now=NOW)
+    with door.inside(acme):
+        waits = run_read(acme, second)
+    assert waits is not None and (waits.state, waits.wait_reason) == ("ready", "workflow_blocked")
     engine.end(run, "a")
     assert states(conn, acme, of_step, of_run, second) == ["ready", "blocked", "blocked"]
     engine.end(run, "b")
