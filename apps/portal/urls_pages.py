@@ -27,7 +27,7 @@ from apps.portal import (
 
 JOB, SCHEDULE = "jobs/<uuid:job_id>", "schedules/<uuid:schedule_id>"
 KEY, MEMBER, WEBHOOK = "keys/<uuid:key_id>", "members/<uuid:member_id>", "webhooks/<uuid:webhook_id>"
-RUN, STEP = "workflow-runs/<uuid:run_id>", "workflow-runs/<uuid:run_id>/steps/<slug:step>"
+RUN, STEP = "workflow-runs/<uuid:run_id>", "workflow-runs/<uuid:run_id>/steps/<str:step>"
 EXECUTION, LETTER = "executions/<uuid:execution_id>", "dead-letters/<uuid:letter_id>"
 
 urlpatterns = [

@@ -91,7 +91,8 @@ def go_on(turn: "Turn", run: RunNow, row: StepNow, *, most: int) -> None:
     if not map_goes_on(failed_items=row.items_failed, max_failures=each.max_failures):
         cut(turn, run, row, ITEMS_FAILED)
         return
-    if run.starts_steps and run.reason not in STOPPING and most > 0:
+    stops = run.reason in STOPPING and row.step not in run.graph.handlers
+    if run.starts_steps and not stops and most > 0:
         for item in turn.waiting_items(row, most=most):
             turn.start(item)
     _end(turn, run, row)

@@ -18,7 +18,9 @@ def run(acme: Tenant) -> UUID:
     return run_with_rows(acme, text="Ship it?")
 
 
-def test_a_run_shows_its_graph_its_steps_and_who_waits_for_whom(acme: Tenant, console_of: Any, run: UUID) -> None:
+def test_a_run_shows_its_graph_its_steps_and_who_waits_for_whom(
+    acme: Tenant, console_of: Any, conn: Any, run: UUID
+) -> None:
     browser, path = console_of(acme), f"/console/workflow-runs/{run}"
     assert str(run) in browser.text("/console/workflow-runs?state=running")
     assert str(run) not in browser.text("/console/workflow-runs?state=failed")
@@ -33,6 +35,13 @@ def test_a_run_shows_its_graph_its_steps_and_who_waits_for_whom(acme: Tenant, co
     assert browser.get(f"{path}/steps/nothing/explain", status=404)
     assert browser.get(f"{path}/steps/nothing/skip", status=404)
     assert browser.get(f"{path}/retry", status=200)
+    for beside in ("run.on_failure", "undo.extract"):
+        conn.execute(
+            f"UPDATE {acme.schema_name}.workflows_steprun SET step = %s WHERE state = 'failed' AND run_id = %s",
+            [beside, run],
+        )
+        assert f"{path}/steps/{beside}/explain" in browser.text(path)
+        assert beside in browser.text(f"{path}/steps/{beside}/explain")
 
 
 def test_a_run_is_paused_answered_and_cancelled(acme: Tenant, console_of: Any, conn: Any, run: UUID) -> None:

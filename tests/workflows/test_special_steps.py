@@ -76,6 +76,18 @@ def test_a_list_fails_when_too_many_items_do_and_is_retried_where_it_failed(engi
     assert engine.step(run_id, "each")["generation"] == 2
 
 
+def test_a_list_that_is_there_for_a_failure_runs_in_a_run_that_stops(engine: Engine) -> None:
+    each = {"items": [1, 2, 3], "max_in_flight": 1}
+    steps = [step("a"), step("clean", ("a", "finished"), for_each=each), step("b", "a")]
+    run_id = engine.run(make_workflow(engine.tenant, steps, failure_policy="fail_fast"))
+    engine.end(run_id, "a", "failed")
+    for place in range(3):
+        engine.end(run_id, "clean", item=place)
+        engine.look()
+    assert engine.states(run_id)["clean"] == "succeeded"
+    assert engine.of_run(run_id)["state"] == "failed"
+
+
 def test_cancelling_ends_a_list_with_what_waits_of_it(engine: Engine) -> None:
     run_id = engine.run(
         make_workflow(
