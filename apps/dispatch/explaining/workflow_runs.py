@@ -29,6 +29,7 @@ from tenants.models import Tenant
 OPEN_MAX = 200  # steps that are looked at
 NOTES_MAX = 20
 ASKED_MAX = 5  # of the executions of running steps: each takes about a dozen statements
+TO = {"succeeded": "to succeed", "failed": "to fail", "finished": "to end", "skipped": "to be skipped"}
 CANCELS = ("workflowrun.cancel", "execution.cancel")
 
 
@@ -80,7 +81,7 @@ def step_explain(
     step = graph.steps.get(name) if graph else None
     states = _states(run_id, graph, [], only=step)
     parents = _parents(step, states)
-    told = [f"It needs {one.step!r} ({one.on}), which is {one.state}." for one in parents[:NOTES_MAX]]
+    told = [f"It needs {one.step!r} {TO[one.on]}; that step is {one.state}." for one in parents[:NOTES_MAX]]
     if found.forced and found.decided_by:
         told.insert(0, f"{found.decided_by} decided on it{': ' + found.note.rstrip('.') if found.note else ''}.")
     title = f"{_name(run.workflow_id)}/{row.name}"
