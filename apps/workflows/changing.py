@@ -67,6 +67,7 @@ def carry_out(turn: Turn, run: RunNow, changes: Changes, word: Word) -> None:
     recount(turn, run)
     for row in [rows[key] for key, to in changes.items() if to == "cut"]:
         row.reason = BY_PERSON  # however many of its items may fail
+        row.decided_by, row.note = word.by, word.note
         turn.changed(row)
     stop_steps(turn, [rows[key] for key, to in changes.items() if to == "stop"])
     for key, to in changes.items():

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
 import psycopg
 
 from apps.executions import store as executions
@@ -23,7 +24,7 @@ from apps.workflows.beginning import begin
 from apps.workflows.deciding import FINAL, End
 from apps.workflows.depending import dependents_decide
 from apps.workflows.turn import OUTSIDE, Turn
-from apps.workflows.values import CANCELLED, STOPPING, Ended, RunNow, StepNow
+from apps.workflows.values import CANCELLED, STOPPING, Ended, RunNow, StepNow, with_error
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -102,7 +103,9 @@ def _wake(turn: Turn, run: RunNow, row: StepNow) -> None:
         turn.end(row, End("succeeded"))
     elif row.type == "approval":
         approval = run.graph.steps[row.step].approval
-        turn.end(row, End("failed" if approval is None else approval.on_timeout, APPROVAL_TIMEOUT))
+        end = End("failed" if approval is None else approval.on_timeout, APPROVAL_TIMEOUT)
+        error = with_error(APPROVAL_TIMEOUT, "Nobody approved or rejected it in time.")
+        turn.end(row, end, error=orjson.dumps(error).decode() if end.state == "failed" else None)
 
 
 def _stop(turn: Turn, run: RunNow) -> None:

@@ -299,7 +299,7 @@ class Turn(Known):
 def _error_of(one: _Ending) -> str:
     """The error of the run: that of the first step that failed it, with its name and its execution."""
     inner = None if one.error is None else orjson.loads(one.error)
-    why = inner.get("message", "") if isinstance(inner, dict) else ""
+    why = inner.get("message", "") if isinstance(inner, dict) and one.end.state != "cancelled" else ""
     told = {"cancelled": "was cancelled"}.get(one.end.state, "failed")
     execution = None if one.execution_id is None else str(one.execution_id)
     message = f"The step {one.step} {told}" + (f": {why}" if why else ".")

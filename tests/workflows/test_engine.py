@@ -154,6 +154,7 @@ def test_time_ends_delays_approvals_and_runs(engine: Engine) -> None:
             step("ask", approval={"timeout_s": 60, "on_timeout": "skipped"}),
             step("b", "wait"),
             step("c", ("ask", "skipped")),
+            step("late", approval={"timeout_s": 60}),
         ],
         deadline_s=3_600,
     )
@@ -163,13 +164,15 @@ def test_time_ends_delays_approvals_and_runs(engine: Engine) -> None:
     assert ticket_of(engine.conn, run_id)["deadline"] == engine.step(run_id, "wait")["wake_at"]
     engine.pass_time(run_id)
     assert engine.states(run_id) == {
-        "wait": "succeeded", "ask": "skipped: approval_timeout", "b": "running", "c": "running",
+        "wait": "succeeded", "ask": "skipped: approval_timeout", "b": "running", "c": "running", "late": "failed",
     }  # fmt: skip
+    assert "in time" in engine.of_run(run_id)["error"]["message"]
     engine.end(run_id, "b")
     engine.pass_time(run_id, whole=True)
     assert engine.of_run(run_id)["state"] == "failed"
     container = assert_exactly_one_outcome(engine.conn, engine.tenant, run_id.hex, state="dead")
-    assert container["error"]["class"] == "deadline"
+    assert container["error"]["step"] == "late"
+    assert engine.of_run(run_id)["reason"] == "deadline"
     assert engine.states(run_id)["c"] == "cancelled"
 
 

@@ -10,6 +10,7 @@ import pytest
 from kernel.clock import utc_now
 from kernel.errors import NotFound
 from tests.workflows.engine import Engine, make_workflow, step
+from tests.workflows.test_special_steps import cancel
 from tests.workflows.test_verbs import ask
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def test_a_run_and_its_steps_say_what_they_wait_for(engine: Engine) -> None:
     assert explanation_text(whole).startswith(f"Workflow run {run_id}")
     waits = explain(engine, run_id, "ok")
     assert waits.verdict.code == "waits_for_steps"
-    assert waits.notes == ["It needs 'a' (succeeded), which is running."]
+    assert waits.notes == ["It needs 'a' to succeed; that step is running."]
 
     engine.end(run_id, "a")
     assert explain(engine, run_id).verdict.code == "awaits_approval"
@@ -63,6 +64,35 @@ def test_a_run_and_its_steps_say_what_they_wait_for(engine: Engine) -> None:
         explain(engine, run_id, "nobody")
     with pytest.raises(NotFound):
         explain(engine, UUID(int=5))
+
+
+def test_who_stopped_a_step_is_named_however_it_was_stopped(engine: Engine) -> None:
+    each = {"items": [1, 2], "max_in_flight": 1}
+    flow = make_workflow(
+        engine.tenant, [step("a"), step("bad"), step("each", for_each=each)], failure_policy="fail_fast"
+    )
+    outer = make_workflow(engine.tenant, [step("sub", workflow=str(flow))])
+
+    one = engine.run(flow)
+    ask(engine, "step_cancel", one, step="a", reason="not today")
+    ask(engine, "step_cancel", one, step="each", reason="nor this")
+    why = explain(engine, one, "a").verdict
+    assert why.code == "cancelled" and "member:ana" in why.detail and "not today" in why.detail
+    assert "member:ana" in explain(engine, one, "each", 0).verdict.detail
+    assert engine.step(one, "each")["note"] == "nor this"
+    assert engine.of_run(one)["error"]["message"] == "The step a was cancelled."
+
+    two = engine.run(flow)
+    engine.end(two, "bad", "failed")
+    engine.look()
+    assert "the platform" in (detail := explain(engine, two, "a").verdict.detail) and "fail_fast" in detail
+
+    three = engine.run(outer)
+    engine.look()
+    child = engine.step(three, "sub")["execution_id"]
+    cancel(engine, three)
+    engine.look()
+    assert "member:ana" in explain(engine, child, "a").verdict.detail
 
 
 def test_a_step_that_waits_for_the_run_before_names_it(engine: Engine) -> None:

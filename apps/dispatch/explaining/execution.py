@@ -28,6 +28,7 @@ from apps.dispatch.explaining.rows import (
     run_of,
 )
 from apps.dispatch.explaining.running import running
+from apps.dispatch.explaining.stopped import stopped_by
 from apps.dispatch.explaining.trail import last_by
 from apps.dispatch.explaining.values import Explanation, Holder, Thing, Verdict
 from apps.dispatch.explaining.waiting import checks_of, position_of, queued, waiting
@@ -65,7 +66,7 @@ def execution_explain(
         text = "Its execution is not finished, and no ticket stands for it."
         return _answer(run, now, Verdict("no_ticket", text, thing=Thing("execution", str(run.id))))
     if run.state == "running":
-        by = last_by(tenant, run.id, ["execution.cancel"], named=named) if run.cancel_requested else None
+        by = stopped_by(tenant, run.id, named=named) if run.cancel_requested else None
         return _answer(run, now, running(run, lengths_of(conn, tenant, run.job_id), by=by, now=now, operator=operator))
     known = known_of(conn, tenant, run, now=now)
     if run.state == "queued":
@@ -94,7 +95,7 @@ def _ended(conn: Conn, tenant: Tenant, run: Run, *, named: bool) -> Verdict:
         found = DeadLetter.objects.filter(execution_id=run.id).order_by("-pk").only("pk", "resolved_at").first()
         letter = None if found is None else Letter(found.pk, found.resolved_at is None)
     elif run.stored_state == "cancelled" and run.reason != "replaced":
-        by = last_by(tenant, run.id, ["execution.cancel"], named=named)
+        by = stopped_by(tenant, run.id, named=named)
     return ended(run, last=last, letter=letter, by=by)
 
 
