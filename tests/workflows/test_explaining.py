@@ -44,7 +44,7 @@ def test_a_run_and_its_steps_say_what_they_wait_for(engine: Engine) -> None:
     assert explanation_text(whole).startswith(f"Workflow run {run_id}")
     waits = explain(engine, run_id, "ok")
     assert waits.verdict.code == "waits_for_steps"
-    assert waits.notes == ["It needs 'a' (succeeded), which is running."]
+    assert waits.notes == ["It needs 'a' to succeed; that step is running."]
 
     engine.end(run_id, "a")
     assert explain(engine, run_id).verdict.code == "awaits_approval"

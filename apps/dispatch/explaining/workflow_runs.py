@@ -29,6 +29,8 @@ from tenants.models import Tenant
 OPEN_MAX = 200  # steps that are looked at
 NOTES_MAX = 20
 ASKED_MAX = 5  # of the executions of running steps: each takes about a dozen statements
+TO = {"succeeded": "to succeed", "failed": "to fail", "finished": "to end", "skipped": "to be skipped"}
+STEP_FAILED = "step_failed"
 CANCELS = ("workflowrun.cancel", "execution.cancel")
 
 
@@ -80,7 +82,7 @@ def step_explain(
     step = graph.steps.get(name) if graph else None
     states = _states(run_id, graph, [], only=step)
     parents = _parents(step, states)
-    told = [f"It needs {one.step!r} ({one.on}), which is {one.state}." for one in parents[:NOTES_MAX]]
+    told = [f"It needs {one.step!r} {TO[one.on]}; that step is {one.state}." for one in parents[:NOTES_MAX]]
     if found.forced and found.decided_by:
         told.insert(0, f"{found.decided_by} decided on it{': ' + found.note.rstrip('.') if found.note else ''}.")
     title = f"{_name(run.workflow_id)}/{row.name}"
@@ -88,7 +90,7 @@ def step_explain(
     if ran and row.execution_id is not None and row.state != "waiting" and _is_kept(row.execution_id):
         of = execution_explain(tenant, row.execution_id, now=now, named=named, operator=operator)
         if row.state == "failed":  # it is no dead letter: what there is to do is done to the step
-            verdict = replace(of.verdict, code="step_failed", thing=Thing("workflow_run", str(run_id)))
+            verdict = replace(of.verdict, code=STEP_FAILED, thing=Thing("workflow_run", str(run_id)))
             of = replace(of, verdict=verdict)
         return replace(of, kind="step", id=run_id, name=title, state=row.state, notes=[*of.notes, *told])
     before = _before(tenant, run, row, step, states)
