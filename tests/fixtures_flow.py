@@ -66,11 +66,12 @@ def make_job(tenant: Tenant, *, now: datetime = NOW, **changes: Any) -> UUID:
 def make_schedule(
     tenant: Tenant, job: UUID | None = None, *, cron: str = "* * * * *", now: datetime = NOW, **changes: Any
 ) -> UUID:
-    """A schedule, every minute unless the caller says otherwise, of a new job when none is given."""
+    """A schedule, every minute unless the caller says otherwise, of a new job when no job and no workflow is given."""
     from apps.schedules.services import schedule_create
 
     data: dict[str, Any] = {"name": f"schedule {uuid.uuid4().hex[:12]}", "trigger": {"cron": cron}}
-    data["job"] = str(job or make_job(tenant, now=now))
+    if "workflow" not in changes:
+        data["job"] = str(job or make_job(tenant, now=now))
     return schedule_create(tenant=tenant, actor=actor(tenant), data=data | changes, now=now).schedule.pk
 
 

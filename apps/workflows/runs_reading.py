@@ -1,8 +1,8 @@
 """Reading runs of workflows: those that go on and have ended, and those that wait to begin.
 
 A run is an execution; its row here is made when it begins. So its state is that row's once it is there, and before the
-execution's: one that waits for its time is `scheduled`, one that waits for a place is `ready`. What never began has
-ended as executions do: skipped, expired, cancelled.
+execution's: one that waits for its time is `scheduled`, one that waits for a place or is about to begin is `ready`.
+What never began has ended as executions do: skipped, expired, cancelled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,8 +74,7 @@ class RunRow(NamedTuple):
 _STATE = """CASE
     WHEN r.execution_id IS NOT NULL AND (r.finished_at IS NOT NULL OR e.finished_at IS NULL) THEN r.state
     WHEN e.state = 'dead' THEN 'failed'
-    WHEN e.finished_at IS NOT NULL OR e.state = 'scheduled' THEN e.state
-    WHEN t.state = 'running' THEN 'running' ELSE 'ready' END"""
+    WHEN e.finished_at IS NOT NULL OR e.state = 'scheduled' THEN e.state ELSE 'ready' END"""
 
 _COLUMNS = f"""
     e.id, e.job_id, j.name, coalesce(r.version, e.job_version), {_STATE}, e.trigger, e.schedule_id, e.nominal_at,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 from xml.etree import ElementTree
 
 import psycopg
 import pytest
 
-from tests.api.makers import MINUTELY, NOWHERE, TARGET, Makers, audit, begin, begin_run, kill, settle
+from tests.api.makers import MINUTELY, NOWHERE, TARGET, Makers, audit, begin, begin_run, kill, look_at, settle
 from tests.fixtures_api import Api
 
 if TYPE_CHECKING:
@@ -54,7 +55,12 @@ def test_a_run_from_its_wait_to_its_end(api: Api, make: Makers, conn: Conn, regi
     assert api.post(f"{path}/pause").code == "run_not_begun"
     assert api.post(f"{path}/explain").body["kind"] == "workflow_run"
 
-    begin_run(conn, registry, waiting)
+    from apps.tickets import workflow_runs
+
+    (begun,) = workflow_runs.begin(conn, [UUID(waiting)])
+    assert api.get(path).body["state"] == "ready", "nothing of it is there yet"
+    assert api.post(f"{path}/pause").body["detail"] == "The run has not begun: it is ready."
+    look_at(conn, registry, begun)
     seen = api.get(path).body
     assert (seen["state"], seen["step_count"], seen["steps"]["running"], seen["steps"]["waiting"]) == (
         "running", 4, 1, 3

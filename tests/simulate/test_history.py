@@ -13,6 +13,7 @@ from django.core.management import call_command
 
 from kernel.ids import attempt_id, first_id_at
 from tests.fixtures_flow import live_worker, make_job, make_schedule, queue_of
+from tests.workflows.engine import make_workflow, step
 
 Conn = psycopg.Connection[Any]
 BEGAN = datetime(2025, 1, 6, 10, 0, tzinfo=UTC)
@@ -100,9 +101,12 @@ def test_schedules_to_come_with_and_without_jitter(acme: Any, conn: Conn, regist
     job = make_job(acme)
     for _ in range(20):
         make_schedule(acme, job, now=now)
+    workflow = make_workflow(acme, [step("extract")])
+    make_schedule(acme, now=now, workflow=str(workflow))
     live_worker(conn, slots=1, queues=[queue_of(registry, acme)])
     found = simulated(capsys, "--next", "10", "--set", "schedule.acme/*.jitter_s=50")
     assert 180 <= found["window"]["runs"] <= 220
+    assert "1 schedules of workflows" in found["worth"]["reasons"][0]
     assert found["present"]["all"]["p95"] > 10, "twenty runs at once and one slot"
     assert found["what_if"]["all"]["p95"] < found["present"]["all"]["p95"] - 2
 

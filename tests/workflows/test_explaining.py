@@ -44,7 +44,7 @@ def test_a_run_and_its_steps_say_what_they_wait_for(engine: Engine) -> None:
     assert explanation_text(whole).startswith(f"Workflow run {run_id}")
     waits = explain(engine, run_id, "ok")
     assert waits.verdict.code == "waits_for_steps"
-    assert waits.notes == ["It needs 'a' (succeeded), which is running."]
+    assert waits.notes == ["It needs 'a' to succeed; that step is running."]
 
     engine.end(run_id, "a")
     assert explain(engine, run_id).verdict.code == "awaits_approval"
@@ -64,6 +64,21 @@ def test_a_run_and_its_steps_say_what_they_wait_for(engine: Engine) -> None:
         explain(engine, run_id, "nobody")
     with pytest.raises(NotFound):
         explain(engine, UUID(int=5))
+
+
+def test_what_holds_a_workflow_in_a_workflow_is_what_holds_its_step(engine: Engine) -> None:
+    inner = make_workflow(engine.tenant, [step("ok", approval={"role": "admin", "message": "Go?"})], max_active_runs=1)
+    sub = {"workflow": str(inner), "for_each": {"items": [1, 2]}}
+    run_id = engine.run(make_workflow(engine.tenant, [step("sub", **sub)]))
+    engine.look()
+    asked = explain(engine, run_id).verdict
+    assert asked.code == "awaits_approval"
+    assert asked.detail.startswith("Step 'sub[0]': Step 'ok': It waits for a person with the role admin")
+    assert explain(engine, run_id, "sub", 0).verdict.code == "awaits_approval"
+    assert explain(engine, run_id, "sub", 1).verdict.code == "job_concurrency", "its run has not begun"
+    assert explain(engine, run_id, "sub").verdict.code == "items_running"
+    ask(engine, "run_pause", run_id)
+    assert explain(engine, run_id, "sub", 0).verdict.code == "run_paused"
 
 
 def test_who_stopped_a_step_is_named_however_it_was_stopped(engine: Engine) -> None:

@@ -21,6 +21,7 @@ from apps.dispatch.simulation.schedules import Scheduled, arrivals_of, latest_ti
 from apps.dispatch.simulation.settings import Arrival, Costs, Load, Settings
 from apps.dispatch.simulation.spec import read_spec
 from kernel.errors import FieldError, InvalidInput
+from kernel.pools import CELERY_POOLS
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -127,7 +128,8 @@ def _window(
     then = load
     if keys:
         kept = load_of(history, numbers, pools, since=start, until=until, counted_from=since, without=keys)
-        made = _made(question, moved, numbers, conn, tenancies, start, until)
+        ours, _ = _ours(moved, settings, numbers)
+        made = _made(question, ours, numbers, conn, tenancies, start, until)
         then = replace(kept, arrivals=sorted([*kept.arrivals, *made], key=lambda one: one.at))
     about = f"History from {since:%Y-%m-%d %H:%M:%S} to {until:%H:%M:%S} UTC, all tenants"
     return Material(settings, load, then, about, real=True)
@@ -144,17 +146,28 @@ def _future(
     settings, numbers = present_settings(
         conn, tenancies.values(), jobs, replace(Costs(), dispatchers=live_dispatchers(conn))
     )
-    notes = () if settings.slots else ("no worker is alive: there are no slots unless --set slots.POOL says so",)
-    arrivals = _made(question, schedules, numbers, conn, tenancies, since, until)
-    load = Load(arrivals, (until - since).total_seconds(), starts_at=since, notes=notes)
+    ours, outside = _ours(schedules, settings, numbers)
+    notes = [] if settings.slots else ["no worker is alive: there are no slots unless --set slots.POOL says so"]
+    if outside:
+        notes.append(f"{outside:,} schedules of workflows or pull queues are left out: no worker of ours runs those")
+    arrivals = _made(question, ours, numbers, conn, tenancies, since, until)
+    load = Load(arrivals, (until - since).total_seconds(), starts_at=since, notes=tuple(notes))
     then = load
     if keys:
-        kept = [one for one in schedules if one.key not in keys]
-        then = replace(load, arrivals=_made(question, [*kept, *moved], numbers, conn, tenancies, since, until))
+        then_ours, _ = _ours([*(one for one in schedules if one.key not in keys), *moved], settings, numbers)
+        then = replace(load, arrivals=_made(question, then_ours, numbers, conn, tenancies, since, until))
     about = (
         f"Schedules from {since:%Y-%m-%d %H:%M:%S} to {until:%Y-%m-%d %H:%M:%S} UTC, all tenants; nothing else arrives"
     )
     return Material(settings, load, then, about)
+
+
+def _ours(
+    schedules: list[Scheduled], settings: Settings, numbers: Mapping[tuple[int, UUID], int]
+) -> tuple[list[Scheduled], int]:
+    """Those whose runs go to workers of the platform, and how many others there are."""
+    found = [one for one in schedules if settings.jobs[numbers[one.tenant, one.job_id]].pool in CELERY_POOLS]
+    return found, len(schedules) - len(found)
 
 
 def _made(

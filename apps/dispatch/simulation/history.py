@@ -3,7 +3,7 @@
 Run times and waits between tries are those of the attempts. What the tables do not keep is told in the load's notes.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from apps.schedules.keyed import flows_of_executions
 from apps.tickets.values import lane_of
 from kernel.errors import FieldError, InvalidInput
 from kernel.ids import ID_SLACK, attempt_id, first_id_at
-from kernel.pools import CELERY_POOLS
+from kernel.pools import CELERY_POOLS, PULL, WORKFLOW
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -123,7 +123,7 @@ def load_of(
 ) -> Load:  # fmt: skip
     """The load of what was read; runs of pools whose workers are not ours are left out, and those of some schedules."""
     usual = _usual(history)
-    arrivals, unknown, outside = [], 0, 0
+    arrivals, unknown, outside = [], 0, Counter[str]()
     for tenant, rows in history.rows.items():
         for row, tries, key in rows:
             if row.schedule_id in without and row.trigger in OF_SCHEDULES:
@@ -131,7 +131,7 @@ def load_of(
             number = job_numbers[tenant, row.job_id]
             made = max(row.created_at, row.actual_at)
             if pools[number] not in CELERY_POOLS or not since <= made < until:
-                outside += since <= made < until
+                outside[pools[number]] += since <= made < until
                 continue
             if tries is None:
                 unknown += 1
@@ -151,8 +151,10 @@ def load_of(
         notes.append(
             f"the run times of {unknown:,} of {len(arrivals):,} runs are not known, and taken to be the usual ones"
         )
-    if outside:
-        notes.append(f"{outside:,} runs of pull queues are left out: their workers are the tenants' own")
+    if outside[PULL]:
+        notes.append(f"{outside[PULL]:,} runs of pull queues are left out: their workers are the tenants' own")
+    if outside[WORKFLOW]:
+        notes.append(f"{outside[WORKFLOW]:,} runs of workflows are left out; their steps count as they came")
     seconds = (until - since).total_seconds()
     return Load(arrivals, seconds, (counted_from - since).total_seconds(), since, tuple(notes))
 
