@@ -66,6 +66,21 @@ def test_a_run_and_its_steps_say_what_they_wait_for(engine: Engine) -> None:
         explain(engine, UUID(int=5))
 
 
+def test_what_holds_a_workflow_in_a_workflow_is_what_holds_its_step(engine: Engine) -> None:
+    inner = make_workflow(engine.tenant, [step("ok", approval={"role": "admin", "message": "Go?"})], max_active_runs=1)
+    sub = {"workflow": str(inner), "for_each": {"items": [1, 2]}}
+    run_id = engine.run(make_workflow(engine.tenant, [step("sub", **sub)]))
+    engine.look()
+    asked = explain(engine, run_id).verdict
+    assert asked.code == "awaits_approval"
+    assert asked.detail.startswith("Step 'sub[0]': Step 'ok': It waits for a person with the role admin")
+    assert explain(engine, run_id, "sub", 0).verdict.code == "awaits_approval"
+    assert explain(engine, run_id, "sub", 1).verdict.code == "job_concurrency", "its run has not begun"
+    assert explain(engine, run_id, "sub").verdict.code == "items_running"
+    ask(engine, "run_pause", run_id)
+    assert explain(engine, run_id, "sub", 0).verdict.code == "run_paused"
+
+
 def test_who_stopped_a_step_is_named_however_it_was_stopped(engine: Engine) -> None:
     each = {"items": [1, 2], "max_in_flight": 1}
     flow = make_workflow(

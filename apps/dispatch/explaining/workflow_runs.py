@@ -35,11 +35,13 @@ CANCELS = ("workflowrun.cancel", "execution.cancel")
 
 
 def run_explain(
-    tenant: Tenant, run_id: UUID, *, now: datetime, named: bool = False, operator: bool = False
-) -> Explanation:
+    tenant: Tenant, run_id: UUID, *, now: datetime, named: bool = False, operator: bool = False,
+    ask_max: int = ASKED_MAX,
+) -> Explanation:  # fmt: skip
     """What the run is at, or what holds it; one that has not begun is explained as what waits to. NotFound.
 
-    In the tenant's schema. `named` and `operator` as for `execution_explain`.
+    In the tenant's schema. `named` and `operator` as for `execution_explain`; `ask_max` of its steps are asked what
+    holds their executions.
     """
     run = Run.objects.filter(pk=run_id).first()
     if run is None:
@@ -54,11 +56,11 @@ def run_explain(
         step = graph.steps.get(row.step) if graph else None
         if row.state == "waiting" and row.item is not None:
             continue  # its step says how many
-        live = row.state == "running" and row.type == "job" and row.execution_id is not None and asked < ASKED_MAX
-        if live and facts.state == "running" and row.execution_id is not None:
+        verdict = None
+        if facts.state == row.state == "running" and row.execution_id is not None and asked < ask_max:
             asked += 1
-            verdict = execution_explain(tenant, row.execution_id, now=now, named=named, operator=operator).verdict
-        else:
+            verdict = _of_execution(tenant, row, row.execution_id, now=now, named=named, operator=operator)
+        if verdict is None:
             before = _before(tenant, run, row, step, states)
             verdict = step_verdict(facts, row, step, _parents(step, states), before=before, by=by, now=now)
         found.append((row.name, verdict))
@@ -93,11 +95,25 @@ def step_explain(
             verdict = replace(of.verdict, code=STEP_FAILED, thing=Thing("workflow_run", str(run_id)))
             of = replace(of, verdict=verdict)
         return replace(of, kind="step", id=run_id, name=title, state=row.state, notes=[*of.notes, *told])
-    before = _before(tenant, run, row, step, states)
-    verdict = step_verdict(
-        _run_now(run), row, step, parents, before=before, by=_by(tenant, run, named), now=now
-    )  # fmt: skip
-    return Explanation("step", run_id, title, row.state, now, verdict, notes=told)
+    answer: Verdict | None = None
+    if run.state == row.state == "running" and row.execution_id is not None:
+        answer = _of_execution(tenant, row, row.execution_id, now=now, named=named, operator=operator)
+    if answer is None:
+        before = _before(tenant, run, row, step, states)
+        answer = step_verdict(
+            _run_now(run), row, step, parents, before=before, by=_by(tenant, run, named), now=now
+        )  # fmt: skip
+    return Explanation("step", run_id, title, row.state, now, answer, notes=told)
+
+
+def _of_execution(
+    tenant: Tenant, row: StepNow, execution_id: UUID, *, now: datetime, named: bool, operator: bool
+) -> Verdict | None:
+    """What holds a step that runs: of a sub-workflow what somebody should see to in its run; None when nothing is."""
+    if row.type != "workflow":
+        return execution_explain(tenant, execution_id, now=now, named=named, operator=operator).verdict
+    inner = run_explain(tenant, execution_id, now=now, named=named, operator=operator, ask_max=1).verdict
+    return None if inner.fine else inner
 
 
 def _not_begun(tenant: Tenant, run_id: UUID, *, now: datetime, named: bool, operator: bool) -> Explanation:
