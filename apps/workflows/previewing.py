@@ -61,7 +61,9 @@ def starts(step: Step) -> str:
             when = when.replace(" is so", " are so", 1)
     if step.depends_on_previous:
         when += ", and the step of the run before has succeeded"
-    return f"{when}, if {len(step.when)} of its conditions hold" if step.when else when
+    if not step.when:
+        return when
+    return f"{when}, if its {'condition holds' if len(step.when) == 1 else f'{len(step.when)} conditions hold'}"
 
 
 def _step(step: Step, level: int, job: JobFacts | None, workflows: Mapping[UUID, str]) -> dict[str, Any]:

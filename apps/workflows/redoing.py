@@ -125,9 +125,9 @@ def branch_cancelled(graph: Graph, rows: Iterable[Row], *, step: str, branch: bo
     """
     table = _Table(graph, rows)
     one = table.one(step)
-    names = {step} | (table.only_below(step) if branch else set())
+    below = table.only_below(step) if branch else set()
     changes: Changes = {}
-    for name in names:
+    for name in (step, *sorted(below, key=graph.place.__getitem__)):  # the first one is what failed the run
         changes |= table.ended_by_person(name)
     if not changes:
         raise Conflict(f"The step has ended: it is {one.state}.", code="step_finished")

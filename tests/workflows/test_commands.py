@@ -22,10 +22,11 @@ def test_previews_graphs_runs_and_explanations(
         call_command(command, "--tenant", slug, *arguments)
         return capsys.readouterr().out.strip()
 
-    workflow = str(make_workflow(engine.tenant, [step("a"), step("b", "a"), step("ask", approval={"role": "admin"})]))
+    each = step("b", "a", for_each={"items": [1], "max_in_flight": 2}, when=[{"value": "{{ input.day }}", "equals": 1}])
+    workflow = str(make_workflow(engine.tenant, [step("a"), each, step("ask", approval={"role": "admin"})]))
     shown = say("workflow_preview", "--workflow", workflow)
-    assert shown.splitlines()[0] == "3 steps, 2 deep, up to 2 at once"
-    assert "1  b: job, when a has succeeded" in shown
+    assert shown.splitlines()[0] == "3 steps, 2 deep, up to 2 steps at once"
+    assert "1  b: job for each of up to 1,000 items, 2 at once, when a has succeeded, if its condition holds" in shown
     written = tmp_path / "workflow.json"
     written.write_text('{"name": "new", "steps": [{"name": "wait", "delay_s": 5}]}')
     assert json.loads(say("workflow_preview", "--file", str(written), "--format", "json"))["levels"] == [["wait"]]

@@ -1,5 +1,6 @@
 """What a person's verbs do to the steps of a run."""
 
+from itertools import pairwise
 from uuid import UUID, uuid4
 
 import pytest
@@ -139,6 +140,9 @@ def test_a_cancelled_branch_leaves_joins_with_others_to_their_rule() -> None:
     assert named(redoing.branch_cancelled(two, rows, step="a", branch=True)) == {
         "a": "stop", "b": "cancel", "c": "cancel"
     }  # fmt: skip
+    chain = graph(*(f"{one}>{after}" for one, after in pairwise("stuvwxyz")))
+    ends = redoing.branch_cancelled(chain, [row(one, "waiting") for one in chain.steps], step="u", branch=True)
+    assert [name for name, _ in ends] == list("uvwxyz"), "the one that was named is the first that failed the run"
     with pytest.raises(Conflict):
         redoing.branch_cancelled(graph("a"), [row("a", "succeeded")], step="a", branch=True)
     items = [row("a", "succeeded", item=0), row("a", "running", item=1), row("a", "waiting", item=2)]

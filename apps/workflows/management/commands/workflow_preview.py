@@ -1,6 +1,7 @@
 """Shows what a workflow would run in which order, before anything runs or is even saved."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ class Command(Base):
         else:
             form = workflow_rehearse(tenant=tenant, data=self._read(options["file"]))
         found = in_tenant(tenant, lambda: preview_of(tenant, form))
-        lines = [f"{found['step_count']:,} steps, {found['depth']:,} deep, up to {found['width']:,} at once"]
-        lines += [f"{one['level']:>4}  {one['name']}: {one['type']}, {one['starts']}" for one in found["steps"]]
+        lines = [f"{found['step_count']:,} steps, {found['depth']:,} deep, up to {found['width']:,} steps at once"]
+        lines += [f"{one['level']:>4}  {one['name']}: {_what(one)}, {one['starts']}" for one in found["steps"]]
         self.show(found, "\n".join(lines), as_json=options["format"] == "json")
 
     def _read(self, path: str) -> Any:
@@ -41,3 +42,11 @@ class Command(Base):
             return orjson.loads(sys.stdin.read() if path == "-" else Path(path).read_bytes())
         except (OSError, ValueError) as error:
             self.refuse(f"{path} can't be read: {error}")
+
+
+def _what(step: Mapping[str, Any]) -> str:
+    """What a step is: its kind, and whether it runs once or for each item of a list."""
+    if step["items_max"] is None:
+        return str(step["type"])
+    at_once = "" if step["items_at_once"] is None else f", {step['items_at_once']:,} at once"
+    return f"{step['type']} for each of up to {step['items_max']:,} items{at_once}"
