@@ -25,7 +25,7 @@ class Fields:
     def __init__(self, data: object, faults: Faults) -> None:
         self.faults = faults
         if not isinstance(data, Mapping):
-            faults.add("", "not_an_object", "The body must be a JSON object.")
+            faults.add("", "not_an_object", "must be a JSON object.")
         self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
         faults.errors += value_faults(self.data)
 

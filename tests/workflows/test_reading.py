@@ -134,6 +134,7 @@ def test_the_least() -> None:
         ([step("a", job={"kind": "python", "target": {"task": "no"}})], [("/steps/0/job/target/task", "unknown_task")]),
         ([step("a", for_each={"items": "{{ input.a }}s"})], [("/steps/0/for_each/items", "type")]),
         ([step("a", for_each={"items": [1, 2], "max_items": 1})], [("/steps/0/for_each/items", "too_many")]),
+        ([step("a", approval=[])], [("/steps/0/approval", "not_an_object")]),
         ([step("a", when=[{"value": 1}])], [("/steps/0/when/0", "type")]),
         ([step("a", when=[{"value": 1, "in": 2}])], [("/steps/0/when/0/in", "type")]),
         ([step("a", when=[{"value": 1, "less_than": None}])], [("/steps/0/when/0/less_than", "type")]),
