@@ -1,1 +1,1 @@
-"""How runs go on: begun, advanced where their steps end, looked at, ended. `turn` is the one place that changes them."""
+"""How runs go on: begun, advanced where their steps end, looked at, ended. `turn` is the only place to change them."""
