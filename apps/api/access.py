@@ -12,10 +12,10 @@ from apps.schedules.services import DefinedJob, DefinedSchedule
 from apps.secrets.models import Secret
 from apps.webhooks.models import Webhook
 from apps.webhooks.reading import webhook_find
-from apps.workflows.defined import DefinedWorkflow
-from apps.workflows.runs_reading import RunRow, run_read
-from apps.workflows.selecting import workflow_find
-from apps.workflows.steps_reading import StepRow, step_read
+from apps.workflows.definitions.defined import DefinedWorkflow
+from apps.workflows.definitions.selecting import workflow_find
+from apps.workflows.views.runs_reading import RunRow, run_read
+from apps.workflows.views.steps_reading import StepRow, step_read
 from kernel.errors import NotFound
 from tenants.models import ApiKey, Invitation, Member, Tenant
 from tenants.permissions import may

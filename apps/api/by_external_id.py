@@ -21,8 +21,8 @@ from apps.schedules import job_input, schedule_input, services
 from apps.schedules.locked_jobs import shown
 from apps.schedules.models import Schedule
 from apps.schedules.reading import job_shape
-from apps.workflows import reading as workflow_input
-from apps.workflows.upserting import workflow_put
+from apps.workflows.definitions import reading as workflow_input
+from apps.workflows.definitions.upserting import workflow_put
 from kernel.errors import NotFound
 from kernel.jsonrules import value_faults
 

@@ -34,7 +34,7 @@ from apps.schedules.listing import (
     workflows_read,
 )
 from apps.schedules.models import Schedule
-from apps.workflows.defined import workflow_item
+from apps.workflows.definitions.defined import workflow_item
 from kernel.pools import WORKFLOW
 
 JOB_STATUSES = ("active", "paused")

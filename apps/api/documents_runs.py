@@ -8,7 +8,7 @@ from rest_framework import serializers
 from apps.api.documents import Example, Serializer, label, labels, nullable, optional
 from apps.executions.models import TRIGGERS
 from apps.schedules.job_input import MAX_QUEUE_AGE_S
-from apps.workflows.depending_input import CONDITIONS, MAX_PARENTS
+from apps.workflows.dependencies.depending_input import CONDITIONS, MAX_PARENTS
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
 

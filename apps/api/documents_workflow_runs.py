@@ -8,7 +8,7 @@ from apps.api.documents import Example, Serializer, labels, nullable, optional
 from apps.api.documents_workflows import GraphEdge, GraphNode
 from apps.executions.models import TRIGGERS
 from apps.workflows.models import STEP_STATES, STEP_TYPES
-from apps.workflows.runs_reading import STATES
+from apps.workflows.views.runs_reading import STATES
 from kernel.transitions import EXECUTION_STATES
 from tenants.permissions import ROLES
 

@@ -8,10 +8,10 @@ from apps.api.documents import Example, Serializer, label, labels, nullable, opt
 from apps.api.documents_runs import DependsOnField
 from apps.api.openapi_examples import ID
 from apps.schedules import job_input
-from apps.workflows import reading
-from apps.workflows.depending_input import CONDITIONS
-from apps.workflows.graph import MAX_STEPS
-from apps.workflows.reading_steps import JOINS, MAX_ITEMS, MAX_WAIT_S
+from apps.workflows.definitions import reading
+from apps.workflows.definitions.graph import MAX_STEPS
+from apps.workflows.definitions.reading_steps import JOINS, MAX_ITEMS, MAX_WAIT_S
+from apps.workflows.dependencies.depending_input import CONDITIONS
 
 JOB_TEXT = "Id of a job, or a job without a name, which is this workflow's own."
 EXTRACT: Example = {

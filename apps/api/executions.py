@@ -18,7 +18,7 @@ from apps.dispatch.reasons import with_reasons
 from apps.dispatch.submission import execution_submit, executions_submit
 from apps.dispatch.submit import execution_rerun
 from apps.outcomes.cancel import execution_cancel
-from apps.workflows.depending_reading import parents_of
+from apps.workflows.dependencies.depending_reading import parents_of
 from tenants import door
 
 

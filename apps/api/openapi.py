@@ -28,10 +28,10 @@ from apps.api.openapi_roles import add_roles
 from apps.api.rehearsal import PARAMETER
 from apps.schedules.job_input import KINDS
 from apps.webhooks.services_deliveries import REPLAYS
-from apps.workflows.definition import StepType
-from apps.workflows.depending_input import CONDITIONS
+from apps.workflows.definitions.definition import StepType
+from apps.workflows.dependencies.depending_input import CONDITIONS
 from apps.workflows.models import STEP_STATES, STEP_TYPES
-from apps.workflows.runs_reading import STATES
+from apps.workflows.views.runs_reading import STATES
 from kernel.eventtypes import EVENT_TYPES, EVERYTHING
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 from tenants.permissions import KEY_ROLES, ROLES, known_scopes

@@ -7,7 +7,7 @@ from typing import Any
 from apps.api.renderers import stored
 from apps.executions.reading import ExecutionRow
 from apps.executions.reading_attempts import AttemptRow
-from apps.workflows.depending_reading import Parent
+from apps.workflows.dependencies.depending_reading import Parent
 
 
 def execution_shape(

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from apps.api.renderers import stored
-from apps.workflows.critical import Timeline
-from apps.workflows.runs_reading import RunRow
-from apps.workflows.steps_reading import StepRow
+from apps.workflows.views.critical import Timeline
+from apps.workflows.views.runs_reading import RunRow
+from apps.workflows.views.steps_reading import StepRow
 
 
 def run_item(row: RunRow, *, as_of: datetime) -> dict[str, Any]:

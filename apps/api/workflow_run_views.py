@@ -22,8 +22,8 @@ from apps.api.workflow_steps import ITEM, MAX_ITEM
 from apps.api.workflow_views import SVG, SVG_HEADERS, SvgRenderer
 from apps.dispatch.explaining.shape import explanation_shape
 from apps.dispatch.explaining.workflow_runs import run_explain, step_explain
-from apps.workflows.drawing import graph_json, graph_svg
-from apps.workflows.runs_viewing import run_graph, run_states, run_timeline
+from apps.workflows.views.drawing import graph_json, graph_svg
+from apps.workflows.views.runs_viewing import run_graph, run_states, run_timeline
 from tenants.permissions import may
 
 UNREADABLE = ("undecodable",)

@@ -30,10 +30,10 @@ from apps.dispatch.reasons import reasons_of
 from apps.executions.models import TRIGGERS
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.input_fields import Fields
-from apps.workflows import verbs
+from apps.workflows.interventions import verbs
 from apps.workflows.models import STEP_NAME_CHARS, STEP_STATES
-from apps.workflows.runs_reading import ORDERS, STATES, RunFilter, RunRow, runs_count, runs_read
-from apps.workflows.steps_reading import step_counts
+from apps.workflows.views.runs_reading import ORDERS, STATES, RunFilter, RunRow, runs_count, runs_read
+from apps.workflows.views.steps_reading import step_counts
 from kernel.errors import Conflict, Faults
 from tenants import door
 

@@ -31,10 +31,10 @@ from apps.api.reading import reason_of, text_of
 from apps.api.shapes_workflow_runs import step_shape
 from apps.api.workflow_runs import REOPENS, RERUN_FIELDS, TAG, Wish, rerun_of
 from apps.schedules.input_fields import Fields
-from apps.workflows import verbs
-from apps.workflows.approving import Awaited, approvals_awaited
+from apps.workflows.interventions import verbs
+from apps.workflows.interventions.approving import Awaited, approvals_awaited
 from apps.workflows.models import STEP_NAME_CHARS, STEP_STATES
-from apps.workflows.steps_reading import steps_read
+from apps.workflows.views.steps_reading import steps_read
 from kernel.errors import Faults
 
 MAX_ITEM = 999

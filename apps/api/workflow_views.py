@@ -23,10 +23,10 @@ from apps.api.openapi import listing, operation, parameter
 from apps.api.renderers import AnswerRenderer
 from apps.api.versions import MAX_VERSION, PAGE_PARAMETERS, number_of, only_version, version_page
 from apps.schedules.models import JobVersion
-from apps.workflows import selecting, services
-from apps.workflows.defined import DefinedWorkflow, workflow_as_given, workflow_defined
-from apps.workflows.definition import Workflow
-from apps.workflows.drawing import graph_json, graph_svg
+from apps.workflows.definitions import selecting, services
+from apps.workflows.definitions.defined import DefinedWorkflow, workflow_as_given, workflow_defined
+from apps.workflows.definitions.definition import Workflow
+from apps.workflows.views.drawing import graph_json, graph_svg
 
 TAG = "workflows"
 SVG = "image/svg+xml"

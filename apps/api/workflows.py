@@ -29,9 +29,9 @@ from apps.api.openapi import operation
 from apps.api.reading import nothing_of, read_only_dropped, reason_of
 from apps.api.workflow_runs import run_answer
 from apps.dispatch.workflow_submission import workflow_run
-from apps.workflows import services
-from apps.workflows.defined import DefinedWorkflow, workflow_shape
-from apps.workflows.reading import READ_ONLY
+from apps.workflows.definitions import services
+from apps.workflows.definitions.defined import DefinedWorkflow, workflow_shape
+from apps.workflows.definitions.reading import READ_ONLY
 
 TAG = "workflows"
 REFUSED = ("name_taken", "external_id_taken", "secrets_key_unknown")

@@ -19,10 +19,10 @@ from apps.console.tenant_admin import link, link_field
 from apps.console.tenant_site import tenant_site
 from apps.executions.models import Execution
 from apps.schedules.models import Job
-from apps.workflows.drawing import graph_svg
 from apps.workflows.models import RUN_STATES, STEP_STATES, STEP_TYPES, Dependency, Run, StepRun
-from apps.workflows.runs_reading import run_read
-from apps.workflows.runs_viewing import run_graph, run_states
+from apps.workflows.views.drawing import graph_svg
+from apps.workflows.views.runs_reading import run_read
+from apps.workflows.views.runs_viewing import run_graph, run_states
 from kernel.errors import Conflict
 
 SVG = "image/svg+xml"

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from apps.workflows.definition import On
-from apps.workflows.dependents import Edge
-from apps.workflows.depending import dependencies_add, dependents_decide, parents_follow, parents_known
+from apps.workflows.definitions.definition import On
+from apps.workflows.dependencies.dependents import Edge
+from apps.workflows.dependencies.depending import dependencies_add, dependents_decide, parents_follow, parents_known
 from kernel.errors import FieldError
 from kernel.transitions import FINAL_STATES
 from tenants import door

@@ -34,7 +34,7 @@ from apps.schedules.timing_runs import counted
 from apps.tickets import store as tickets
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, COUNTED, FIRED, SKIPPED, Tally
-from apps.workflows.depending import dependents_decide
+from apps.workflows.dependencies.depending import dependents_decide
 from kernel.clock import monotonic_s
 from kernel.pools import PULL
 from kernel.service import Pass

@@ -7,7 +7,7 @@ import psycopg
 
 from apps.dispatch.findings import CHUNK, Finding, Found, in_schema
 from apps.tickets import blocking
-from apps.workflows.depending import dependents_decide
+from apps.workflows.dependencies.depending import dependents_decide
 from tenants.registry import Tenancy
 
 Conn = psycopg.Connection[Any]

@@ -16,8 +16,8 @@ from apps.schedules.job_input import MAX_QUEUE_AGE_S
 from apps.schedules.running import JobNow, Run, Start, missing, runs_start, share_jobs
 from apps.schedules.timing_trigger import read_instant
 from apps.usage.admitting import admit_up_to
-from apps.workflows.definition import On
-from apps.workflows.depending_input import read_depends_on
+from apps.workflows.definitions.definition import On
+from apps.workflows.dependencies.depending_input import read_depends_on
 from kernel.errors import Faults, FieldError, InvalidInput, ShardbeatError
 from tenants import door
 from tenants.models import Tenant

@@ -16,7 +16,7 @@ from apps.tickets import store as tickets
 from apps.usage import deltas
 from apps.usage.admitting import admit_runs
 from apps.usage.figures import SKIPPED, Tally
-from apps.workflows.depending import dependents_decide
+from apps.workflows.dependencies.depending import dependents_decide
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from kernel.ids import uuid7
 from kernel.transitions import FINAL_STATES

@@ -19,8 +19,8 @@ from apps.outcomes.verdict import Report
 from apps.schedules.definitions import Definitions
 from apps.tickets import workflow_runs
 from apps.tickets.workflow_runs import Due
-from apps.workflows import looking, store
-from apps.workflows.afterwards import RunEnded, start_followers
+from apps.workflows.runs import looking, store
+from apps.workflows.runs.afterwards import RunEnded, start_followers
 from kernel.backoff import delay_s
 from kernel.clock import monotonic_s
 from tenants.registry import Registry, Tenancy

@@ -2,7 +2,7 @@
 
 No worker holds a run. Under the lease of their pool this loop takes runs that are ready by the rules that release has,
 and looks at those whose deadline has come (`workflow_looks`). What has ended is settled as any attempt is. Most of what
-happens to a run happens elsewhere, where its steps end (`apps.workflows.advancing`).
+happens to a run happens elsewhere, where its steps end (`apps.workflows.runs.advancing`).
 """
 
 import logging

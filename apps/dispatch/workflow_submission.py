@@ -12,7 +12,7 @@ from apps.dispatch.submission import read_run_at
 from apps.schedules.input_fields import Fields
 from apps.schedules.running import Run, Start, runs_start, share_jobs
 from apps.usage.admitting import admit_runs
-from apps.workflows.depending_input import read_depends_on
+from apps.workflows.dependencies.depending_input import read_depends_on
 from kernel.errors import Faults, InvalidInput, NotFound
 from tenants import door
 from tenants.models import Tenant

@@ -16,9 +16,9 @@ from apps.tickets import store as tickets
 from apps.tickets.store import notify_ready
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, Tally
-from apps.workflows import advancing
-from apps.workflows.cancelling import cancel_run
-from apps.workflows.depending import dependents_decide
+from apps.workflows.dependencies.depending import dependents_decide
+from apps.workflows.runs import advancing
+from apps.workflows.runs.cancelling import cancel_run
 from kernel.errors import Conflict, NotFound
 from kernel.pools import WORKFLOW
 from tenants import door

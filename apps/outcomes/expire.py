@@ -27,7 +27,7 @@ from apps.tickets.store import notify_ready
 from apps.tickets.values import Overdue
 from apps.usage import deltas
 from apps.usage.figures import DEAD, EXPIRED, Tally
-from apps.workflows.depending import dependents_decide
+from apps.workflows.dependencies.depending import dependents_decide
 from kernel.eventtypes import DELIVERY
 from kernel.ids import attempt_id, uuid7
 from kernel.stepkeys import run_of_step

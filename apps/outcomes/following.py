@@ -14,9 +14,9 @@ import psycopg
 from apps.executions.store import Ended
 from apps.tickets import workflow_runs
 from apps.tickets.values import Started
-from apps.workflows import advancing
-from apps.workflows.depending import dependents_decide
-from apps.workflows.values import Ended as StepEnded
+from apps.workflows.dependencies.depending import dependents_decide
+from apps.workflows.runs import advancing
+from apps.workflows.runs.values import Ended as StepEnded
 from kernel.stepkeys import run_of_step
 from tenants.registry import Registry, Tenancy
 

@@ -17,8 +17,8 @@ from apps.schedules.models import ScheduleVersion
 from apps.schedules.running import JobNow, Run, payload_of, run_start, share_job, ticket_add
 from apps.schedules.timing import TimingInvalid, spec_from_json
 from apps.usage.admitting import admit_runs
+from apps.workflows.interventions.verbs import run_retry
 from apps.workflows.models import Run as WorkflowRun
-from apps.workflows.verbs import run_retry
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from kernel.jsonrules import value_faults
 from tenants import door

@@ -22,7 +22,7 @@ from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.timeline import events, loaded, parts, why_late
 from apps.schedules.defined import jobs_of
 from apps.schedules.models import Job
-from apps.workflows.depending_reading import linked_of
+from apps.workflows.dependencies.depending_reading import linked_of
 from kernel.durations import span
 from kernel.errors import NotFound
 from kernel.transitions import EXECUTION_STATES, FINAL_STATES

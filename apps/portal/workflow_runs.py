@@ -13,11 +13,11 @@ from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import PAGE_ROWS, paged, position_of
 from apps.portal.timeline import loaded
-from apps.workflows.approving import approvals_awaited
-from apps.workflows.drawing import graph_svg
-from apps.workflows.runs_reading import ALIVE, STATES, RunFilter, RunRow, run_read, runs_read
-from apps.workflows.runs_viewing import run_graph, run_states
-from apps.workflows.steps_reading import StepRow, steps_read
+from apps.workflows.interventions.approving import approvals_awaited
+from apps.workflows.views.drawing import graph_svg
+from apps.workflows.views.runs_reading import ALIVE, STATES, RunFilter, RunRow, run_read, runs_read
+from apps.workflows.views.runs_viewing import run_graph, run_states
+from apps.workflows.views.steps_reading import StepRow, steps_read
 from kernel.errors import NotFound
 
 SHOWN_STEPS = 200

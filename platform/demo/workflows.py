@@ -13,8 +13,8 @@ from typing import Any
 
 from apps.schedules.models import Job, Schedule
 from apps.schedules.services import schedule_create
-from apps.workflows.defined import workflow_defined, workflow_shape
-from apps.workflows.services import workflow_create, workflow_update
+from apps.workflows.definitions.defined import workflow_defined, workflow_shape
+from apps.workflows.definitions.services import workflow_create, workflow_update
 from demo.content import ACTOR, FAST_RETRY, Counts
 from kernel.pools import WORKFLOW
 from tenants import door

@@ -79,7 +79,7 @@ def begin_run(conn: psycopg.Connection[Any], registry: Registry, run_id: str) ->
 
 def look_at(conn: psycopg.Connection[Any], registry: Registry, started: Started) -> None:
     """One look at a run of a workflow, in a transaction of its own."""
-    from apps.workflows.looking import look
+    from apps.workflows.runs.looking import look
 
     tenancy = registry.get(started.tenant_id)
     assert tenancy is not None

@@ -108,7 +108,7 @@ def test_a_run_from_its_wait_to_its_end(api: Api, make: Makers, conn: Conn, regi
 
 
 def test_lists_of_runs(api: Api, make: Makers, conn: Conn, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    from apps.workflows import runs_reading
+    from apps.workflows.views import runs_reading
 
     assert api.get("workflow-runs").body["items"] == []
     runs = [started(api, make, conn, registry) for _ in range(2)]

@@ -104,7 +104,7 @@ def told(found: list[float]) -> str:
 
 def _workflow(tenant: Any, made: stage.Tenants, graph: Sequence[list[dict[str, Any]]]) -> UUID:
     from apps.audit.services import Actor
-    from apps.workflows.services import workflow_create
+    from apps.workflows.definitions.services import workflow_create
     from kernel.clock import utc_now
 
     job = str(made[tenant.pk][1])
@@ -150,7 +150,7 @@ def _cost(tenant: Any, made: stage.Tenants, graph: Sequence[list[dict[str, Any]]
 def _make(conn: Any, tenancy: Any, run_id: UUID) -> None:
     """What the loop does when a run may go."""
     from apps.tickets import workflow_runs
-    from apps.workflows import looking
+    from apps.workflows.runs import looking
     from kernel.clock import utc_now
 
     workflow_runs.begin(conn, [run_id])

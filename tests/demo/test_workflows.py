@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
 
 def test_they_are_made_once_and_follow_their_receiver(acme: Tenant) -> None:
     from apps.schedules.models import Job, Schedule
-    from apps.workflows.defined import workflow_defined, workflow_shape
+    from apps.workflows.definitions.defined import workflow_defined, workflow_shape
     from demo import workflows
     from kernel.pools import WORKFLOW
     from tenants import door

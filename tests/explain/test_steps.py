@@ -9,7 +9,7 @@ import pytest
 from apps.dispatch.explaining.ended import By
 from apps.dispatch.explaining.steps import Before, Parent, RunNow, StepNow, run_verdict, step_verdict
 from apps.dispatch.explaining.words import STEP_WORDS, WORDS
-from apps.workflows.definition import Approval, Edge, ForEach, Step
+from apps.workflows.definitions.definition import Approval, Edge, ForEach, Step
 
 NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
 RUN = RunNow(UUID(int=7), "running", None)

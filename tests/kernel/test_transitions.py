@@ -17,7 +17,7 @@ from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.expire import expire_batch
 from apps.outcomes.replay import deadletter_replay
 from apps.tickets import holding, releasing, remote, store
-from apps.workflows.depending import dependents_decide
+from apps.workflows.dependencies.depending import dependents_decide
 from kernel.errors import Conflict
 from kernel.transitions import (
     ATTEMPT_STATES,

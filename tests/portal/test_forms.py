@@ -91,7 +91,7 @@ def test_each_kind_of_trigger_comes_back_as_it_was(
 
 def test_a_schedule_of_a_workflow_is_made_and_comes_back(kept: Stock, acme: Tenant, console_of: Any) -> None:
     from apps.audit.services import Actor
-    from apps.workflows.services import workflow_create
+    from apps.workflows.definitions.services import workflow_create
     from tests.api.makers import utc_now
 
     actor = Actor(name="test", role="admin", tenant_id=acme.pk)

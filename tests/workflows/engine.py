@@ -45,7 +45,7 @@ def make_workflow(
 ) -> UUID:
     """A workflow as it is stored; returns its id. Steps that say nothing else run a no-op job with so many attempts."""
     from apps.schedules.models import Job, JobVersion
-    from apps.workflows.definition import from_json, to_json
+    from apps.workflows.definitions.definition import from_json, to_json
     from tenants import door
 
     noop = str(make_job(tenant, retry={"max_attempts": attempts, "base_s": 1}))

@@ -6,8 +6,8 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from apps.schedules.job_input import JobRules
-from apps.workflows.definition import Workflow
-from apps.workflows.reading import Known, KnownJob, WorkflowForm, read_workflow
+from apps.workflows.definitions.definition import Workflow
+from apps.workflows.definitions.reading import Known, KnownJob, WorkflowForm, read_workflow
 from kernel.errors import FieldError, InvalidInput
 
 JOB, OTHER_JOB, WORKFLOW = UUID(int=1), UUID(int=2), UUID(int=3)

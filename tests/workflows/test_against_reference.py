@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.workflows.deciding import (
+from apps.workflows.definitions.graph import graph_of
+from apps.workflows.runs.deciding import (
     FINAL,
     End,
     Round,
@@ -19,7 +20,6 @@ from apps.workflows.deciding import (
     fails_run,
     stops_run,
 )
-from apps.workflows.graph import graph_of
 from tests.workflows.making import faults, random_steps, workflow
 from tests.workflows.reference import Outcome, Played, play
 

@@ -3,10 +3,10 @@
 from typing import Any
 from uuid import uuid4
 
-from apps.workflows.deciding import End, Needs, advance, begin, counted, decide, end_of_run
-from apps.workflows.definition import After, Workflow
-from apps.workflows.graph import Graph, graph_of
-from apps.workflows.loops import links_of, loop_faults
+from apps.workflows.definitions.definition import After, Workflow
+from apps.workflows.definitions.graph import Graph, graph_of
+from apps.workflows.definitions.loops import links_of, loop_faults
+from apps.workflows.runs.deciding import End, Needs, advance, begin, counted, decide, end_of_run
 from tests.schedules.cases import case
 from tests.workflows.making import faults, step, workflow
 from tests.workflows.reference import Outcome, play

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from apps.workflows.closing import ON_FAILURE_STEP, Row, closing, handler_of
-from apps.workflows.definition import Handler, JobRef, Step, Workflow
-from apps.workflows.graph import Graph, graph_of
+from apps.workflows.definitions.definition import Handler, JobRef, Step, Workflow
+from apps.workflows.definitions.graph import Graph, graph_of
+from apps.workflows.runs.closing import ON_FAILURE_STEP, Row, closing, handler_of
 
 JOB = JobRef(UUID(int=1))
 NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.workflows.critical import Times, timeline
-from apps.workflows.graph import graph_of
+from apps.workflows.definitions.graph import graph_of
+from apps.workflows.views.critical import Times, timeline
 from tests.workflows.making import faults, random_steps, step, workflow
 from tests.workflows.reference import Outcome, Played, play
 

@@ -5,7 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from apps.workflows.deciding import (
+from apps.workflows.definitions.definition import Edge, Step, Workflow
+from apps.workflows.definitions.graph import graph_of
+from apps.workflows.runs.deciding import (
     End,
     Needs,
     Verdict,
@@ -23,8 +25,6 @@ from apps.workflows.deciding import (
     meets,
     stops_run,
 )
-from apps.workflows.definition import Edge, Step, Workflow
-from apps.workflows.graph import graph_of
 
 OK, FAILED, CANCELLED = End("succeeded"), End("failed"), End("cancelled")
 SKIPPED, BELOW_A_FAILURE = End("skipped", "upstream_skipped"), End("skipped", "upstream_failed")

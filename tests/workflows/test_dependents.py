@@ -5,8 +5,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.workflows.dependents import Edge, decide, fits
-from apps.workflows.depending_input import CONDITIONS
+from apps.workflows.dependencies.dependents import Edge, decide, fits
+from apps.workflows.dependencies.depending_input import CONDITIONS
 from kernel.transitions import FINAL_STATES
 
 ROOTS = 3

@@ -13,8 +13,8 @@ from apps.dispatch.workflow_submission import workflow_run
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.replay import deadletter_replay
 from apps.schedules.services import job_pause, job_resume
-from apps.workflows.depending_input import CONDITIONS
-from apps.workflows.runs_reading import run_read
+from apps.workflows.dependencies.depending_input import CONDITIONS
+from apps.workflows.views.runs_reading import run_read
 from tenants import door
 from tenants.models import Tenant
 from tenants.registry import Registry

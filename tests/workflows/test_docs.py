@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from apps.schedules.job_input import JobRules
-from apps.workflows.definition import OPERATORS
-from apps.workflows.inputs import FAILURE_MEMBERS, RUN_MEMBERS, STEP_MEMBERS
-from apps.workflows.reading import Known, read_workflow
-from apps.workflows.reading_steps import _COMMON, _OF_TYPE, ON
+from apps.workflows.definitions.definition import OPERATORS
+from apps.workflows.definitions.inputs import FAILURE_MEMBERS, RUN_MEMBERS, STEP_MEMBERS
+from apps.workflows.definitions.reading import Known, read_workflow
+from apps.workflows.definitions.reading_steps import _COMMON, _OF_TYPE, ON
 from kernel.addressrules import USUAL
 
 PAGE = (Path(__file__).parents[2] / "docs" / "workflows.md").read_text()

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 from hypothesis import given
 
-from apps.workflows.definition import Edge, Step, Workflow
-from apps.workflows.drawing import _PAINTS, Shown, graph_json, graph_svg
-from apps.workflows.layout import MAX_CHARS, layout, shown
+from apps.workflows.definitions.definition import Edge, Step, Workflow
+from apps.workflows.views.drawing import _PAINTS, Shown, graph_json, graph_svg
+from apps.workflows.views.layout import MAX_CHARS, layout, shown
 from tests.workflows.making import JOB, faults, random_steps, step, workflow
 
 SVG = "{http://www.w3.org/2000/svg}"

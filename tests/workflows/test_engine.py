@@ -16,8 +16,8 @@ from apps.outcomes.settle import settle
 from apps.schedules.definitions import Definitions
 from apps.tickets import workflow_runs
 from apps.tickets.values import Started
-from apps.workflows import advancing
-from apps.workflows.verbs import run_pause, run_resume, run_retry
+from apps.workflows.interventions.verbs import run_pause, run_resume, run_retry
+from apps.workflows.runs import advancing
 from kernel.clock import utc_now
 from tenants import door
 from tenants.registry import Registry

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.workflows import graphs as graphs_of_versions
-from apps.workflows.definition import from_json, to_json
-from apps.workflows.graph import (
+from apps.workflows.definitions import graphs as graphs_of_versions
+from apps.workflows.definitions.definition import from_json, to_json
+from apps.workflows.definitions.graph import (
     cycle_in,
     graph_of,
     levels,
@@ -21,7 +21,7 @@ from apps.workflows.graph import (
     reach,
     topological,
 )
-from apps.workflows.graphs import Graphs
+from apps.workflows.definitions.graphs import Graphs
 from tests.workflows.making import faults, random_steps, step, workflow
 
 graphs = st.integers(1, 8).flatmap(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.workflows.definition import Approval, Condition, ForEach, Operator, Step
-from apps.workflows.inputs import (
+from apps.workflows.definitions.definition import Approval, Condition, ForEach, Operator, Step
+from apps.workflows.definitions.inputs import (
     Allowed,
     BadInput,
     RunFacts,

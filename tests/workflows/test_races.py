@@ -194,7 +194,7 @@ def test_the_same_attempt_reported_twice_at_once(engine: Engine, second: Conn) -
 
 def test_an_edit_and_runs_that_are_made_and_begin(engine: Engine) -> None:
     """Each run has the steps of one version from its beginning to its end."""
-    from apps.workflows.services import workflow_create, workflow_update
+    from apps.workflows.definitions.services import workflow_create, workflow_update
 
     who: dict[str, Any] = {"tenant": engine.tenant, "actor": actor(engine.tenant)}
 

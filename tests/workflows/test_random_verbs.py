@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from apps.outcomes.cancel import execution_cancel
-from apps.workflows.deciding import FINAL, End, counted, fails_run
-from apps.workflows.definition import from_json
-from apps.workflows.graph import Graph, graph_of
+from apps.workflows.definitions.definition import from_json
+from apps.workflows.definitions.graph import Graph, graph_of
+from apps.workflows.runs.deciding import FINAL, End, counted, fails_run
 from kernel.clock import utc_now
 from kernel.errors import ShardbeatError
 from tests.fixtures_flow import actor, make_job, settle_as, started_now

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from apps.workflows.definition import (
+from apps.workflows.definitions.definition import (
     After,
     Approval,
     Condition,
@@ -18,7 +18,7 @@ from apps.workflows.definition import (
     from_json,
     to_json,
 )
-from apps.workflows.reading import known_job, references
+from apps.workflows.definitions.reading import known_job, references
 from tests.workflows.making import INLINE, JOB, OTHER_JOB, WORKFLOW, faults, read, step, workflow
 
 EVERYTHING = {

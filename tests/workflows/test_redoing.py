@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.workflows import redoing
-from apps.workflows.definition import Edge, JobRef, Step, Workflow
-from apps.workflows.graph import Graph, graph_of
-from apps.workflows.redoing import Row
+from apps.workflows.definitions.definition import Edge, JobRef, Step, Workflow
+from apps.workflows.definitions.graph import Graph, graph_of
+from apps.workflows.interventions import redoing
+from apps.workflows.interventions.redoing import Row
 from kernel.errors import Conflict
 
 JOB = JobRef(UUID(int=1))

@@ -31,20 +31,20 @@ class Desk:
         return job_create(tenant=self.tenant, actor=self.actor, data=data, now=NOW).job.pk
 
     def create(self, name: str, *steps: dict[str, Any], **members: Any) -> Any:
-        from apps.workflows.services import workflow_create
+        from apps.workflows.definitions.services import workflow_create
 
         data = {"name": name, "steps": list(steps), **members}
         return workflow_create(tenant=self.tenant, actor=self.actor, data=data, now=NOW)
 
     def update(self, workflow_id: UUID, **patch: Any) -> Any:
-        from apps.workflows.services import workflow_update
+        from apps.workflows.definitions.services import workflow_update
 
         return workflow_update(
             tenant=self.tenant, actor=self.actor, workflow_id=workflow_id, patch=patch, now=NOW
         )  # fmt: skip
 
     def delete(self, workflow_id: UUID) -> None:
-        from apps.workflows.services import workflow_delete
+        from apps.workflows.definitions.services import workflow_delete
 
         workflow_delete(tenant=self.tenant, actor=self.actor, workflow_id=workflow_id, now=NOW)
 
@@ -63,7 +63,7 @@ def jobs_of(made: Any) -> dict[str, UUID]:
 
 
 def test_an_inline_job_keeps_its_row_until_it_differs(desk: Desk, conn: Conn) -> None:
-    from apps.workflows.defined import workflow_as_given, workflow_defined, workflow_shape
+    from apps.workflows.definitions.defined import workflow_as_given, workflow_defined, workflow_shape
     from tenants.work import in_tenant
 
     known = desk.job("load")

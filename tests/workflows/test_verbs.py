@@ -16,7 +16,7 @@ from tests.workflows.engine import Engine, make_workflow, step
 def ask(engine: Engine, verb: str, run_id: UUID, *, role: str = "operator", **more: Any) -> None:
     """A verb by a person of the tenant."""
     from apps.audit.services import Actor
-    from apps.workflows import verbs
+    from apps.workflows.interventions import verbs
 
     getattr(verbs, verb)(
         tenant=engine.tenant, actor=Actor("member:ana", role), run_id=run_id, now=utc_now(), **more

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apps.dispatch.explaining.values import HOLDERS_MAX, Holder, Thing, Verdict
-from apps.workflows.depending_reading import Parent
+from apps.workflows.dependencies.depending_reading import Parent
 
 GONE = "gone"
 NAMED_MAX = 5  # named in one sentence

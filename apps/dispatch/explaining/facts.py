@@ -18,7 +18,7 @@ from apps.due.leases import IMPLAUSIBLE_S
 from apps.tickets import buckets, holds
 from apps.tickets.breakers import WAIT_REASON
 from apps.tickets.values import WHOLE_TENANT, Rate, tenant_rate
-from apps.workflows.depending_reading import Parent, parents_of
+from apps.workflows.dependencies.depending_reading import Parent, parents_of
 from kernel.pools import CELERY_POOLS, POOL_NUMBER, PULL, WORKFLOW
 from tenants.models import Tenant
 from tenants.provisioning import queue_for

@@ -9,7 +9,7 @@ from apps.dispatch.explaining.dependencies import FITS, NAMED_MAX
 from apps.dispatch.explaining.ended import ERROR_CHARS, By, instant
 from apps.dispatch.explaining.values import Thing, Verdict
 from apps.dispatch.explaining.words import STEP_WORDS, because
-from apps.workflows.definition import Step
+from apps.workflows.definitions.definition import Step
 from kernel.durations import span
 
 ENDED = ("succeeded", "failed", "cancelled", "skipped")

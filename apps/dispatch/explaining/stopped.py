@@ -9,7 +9,7 @@ from apps.dispatch.explaining.ended import By
 from apps.dispatch.explaining.trail import last_by
 from apps.executions.models import Execution
 from apps.workflows.models import Run, StepRun
-from apps.workflows.values import STOPPING
+from apps.workflows.runs.values import STOPPING
 from tenants.models import Tenant
 
 CANCELS = ("execution.cancel", "workflowrun.cancel")

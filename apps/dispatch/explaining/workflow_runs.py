@@ -15,12 +15,12 @@ from apps.dispatch.explaining.trail import last_by
 from apps.dispatch.explaining.values import Explanation, Thing, Verdict
 from apps.executions.models import Execution
 from apps.schedules.models import Job
-from apps.workflows.deciding import FINAL, End, meets
-from apps.workflows.definition import Step
-from apps.workflows.graph import Graph
-from apps.workflows.known import graphs_here
+from apps.workflows.definitions.definition import Step
+from apps.workflows.definitions.graph import Graph
 from apps.workflows.models import Run, StepRun
-from apps.workflows.previous import held
+from apps.workflows.runs.deciding import FINAL, End, meets
+from apps.workflows.runs.known import graphs_here
+from apps.workflows.runs.previous import held
 from kernel.errors import NotFound
 from kernel.pools import WORKFLOW
 from tenants import door

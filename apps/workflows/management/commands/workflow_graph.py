@@ -5,11 +5,11 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from apps.workflows.definition import Workflow
-from apps.workflows.drawing import Shown, graph_json, graph_svg
-from apps.workflows.runs_reading import run_read
-from apps.workflows.runs_viewing import run_graph, run_states
-from apps.workflows.selecting import workflow_find
+from apps.workflows.definitions.definition import Workflow
+from apps.workflows.definitions.selecting import workflow_find
+from apps.workflows.views.drawing import Shown, graph_json, graph_svg
+from apps.workflows.views.runs_reading import run_read
+from apps.workflows.views.runs_viewing import run_graph, run_states
 from kernel.errors import NotFound
 from tenants.commands import Command as Base
 from tenants.models import Tenant

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 from django.core.management.base import CommandParser
 
-from apps.workflows.selecting import preview_of, workflow_find
-from apps.workflows.services import workflow_rehearse
+from apps.workflows.definitions.selecting import preview_of, workflow_find
+from apps.workflows.definitions.services import workflow_rehearse
 from tenants.commands import Command as Base
 from tenants.work import in_tenant
 

@@ -1,0 +1,1 @@
+"""Executions that wait for others, outside any workflow."""

@@ -1,0 +1,1 @@
+"""What runs look like to people: lists, pictures, where their time went."""
