@@ -187,17 +187,18 @@ def test_a_frozen_worker_that_wakes_up_too_late_changes_nothing(pulling: Pulling
 
 def test_time_out(pulling: Pulling) -> None:
     run, _ = pulling.hold(job={"timeout_s": 1, "retry": {"max_attempts": 1}})
-    pulling.worker()
+    worker = pulling.worker()
     definitions = Definitions()
     wait_until(lambda: end_lost(pulling.conn, pulling.registry, definitions).counts.get("lost"), "the time-out")
     assert pulling.ended(run)["state"] == "dead"
     [attempt] = attempts_of(pulling.conn, pulling.tenant, run)
     assert attempt["state"] == "timed_out"
+    kill(worker)  # else it would hear of the end with its next heartbeat, and the test would wait for that
 
 
 def test_cancel_while_waiting_and_while_running(pulling: Pulling) -> None:
     running, place = pulling.hold()
-    pulling.worker()
+    worker = pulling.worker()
     wait_until(lambda: (place / "running-1").exists(), "the work to run")
     waiting = pulling.run("echo")
     for run in (waiting, running):
@@ -205,6 +206,7 @@ def test_cancel_while_waiting_and_while_running(pulling: Pulling) -> None:
     assert pulling.ended(waiting)["state"] == "cancelled"
     pulling.expire(running)  # its next heartbeat is far off: the moment that it is given is over first
     assert pulling.ended(running)["state"] == "cancelled"
+    kill(worker)
 
 
 def test_a_worker_that_is_told_to_stop_gives_back_what_it_does_not_finish(pulling: Pulling) -> None:

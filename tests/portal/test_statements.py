@@ -30,7 +30,7 @@ def test_no_page_takes_more_than_twelve(
     kept, browser = stock(acme, conn, registry), console_of(acme)
     ids = _ids(kept, browser)
     paths = [str(pattern.pattern) for pattern in urlpatterns]
-    for kind in ("uuid:", "slug:", ""):
+    for kind in ("uuid:", "slug:", "str:", ""):
         paths = [_filled(path, ids, kind) for path in paths]
     assert not [path for path in paths if "<" in path]
     taken = {}
