@@ -35,9 +35,10 @@ class Group:
         """Places beyond its capacity that only newcomers get."""
         return kept_for_newcomers(capacity=self.capacity, slots=self.slots)
 
-    def places_for_newcomers(self, given: int = 0) -> int:
-        """What of these is not taken, when so many more went in this pass."""
-        return max(0, min(self.kept, self.free - given + self.kept))
+    def places_for_newcomers(self, given: int = 0, *, refill: bool = True) -> int:
+        """What of these is not taken, when so many more went in this pass; with what is free where nobody else goes."""
+        left = max(0, self.free - given + self.kept)
+        return min(self.kept, left) if refill else left
 
 
 @dataclass(slots=True)

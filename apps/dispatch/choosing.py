@@ -17,7 +17,7 @@ from apps.dispatch.causes import Causes
 from apps.dispatch.flowshare import FlowShare
 from apps.dispatch.gathering import Gathered, gather
 from apps.dispatch.noting import Noting
-from apps.dispatch.pace import Newcomers
+from apps.dispatch.pace import Newcomers, refills
 from apps.dispatch.picking import Picking, Turns
 from apps.dispatch.sharing import Shares, Sharing
 from apps.dispatch.windows import Windows
@@ -85,8 +85,9 @@ class Choosing:
         self.gathered = gather(self._conn, self._pool, self._tenancies, self._capacity, now=self._now)
         self._admit()
 
-    def choose(self, *, elapsed_s: float) -> None:
-        """Fills `chosen`. `elapsed_s` is the time since the last pass that shared."""
+    def choose(self, *, elapsed_s: float, early: bool = False) -> None:
+        """Fills `chosen`. `elapsed_s` is the time since the last pass that shared; `early` comes for newcomers."""
+        self.sharing.refill = refills(early=early, newcomers=self.sharing.newcomers, held=self._capacity.held)
         self.gathered = gather(self._conn, self._pool, self._tenancies, self._capacity, now=self._now)
         self._admit()
         self.sharing.share(elapsed_s)

@@ -1,7 +1,7 @@
 """How often a pool's release looks, and when it waits to have more to release at once. Pure; simulation keeps to it."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 # While workers are busy a pass waits until a good part of their room is free: few large messages, not many small ones.
@@ -36,6 +36,11 @@ def look_again_s(*, free: int, free_before: int, capacity: int, since_release_s:
 def kept_for_newcomers(*, capacity: int, slots: int) -> int:
     """Places beyond a group's capacity for those who have nothing there yet: a flood holds all the others."""
     return -(-max(0, capacity - slots) // KEPT_PART)
+
+
+def refills(*, early: bool, newcomers: Iterable[int], held: Mapping[int, int]) -> bool:
+    """Whether a pass serves all. One that comes early, for newcomers that hold nothing, is quick: it serves them alone."""
+    return not early or all(held.get(one, 0) for one in newcomers)
 
 
 @dataclass(slots=True)

@@ -155,7 +155,7 @@ class ReleaseService:
                 waits = waiting.tenants(conn, self.pool)
             choosing = self._choosing(conn, capacity, now, waits, self._newcomers)
             before, self._shared_at = self._shared_at, monotonic_s()
-            choosing.choose(elapsed_s=max(1e-6, self._shared_at - before))
+            choosing.choose(elapsed_s=max(1e-6, self._shared_at - before), early=early)
             self._busy, self._held_until = choosing.noting.busy, choosing.noting.held_until
             self._tell(conn, choosing.noting.rate_held, now)
             chosen = choosing.chosen
@@ -164,9 +164,11 @@ class ReleaseService:
             row = next_release.fetchone()
             assert row is not None
             number = row[0]
-            self._released_at = monotonic_s()
-            self._free_after = max(0, free - len(chosen))  # as the next look counts: newcomers go beyond it
-            at = now + timedelta(seconds=self._released_at - begun)  # lateness ends here
+            released_at = monotonic_s()
+            at = now + timedelta(seconds=released_at - begun)  # lateness ends here
+            if choosing.sharing.refill:
+                self._released_at = released_at
+                self._free_after = max(0, free - len(chosen))  # as the next look counts: newcomers go beyond it
             ids = [one.execution_id for one in chosen]
             gone = set(releasing.release(conn, ids, release=number, now=at, delays=self._delays(chosen, at)))
             chosen = [one for one in chosen if one.execution_id in gone]

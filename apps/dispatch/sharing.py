@@ -77,6 +77,7 @@ class Sharing:
     known: Mapping[int, Sharer]
     pick: Callable[[int, Mapping[int, int]], Counter[int]]
     newcomers: Set[int] = frozenset()
+    refill: bool = True  # else only newcomers are served: the others' turn comes with the next refill
     left: dict[int, float] = field(default_factory=dict)  # of limits of whole tenants
     given: Counter[int] = field(default_factory=Counter)
     offered: set[int] = field(default_factory=set)
@@ -86,7 +87,7 @@ class Sharing:
         """Gives away what there is. `elapsed_s` is the time since the last pass that shared."""
         groups, memory = self.capacity.groups, self.shares
         memory.remember(self.known, self.capacity.whose)
-        free = {name: max(0, min(group.free, self.batch)) for name, group in groups.items()}
+        free = {name: max(0, min(group.free, self.batch)) if self.refill else 0 for name, group in groups.items()}
         for name, group in groups.items():
             waits = [any(self._group(one) == name for one in self._open(lane)) for lane in LANES]
             memory.lanes[name].open(total=free[name], slots=group.slots, waits=waits, held=group.held)
@@ -114,10 +115,12 @@ class Sharing:
         total: dict[str, int] = {}
         for name, group in self.capacity.groups.items():
             given = sum(count for one, count in self.given.items() if self._group(one) == name)
-            total[name] = group.places_for_newcomers(given)
+            total[name] = group.places_for_newcomers(given, refill=self.refill)
         for queue in {self.known[one].queue(self.pool) for one in new}:
             if queue in self.capacity.by_queue:
-                self.capacity.by_queue[queue] += total.get(self.capacity.whose[queue], 0)
+                name = self.capacity.whose[queue]
+                free = 0 if self.refill or name not in total else max(0, self.capacity.groups[name].free)
+                self.capacity.by_queue[queue] += max(0, total.get(name, 0) - free)
         self._rounds(LIVE, total, 0.0, only=new)
 
     def hungry(self) -> Iterator[tuple[int, int, int, int]]:

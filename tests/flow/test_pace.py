@@ -16,6 +16,7 @@ from apps.dispatch.pace import (
     Yielding,
     kept_for_newcomers,
     look_again_s,
+    refills,
     waits_for_more,
 )  # fmt: skip
 
@@ -84,3 +85,9 @@ def test_where_something_is_due_all_the_time_refills_go_on(gaps: list[float]) ->
         at += gap + 0.001
     most = (at / YIELD_REST_S + 1) * (YIELD_BEFORE_S + YIELD_AFTER_S + 0.06)
     assert waited <= most
+
+
+def test_a_pass_that_comes_early_serves_newcomers_alone_unless_those_hold_something() -> None:
+    assert refills(early=False, newcomers=[1], held={}), "its time has come"
+    assert not refills(early=True, newcomers=[1, 2], held={2: 3})
+    assert refills(early=True, newcomers=[2], held={2: 3}), "2 has no place kept for it"

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from apps.dispatch.capacity import Capacity, Group, leave_to_others
 from apps.dispatch.flowshare import FLOWS_MAX, FlowClaim, FlowShare
-from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, Newcomers, look_again_s, waits_for_more
+from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, Newcomers, look_again_s, refills, waits_for_more
 from apps.dispatch.sharing import Shares, Sharing
 from apps.dispatch.simulation.admitting import Admitted, Admitting, OfFlow
 from apps.dispatch.simulation.measures import Demand
@@ -88,14 +88,16 @@ class Rounds:
         sharing = Sharing(
             self.pool, capacity, self._shares, settings.release_batch, waits, settings.tenants, pick,
             newcomers=self._newcomers.new,
+            refill=refills(early=early, newcomers=self._newcomers.new, held=capacity.held),
         )  # fmt: skip
         sharing.left = {tenant: admitted.most for tenant, admitted in self._admitted.items()}
         elapsed_s, self._shared_at = now - self._shared_at, now
         sharing.share(max(1e-6, elapsed_s))
         done.took_s = settings.costs.round_s + settings.costs.release_s * len(done.released)
         if done.released:
-            self._released_at = now + settings.costs.round_s
-            self._free_after = max(0, free - len(done.released))
+            if sharing.refill:
+                self._released_at = now + settings.costs.round_s
+                self._free_after = max(0, free - len(done.released))
             return done
         done.look_s = BUSY_WAIT_S if self._mine.waiting else None
         done.lasting = True
