@@ -181,10 +181,14 @@ class Picking:
         return sorted(found, key=lambda one: (one.rank, one.execution_id))
 
     def _go_on(self, read: Sequence[Flow], best: Mapping[tuple[int, UUID], datetime]) -> None:
-        """Where the next pass reads on in flows that gave less than they were asked for, or nothing from their head."""
+        """Where the next pass reads on in flows that gave nothing from their head, or whose part gave less than asked.
+
+        Most flows are short and give all that they have: those cost no further question.
+        """
+        whole = {one for one in read if self.windows.of(one) == WHOLE}
         behind = {
-            one for one in read if one in self._empty
-            or (self.windows.of(one) == WHOLE and best[one.tenant_id, one.flow] > one.rank)
+            one for one in read
+            if (best.get((one.tenant_id, one.flow)) != one.rank if one in whole else one in self._empty)
         }  # fmt: skip
         parts = self.windows.after(behind)
         ends = self.source.ends(parts, part=part_of(len(behind))) if parts else []
