@@ -39,7 +39,7 @@ def kept_for_newcomers(*, capacity: int, slots: int) -> int:
 
 
 def refills(*, early: bool, newcomers: Iterable[int], held: Mapping[int, int]) -> bool:
-    """Whether a pass serves all. One that comes early for newcomers that hold nothing is quick: it serves them alone."""
+    """Whether a pass serves all. One that comes early, for newcomers that hold nothing, serves only them."""
     return not early or all(held.get(one, 0) for one in newcomers)
 
 
