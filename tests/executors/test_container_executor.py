@@ -390,6 +390,8 @@ def test_the_sweep_leaves_a_living_workers_containers_alone(
 def test_the_sweep_ends_what_the_database_knows_nothing_of(containers: ContainerRig, worker: Any) -> None:
     containers.executor(alive=lambda keys: dict.fromkeys(keys, "waiting"), sweep_every_s=0.05)
     wait_until(lambda: not inits(containers))
+    # Who is stopped in the middle of a sweep leaves the rest to the next worker's.
+    wait_until(lambda: not list(containers.boxes.iterdir()))
 
 
 def test_the_next_attempt_ends_the_last_ones_container_first(
