@@ -12,6 +12,7 @@ from psycopg import sql
 from apps.due import bells
 from kernel.ids import uuid7
 from kernel.rows import json_rows
+from tenants.statements import run_in
 
 Conn = psycopg.Connection[Any]
 FIRST = UUID(int=0)
@@ -90,8 +91,7 @@ def emit(conn: Conn, schema: str, tenant_id: int, events: Sequence[NewEvent], *,
     """
     if not events:
         return
-    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
-    cursor.execute(_in(_EMIT, schema).as_bytes(None), [json_rows(events)])
+    run_in(conn, _EMIT, schema, [json_rows(events)])
     if ring:
         bells.ring(conn, tenant_id)
 

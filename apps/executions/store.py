@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
 
 from kernel.rows import json_rows
+from tenants.statements import in_schema, run_in
 
 Conn = psycopg.Connection[Any]
 
@@ -285,12 +284,12 @@ WHERE e.id = m.id AND e.finished_at IS NULL
 
 def fire(conn: Conn, schema: str, rows: Sequence[Fired], *, now: datetime) -> psycopg.Cursor[tuple[UUID]]:
     """Inserts executions; the cursor yields the ids of those that did not exist yet."""
-    return _raw(conn, _in(_FIRE, schema), [json_rows(rows), now])
+    return run_in(conn, _FIRE, schema, [json_rows(rows), now])
 
 
 def skip(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime) -> None:
     """Records occurrences that do not run."""
-    _raw(conn, _in(_SKIP, schema), [json_rows(rows), now])
+    run_in(conn, _SKIP, schema, [json_rows(rows), now])
 
 
 def skip_on(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime) -> None:
@@ -298,12 +297,12 @@ def skip_on(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime) 
 
     The caller holds the schedules' due entries.
     """
-    _raw(conn, _in(_SKIP_ON, schema), [json_rows(rows), now])
+    run_in(conn, _SKIP_ON, schema, [json_rows(rows), now])
 
 
 def replace(conn: Conn, schema: str, rows: Sequence[Replaced], *, now: datetime) -> None:
     """Ends executions that waited: a newer run of their schedule takes their place."""
-    _raw(conn, _in(_REPLACE, schema), [json_rows(rows), now])
+    run_in(conn, _REPLACE, schema, [json_rows(rows), now])
 
 
 def replaced_state(attempt: int) -> str:
@@ -313,38 +312,38 @@ def replaced_state(attempt: int) -> str:
 
 def submit(conn: Conn, schema: str, rows: Sequence[Submitted], *, now: datetime) -> None:
     """Inserts executions that somebody asked for."""
-    _raw(conn, _in(_SUBMIT, schema), [json_rows(rows), now])
+    run_in(conn, _SUBMIT, schema, [json_rows(rows), now])
 
 
 def begin_steps(conn: Conn, schema: str, rows: Sequence[Begun], *, now: datetime) -> set[UUID]:
     """Inserts executions of steps; the ids of those that did not exist yet and whose run goes on."""
-    return {row[0] for row in _raw(conn, _in(_BEGIN_STEPS, schema), [json_rows(rows), now])}
+    return {row[0] for row in run_in(conn, _BEGIN_STEPS, schema, [json_rows(rows), now])}
 
 
 def settle(conn: Conn, schema: str, ended: Sequence[Ended], attempts: Sequence[Attempted]) -> None:
     """Ends executions and adds attempts, in one statement."""
-    _raw(conn, _in(_SETTLE, schema), [json_rows(ended), json_rows(attempts)])
+    run_in(conn, _SETTLE, schema, [json_rows(ended), json_rows(attempts)])
 
 
 def began(conn: Conn, schema: str, ids: Sequence[UUID]) -> psycopg.Cursor[tuple[UUID]]:
     """scheduled -> ready: delayed executions whose time has come. The cursor yields those that went."""
-    return conn.execute(_in(_BEGAN, schema), [list(ids)])
+    return conn.execute(in_schema(_BEGAN, schema), [list(ids)])
 
 
 def reopen(conn: Conn, schema: str, execution_id: UUID) -> tuple[Any, ...] | None:
     """dead -> ready under the same run key; what a new ticket needs, None when it is not dead."""
-    return conn.execute(_in(_REOPEN, schema), [execution_id]).fetchone()
+    return conn.execute(in_schema(_REOPEN, schema), [execution_id]).fetchone()
 
 
 def reopen_many(conn: Conn, schema: str, versions: Sequence[tuple[UUID, int]]) -> list[Reopened]:
     """dead -> ready under the same run keys, for these (execution, version of its job); those that were dead."""
     parameters = [[key for key, _ in versions], [version for _, version in versions]]
-    return [Reopened._make(row) for row in _raw(conn, _in(_REOPEN_MANY, schema), parameters)]
+    return [Reopened._make(row) for row in run_in(conn, _REOPEN_MANY, schema, parameters)]
 
 
 def reopen_run(conn: Conn, schema: str, run_id: UUID) -> Reopened | None:
     """The execution of a workflow's run that has ended goes on; None when it has not ended."""
-    row = _raw(conn, _in(_REOPEN_RUN, schema), [run_id]).fetchone()
+    row = run_in(conn, _REOPEN_RUN, schema, [run_id]).fetchone()
     return None if row is None else Reopened._make(row)
 
 
@@ -354,27 +353,18 @@ def cancel(
 ) -> bool:  # fmt: skip
     """Ends an execution that has no running attempt; False when it had ended already."""
     parameters = [now, reason, attempts, queued_at, started_at, execution_id]
-    return conn.execute(_in(_CANCEL, schema), parameters).fetchone() is not None
+    return conn.execute(in_schema(_CANCEL, schema), parameters).fetchone() is not None
 
 
 def payloads(conn: Conn, schema: str, ids: Sequence[UUID]) -> dict[UUID, str]:
     """JSON texts of the payloads that these executions have of their own."""
-    query = _in("SELECT id, payload::text FROM {schema}.executions_execution WHERE id = ANY(%s)", schema)
+    query = in_schema("SELECT id, payload::text FROM {schema}.executions_execution WHERE id = ANY(%s)", schema)
     return {row[0]: row[1] for row in conn.execute(query, [list(ids)])}
 
 
 def errors_of(conn: Conn, schema: str, attempt_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
     """The errors of these attempts, of those that have one."""
-    query = _in("SELECT id, error FROM {schema}.executions_attempt WHERE id = ANY(%s) AND error IS NOT NULL", schema)
+    query = in_schema(
+        "SELECT id, error FROM {schema}.executions_attempt WHERE id = ANY(%s) AND error IS NOT NULL", schema
+    )
     return dict(conn.execute(query, [list(attempt_ids)]).fetchall())
-
-
-def _raw(conn: Conn, query: bytes, parameters: list[Any]) -> psycopg.Cursor[Any]:
-    """Runs a statement with $1 placeholders: psycopg remembers too few conversions of %s for one a tenant schema."""
-    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
-    return cursor.execute(query, parameters)
-
-
-@lru_cache(maxsize=50_000)
-def _in(query: str, schema: str) -> bytes:
-    return sql.SQL(query).format(schema=sql.Identifier(schema)).as_bytes(None)

@@ -16,6 +16,7 @@ from apps.webhooks.jobs import GIVE_UP_S, IN_FLIGHT_MAX, KIND, PRIORITY, TIMEOUT
 from kernel.eventtypes import DELIVERY
 from kernel.ids import uuid7s
 from kernel.rows import json_rows
+from tenants.statements import run_in
 
 Conn = psycopg.Connection[Any]
 REASON_GONE = "webhook_gone"
@@ -99,9 +100,7 @@ def make(
         _Row(new_id, one.run_key, one.webhook_id, one.job_version, one.event_at, one.body, one.replay_of)
         for new_id, one in zip(ids, wanted, strict=True)
     ]
-    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
-    cursor.execute(_in(_MAKE, schema).as_bytes(None), [json_rows(rows), now, by])
-    made = {row[0] for row in cursor}
+    made = {row[0] for row in run_in(conn, _MAKE, schema, [json_rows(rows), now, by])}
     new = [_ticket(row, tenant_id, queue, now) for row in rows if row.id in made]
     if new:
         tickets.copy_in(conn, new)

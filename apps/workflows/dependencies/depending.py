@@ -11,7 +11,6 @@ from uuid import UUID
 
 import orjson
 import psycopg
-from psycopg import sql
 
 from apps.due import delayed
 from apps.executions import store as executions
@@ -22,6 +21,7 @@ from apps.workflows.dependencies.dependents import REASON, Decided, Edge, Unmet,
 from apps.workflows.dependencies.depending_input import CONDITIONS
 from kernel.eventtypes import DELIVERY
 from tenants.registry import Tenancy
+from tenants.statements import in_schema
 
 Conn = psycopg.Connection[Any]
 WANTED = {"succeeded": "succeed", "failed": "fail", "finished": "end", "skipped": "be skipped"}
@@ -73,7 +73,7 @@ def parents_known(conn: Conn, schema: str, ids: Collection[UUID]) -> set[UUID]:
     """Those of these executions that there are and that others may wait for; deliveries of events are not."""
     if not ids:
         return set()
-    return {row[0] for row in conn.execute(_in(_KNOWN, schema), [list(ids), DELIVERY])}
+    return {row[0] for row in conn.execute(in_schema(_KNOWN, schema), [list(ids), DELIVERY])}
 
 
 def parents_follow(conn: Conn, tenancy: Tenancy, ids: Collection[UUID]) -> dict[UUID, str]:
@@ -83,13 +83,13 @@ def parents_follow(conn: Conn, tenancy: Tenancy, ids: Collection[UUID]) -> dict[
     """
     delayed.follow(conn, ids, tenant_id=tenancy.id)
     blocking.follow(conn, ids, tenant_id=tenancy.id)
-    return dict(conn.execute(_in(_STATES, tenancy.schema), [list(ids)]).fetchall())
+    return dict(conn.execute(in_schema(_STATES, tenancy.schema), [list(ids)]).fetchall())
 
 
 def dependencies_add(conn: Conn, tenancy: Tenancy, edges: Sequence[Edge]) -> None:
     """Notes what new executions, whose tickets are blocked, wait for; `parents_follow` has locked their parents."""
     rows = [{"parent": edge.parent, "child": edge.child, "on": edge.on} for edge in edges]
-    conn.execute(_in(_ADD, tenancy.schema), [orjson.dumps(rows).decode()])
+    conn.execute(in_schema(_ADD, tenancy.schema), [orjson.dumps(rows).decode()])
 
 
 def dependents_decide(
@@ -103,14 +103,16 @@ def dependents_decide(
     touched = _lock(conn, tenancy, ended, also)
     if not touched.keys():
         return Decided([], [], {})
-    edges = [Edge._make(row) for row in conn.execute(_in(_EDGES, tenancy.schema), [list(touched)])]
+    edges = [Edge._make(row) for row in conn.execute(in_schema(_EDGES, tenancy.schema), [list(touched)])]
     found = decide(ended, edges, [child for child, blocked in touched.items() if blocked])
     if found.edges:
         rows = [{"parent": edge.parent, "child": edge.child, "met": edge.met} for edge in found.edges]
-        conn.execute(_in(_NOTE, tenancy.schema), [orjson.dumps(rows).decode()])
+        conn.execute(in_schema(_NOTE, tenancy.schema), [orjson.dumps(rows).decode()])
     if found.free:
         freed = blocking.unblock(conn, found.free, now=now)
-        conn.execute(_in(_DUE, tenancy.schema), [[one.execution_id for one in freed], [one.actual_at for one in freed]])
+        conn.execute(
+            in_schema(_DUE, tenancy.schema), [[one.execution_id for one in freed], [one.actual_at for one in freed]]
+        )
     if found.skipped:
         _skip(conn, tenancy, found.skipped, now)
     return found
@@ -128,7 +130,7 @@ def _lock(conn: Conn, tenancy: Tenancy, ended: Mapping[UUID, str], also: Collect
     }  # fmt: skip
     touched: dict[UUID, bool] = {}
     while True:
-        rows = conn.execute(_in(_TOUCHED, tenancy.schema), wanted).fetchall()
+        rows = conn.execute(in_schema(_TOUCHED, tenancy.schema), wanted).fetchall()
         new = sorted({row[0] for row in rows}.union(also) - touched.keys())
         if new:
             locked = set(blocking.lock(conn, new))
@@ -155,7 +157,3 @@ def _why(unmet: Unmet) -> str:
     message = f"It waited for execution {edge.parent} to {WANTED[edge.on]}; {ended}."
     error = {"class": REASON, "message": message, "execution": str(edge.parent), "on": edge.on, "state": state or None}
     return orjson.dumps(error).decode()
-
-
-def _in(query: str, schema: str) -> sql.Composed:
-    return sql.SQL(query).format(schema=sql.Identifier(schema))

@@ -2,15 +2,14 @@
 
 from collections.abc import Collection
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
 
 from apps.workflows.runs.store import STEP_COLUMNS
 from apps.workflows.runs.values import StepNow
+from tenants.statements import run_in
 
 Conn = psycopg.Connection[Any]
 
@@ -39,28 +38,28 @@ WHERE r.finished_at IS NULL ORDER BY r.execution_id
 
 def steps_by_id(conn: Conn, schema: str, ids: Collection[int]) -> list[StepNow]:
     """These rows, in the order of their ids."""
-    return [StepNow(*row) for row in _run(conn, _BY_ID, schema, [list(ids)])]
+    return [StepNow(*row) for row in run_in(conn, _BY_ID, schema, [list(ids)])]
 
 
 def execution_states(conn: Conn, schema: str, ids: Collection[UUID]) -> dict[UUID, str]:
     """The states in the history of these executions, of those that are kept."""
-    return dict(_run(conn, _EXECUTION_STATES, schema, [list(ids)]).fetchall()) if ids else {}
+    return dict(run_in(conn, _EXECUTION_STATES, schema, [list(ids)]).fetchall()) if ids else {}
 
 
 def forget_outcome(conn: Conn, schema: str, run_id: UUID) -> None:
     """A run that goes on has neither error nor output."""
-    _run(conn, _FORGET, schema, [run_id])
+    run_in(conn, _FORGET, schema, [run_id])
 
 
 def drop_steps(conn: Conn, schema: str, ids: Collection[int]) -> None:
     """Deletes rows of items; their executions stay in the history."""
     if ids:
-        _run(conn, _DROP, schema, [list(ids)])
+        run_in(conn, _DROP, schema, [list(ids)])
 
 
 def revision_of(conn: Conn, schema: str, run_id: UUID) -> int:
     """How often persons have changed a run that is there."""
-    row = _run(conn, _REVISION, schema, [run_id]).fetchone()
+    row = run_in(conn, _REVISION, schema, [run_id]).fetchone()
     assert row is not None
     revision: int = row[0]
     return revision
@@ -68,27 +67,16 @@ def revision_of(conn: Conn, schema: str, run_id: UUID) -> int:
 
 def changed(conn: Conn, schema: str, run_ids: Collection[UUID]) -> None:
     """A person has changed these runs."""
-    _run(conn, _CHANGED, schema, [list(run_ids)])
+    run_in(conn, _CHANGED, schema, [list(run_ids)])
 
 
 def below(conn: Conn, schema: str, run_id: UUID) -> list[UUID]:
     """The run and those of its sub-workflows, near and far, that have not ended."""
-    return [row[0] for row in _run(conn, _BELOW, schema, [run_id])]
+    return [row[0] for row in run_in(conn, _BELOW, schema, [run_id])]
 
 
 def note_pause(
     conn: Conn, schema: str, run_ids: Collection[UUID], *, at: datetime | None, by: str, reason: str
 ) -> None:
     """Who paused these runs, when and why; without a time nobody has."""
-    _run(conn, _PAUSE, schema, [list(run_ids), at, by, reason])
-
-
-def _run(conn: Conn, query: str, schema: str, parameters: list[Any]) -> psycopg.Cursor[Any]:
-    """Runs a statement with $1 placeholders, as `apps.executions.store` does."""
-    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
-    return cursor.execute(_in(query, schema), parameters)
-
-
-@lru_cache(maxsize=20_000)
-def _in(query: str, schema: str) -> bytes:
-    return sql.SQL(query).format(schema=sql.Identifier(schema)).as_bytes(None)
+    run_in(conn, _PAUSE, schema, [list(run_ids), at, by, reason])

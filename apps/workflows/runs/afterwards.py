@@ -6,13 +6,11 @@ day's quota has no room for is there as skipped, with the reason.
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
 import psycopg
-from psycopg import sql
 
 from apps.schedules import store as jobs
 from apps.schedules.occurring import DAILY_QUOTA
@@ -25,6 +23,7 @@ from kernel.ids import uuid7s
 from kernel.limitrules import Flow
 from kernel.stepkeys import TRIGGER
 from tenants.registry import Tenancy
+from tenants.statements import run_in
 
 Conn = psycopg.Connection[Any]
 
@@ -96,7 +95,7 @@ def start_followers(conn: Conn, tenancy: Tenancy, ended: Sequence[RunEnded], *, 
 
 def _wanted(conn: Conn, tenancy: Tenancy, ended: Sequence[RunEnded]) -> list[_New]:
     names = sorted({str(one.workflow_id) for one in ended})
-    followers = _run(conn, _FOLLOWERS, tenancy.schema, [names]).fetchall()
+    followers = run_in(conn, _FOLLOWERS, tenancy.schema, [names]).fetchall()
     pairs = sorted(
         (one.run_id, follower)
         for follower, followed, on in followers
@@ -123,15 +122,4 @@ def _make(conn: Conn, schema: str, new: Sequence[_New], now: datetime) -> set[UU
         }
         for one in new
     ]  # fmt: skip
-    return {row[0] for row in _run(conn, _MAKE, schema, [orjson.dumps(rows).decode(), now])}
-
-
-def _run(conn: Conn, query: str, schema: str, parameters: list[Any]) -> psycopg.Cursor[Any]:
-    """Runs a statement with $1 placeholders, as `apps.executions.store` does."""
-    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
-    return cursor.execute(_in(query, schema), parameters)
-
-
-@lru_cache(maxsize=20_000)
-def _in(query: str, schema: str) -> bytes:
-    return sql.SQL(query).format(schema=sql.Identifier(schema)).as_bytes(None)
+    return {row[0] for row in run_in(conn, _MAKE, schema, [orjson.dumps(rows).decode(), now])}

@@ -6,14 +6,13 @@ ended there, and after LOOK_S.
 """
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
 
 from apps.workflows.runs.deciding import DEADLINE, FAIL_FAST, UPSTREAM_FAILED, End
+from tenants.statements import run_in
 
 Conn = psycopg.Connection[Any]
 REASON = "previous_run"
@@ -65,7 +64,7 @@ def held(conn: Conn, schema: str, *, workflow_id: UUID, run_id: UUID, steps: Col
     if not steps:
         return {}
     parameters = [sorted(steps), workflow_id, run_id, list(FOR_A_FAILURE)]
-    return {row[0]: Before(row[1], row[2]) for row in _run(conn, _BEFORE, schema, parameters)}
+    return {row[0]: Before(row[1], row[2]) for row in run_in(conn, _BEFORE, schema, parameters)}
 
 
 def following(conn: Conn, schema: str, went: Sequence[Went]) -> list[UUID]:
@@ -73,15 +72,4 @@ def following(conn: Conn, schema: str, went: Sequence[Went]) -> list[UUID]:
     if not went:
         return []
     columns: list[Any] = [list(column) for column in zip(*went, strict=True)]
-    return sorted({row[0] for row in _run(conn, _FOLLOWING, schema, [*columns, REASON])})
-
-
-def _run(conn: Conn, query: str, schema: str, parameters: list[Any]) -> psycopg.Cursor[Any]:
-    """Runs a statement with $1 placeholders, as `apps.executions.store` does."""
-    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
-    return cursor.execute(_in(query, schema), parameters)
-
-
-@lru_cache(maxsize=20_000)
-def _in(query: str, schema: str) -> bytes:
-    return sql.SQL(query).format(schema=sql.Identifier(schema)).as_bytes(None)
+    return sorted({row[0] for row in run_in(conn, _FOLLOWING, schema, [*columns, REASON])})

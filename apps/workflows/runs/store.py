@@ -6,18 +6,17 @@ Whoever changes a run or a step holds the lock of its root (`lock_roots`).
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
 import psycopg
-from psycopg import sql
 
 from apps.tickets.values import Started
 from apps.workflows.runs.deciding import End, end_of_step
 from apps.workflows.runs.values import Ended, NewStep, RunNow, StepEnd, StepNow
 from kernel.rows import json_rows
+from tenants.statements import run_in
 
 Conn = psycopg.Connection[Any]
 
@@ -204,33 +203,33 @@ class NewRun(NamedTuple):
 
 def known(conn: Conn, schema: str, run_ids: Collection[UUID]) -> set[UUID]:
     """Those of these runs that there are."""
-    return {row[0] for row in _run(conn, _KNOWN, schema, [list(run_ids)])}
+    return {row[0] for row in run_in(conn, _KNOWN, schema, [list(run_ids)])}
 
 
 def lock_of_executions(conn: Conn, schema: str, execution_ids: Collection[UUID]) -> None:
     """Locks, in id order, the roots of the runs whose steps have these executions."""
-    _run(conn, _LOCK_OF_EXECUTIONS, schema, [list(execution_ids)])
+    run_in(conn, _LOCK_OF_EXECUTIONS, schema, [list(execution_ids)])
 
 
 def lock_of_runs(conn: Conn, schema: str, run_ids: Collection[UUID]) -> list[UUID]:
     """Locks, in id order, the roots of these runs; returns the roots."""
-    return [row[0] for row in _run(conn, _LOCK_OF_RUNS, schema, [list(run_ids)])]
+    return [row[0] for row in run_in(conn, _LOCK_OF_RUNS, schema, [list(run_ids)])]
 
 
 def runs(conn: Conn, schema: str, run_ids: Collection[UUID]) -> list[tuple[Any, ...]]:
     """What `RunNow` holds of these runs, but for the graph."""
-    return _run(conn, _RUNS, schema, [list(run_ids)]).fetchall()
+    return run_in(conn, _RUNS, schema, [list(run_ids)]).fetchall()
 
 
 def waiting(conn: Conn, schema: str, wanted: Sequence[tuple[UUID, str]]) -> list[StepNow]:
     """Those of these (run, step) that wait."""
     parameters = [[run_id for run_id, _ in wanted], [step for _, step in wanted]]
-    return [StepNow(*row) for row in _run(conn, _WAITING, schema, parameters)]
+    return [StepNow(*row) for row in run_in(conn, _WAITING, schema, parameters)]
 
 
 def steps_of(conn: Conn, schema: str, run_id: UUID) -> list[StepNow]:
     """All rows of a run, with those of items."""
-    return [StepNow(*row) for row in _run(conn, _OF_RUN, schema, [run_id])]
+    return [StepNow(*row) for row in run_in(conn, _OF_RUN, schema, [run_id])]
 
 
 def end_steps(conn: Conn, schema: str, ended: Sequence[Ended]) -> list[StepEnd]:
@@ -244,41 +243,41 @@ def end_steps(conn: Conn, schema: str, ended: Sequence[Ended]) -> list[StepEnd]:
         {"execution_id": key, "state": end.state, "reason": end.reason, "finished_at": one.finished_at}
         for key, (end, one) in ends.items()
     ]
-    found = _run(conn, _END, schema, [orjson.dumps(rows).decode()])
+    found = run_in(conn, _END, schema, [orjson.dumps(rows).decode()])
     return [StepEnd._make((*row, ends[row[5]][0], ends[row[5]][1].error)) for row in found]
 
 
 def unnoted(conn: Conn, schema: str, run_id: UUID) -> list[Ended]:
     """Executions of the run's steps that have ended while their steps still run."""
-    return [Ended(*row) for row in _run(conn, _UNNOTED, schema, [run_id])]
+    return [Ended(*row) for row in run_in(conn, _UNNOTED, schema, [run_id])]
 
 
 def above(conn: Conn, schema: str, wanted: Sequence[tuple[UUID, str, bool]]) -> list[tuple[Any, ...]]:
     """(run, step, state, result, error, execution, attempt, items) of these (run, step, with result and error)."""
-    return _run(conn, _ABOVE, schema, [[one[at] for one in wanted] for at in range(3)]).fetchall()
+    return run_in(conn, _ABOVE, schema, [[one[at] for one in wanted] for at in range(3)]).fetchall()
 
 
 def results_of_items(conn: Conn, schema: str, run_id: UUID, step: str) -> str | None:
     """The results of a step's items in their order, as a JSON list; null where one did not succeed."""
-    row = _run(conn, _RESULTS_OF_ITEMS, schema, [run_id, step]).fetchone()
+    row = run_in(conn, _RESULTS_OF_ITEMS, schema, [run_id, step]).fetchone()
     return row[0] if row else None
 
 
 def inputs_of(conn: Conn, schema: str, run_ids: Collection[UUID]) -> list[tuple[UUID, str | None]]:
     """The inputs of these runs, as JSON."""
-    return _run(conn, _INPUTS, schema, [list(run_ids)]).fetchall()
+    return run_in(conn, _INPUTS, schema, [list(run_ids)]).fetchall()
 
 
 def runs_of_executions(conn: Conn, schema: str, execution_ids: Collection[UUID]) -> list[UUID]:
     """The runs whose steps have these executions."""
-    return [row[0] for row in _run(conn, _RUNS_OF_EXECUTIONS, schema, [list(execution_ids)])]
+    return [row[0] for row in run_in(conn, _RUNS_OF_EXECUTIONS, schema, [list(execution_ids)])]
 
 
 def write_steps(conn: Conn, schema: str, steps: Iterable[StepNow]) -> None:
     """Writes rows as they are in memory."""
     rows = [asdict(one) for one in steps]
     if rows:
-        _run(conn, _WRITE_STEPS, schema, [orjson.dumps(rows).decode()])
+        run_in(conn, _WRITE_STEPS, schema, [orjson.dumps(rows).decode()])
 
 
 def write_runs(conn: Conn, schema: str, changed: Iterable[RunNow]) -> None:
@@ -292,14 +291,14 @@ def write_runs(conn: Conn, schema: str, changed: Iterable[RunNow]) -> None:
         for one in changed
     ]  # fmt: skip
     if rows:
-        _run(conn, _WRITE_RUNS, schema, [orjson.dumps(rows).decode()])
+        run_in(conn, _WRITE_RUNS, schema, [orjson.dumps(rows).decode()])
 
 
 def add_runs(conn: Conn, schema: str, new: Sequence[NewRun]) -> set[UUID]:
     """Makes runs; returns those that were not there."""
-    made = {row[0] for row in _run(conn, _ADD_RUNS, schema, [json_rows(new)])}
+    made = {row[0] for row in run_in(conn, _ADD_RUNS, schema, [json_rows(new)])}
     if made:
-        _run(conn, _NAME_RUNS, schema, [list(made)])
+        run_in(conn, _NAME_RUNS, schema, [list(made)])
     return made
 
 
@@ -307,42 +306,31 @@ def parents(conn: Conn, schema: str, execution_ids: Collection[UUID]) -> dict[UU
     """The steps whose executions these are."""
     if not execution_ids:
         return {}
-    return {row[0]: Parent(*row[1:]) for row in _run(conn, _PARENTS, schema, [list(execution_ids)])}
+    return {row[0]: Parent(*row[1:]) for row in run_in(conn, _PARENTS, schema, [list(execution_ids)])}
 
 
 def payloads(conn: Conn, schema: str, started: Sequence[Started]) -> dict[UUID, str | None]:
     """The inputs of runs, as JSON: their own, their schedule's or their workflow's."""
     parameters = [[one.execution_id for one in started], [one.payload_from for one in started]]
-    return dict(_run(conn, _PAYLOADS, schema, parameters).fetchall())
+    return dict(run_in(conn, _PAYLOADS, schema, parameters).fetchall())
 
 
 def ended(conn: Conn, schema: str, run_ids: Collection[UUID]) -> list[tuple[Any, ...]]:
     """(run, state, finished_at, output as JSON text, error) of those of these runs that have ended."""
-    return _run(conn, _ENDED, schema, [list(run_ids)]).fetchall()
+    return run_in(conn, _ENDED, schema, [list(run_ids)]).fetchall()
 
 
 def outcome(conn: Conn, schema: str, run_id: UUID) -> tuple[str | None, dict[str, Any] | None]:
     """The output of a run, as JSON text, and its error."""
-    row = _run(conn, _OUTCOME, schema, [run_id]).fetchone()
+    row = run_in(conn, _OUTCOME, schema, [run_id]).fetchone()
     return (row[0], row[1]) if row else (None, None)
 
 
 def add_steps(conn: Conn, schema: str, new: Sequence[NewStep]) -> list[StepNow]:
     """Makes rows of steps, which wait."""
-    return [StepNow(*row) for row in _run(conn, _ADD_STEPS, schema, [json_rows(new)])]
+    return [StepNow(*row) for row in run_in(conn, _ADD_STEPS, schema, [json_rows(new)])]
 
 
 def next_looks(conn: Conn, schema: str, run_ids: Collection[UUID]) -> dict[UUID, datetime]:
     """When something is to be done for these runs next: the end of a delay, of the time for an approval."""
-    return dict(_run(conn, _NEXT_LOOK, schema, [list(run_ids)]).fetchall())
-
-
-def _run(conn: Conn, query: str, schema: str, parameters: list[Any]) -> psycopg.Cursor[Any]:
-    """Runs a statement with $1 placeholders, as `apps.executions.store` does."""
-    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
-    return cursor.execute(_in(query, schema), parameters)
-
-
-@lru_cache(maxsize=20_000)
-def _in(query: str, schema: str) -> bytes:
-    return sql.SQL(query).format(schema=sql.Identifier(schema)).as_bytes(None)
+    return dict(run_in(conn, _NEXT_LOOK, schema, [list(run_ids)]).fetchall())

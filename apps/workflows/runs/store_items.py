@@ -1,15 +1,14 @@
 """Rows of items of steps that run over a list, in SQL. As in `store`, under the lock of the root."""
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
 
 from apps.workflows.runs.store import STEP_COLUMNS
 from apps.workflows.runs.values import StepNow
+from tenants.statements import run_in
 
 Conn = psycopg.Connection[Any]
 
@@ -34,28 +33,17 @@ WHERE s.run_id = $1 AND s.step = $2 AND s.item IS NOT NULL AND s.state = 'runnin
 def steps(conn: Conn, schema: str, wanted: Sequence[tuple[UUID, str]]) -> list[StepNow]:
     """The rows of these (run, step) themselves, without their items."""
     parameters = [[run_id for run_id, _ in wanted], [step for _, step in wanted]]
-    return [StepNow(*row) for row in _run(conn, _STEPS, schema, parameters)]
+    return [StepNow(*row) for row in run_in(conn, _STEPS, schema, parameters)]
 
 
 def waiting(
     conn: Conn, schema: str, run_id: UUID, step: str, *, but: Collection[int], most: int | None
 ) -> list[StepNow]:
     """Items of a step that wait, the first places first, without these rows."""
-    return [StepNow(*row) for row in _run(conn, _WAITING, schema, [run_id, step, list(but), most])]
+    return [StepNow(*row) for row in run_in(conn, _WAITING, schema, [run_id, step, list(but), most])]
 
 
 def running(conn: Conn, schema: str, run_id: UUID, step: str, *, but: Collection[int]) -> int:
     """How many items of a step run, without these rows."""
-    row = _run(conn, _RUNNING, schema, [run_id, step, list(but)]).fetchone()
+    row = run_in(conn, _RUNNING, schema, [run_id, step, list(but)]).fetchone()
     return int(row[0]) if row else 0
-
-
-def _run(conn: Conn, query: str, schema: str, parameters: list[Any]) -> psycopg.Cursor[Any]:
-    """Runs a statement with $1 placeholders, as `apps.executions.store` does."""
-    cursor: psycopg.Cursor[Any] = psycopg.RawCursor(conn)
-    return cursor.execute(_in(query, schema), parameters)
-
-
-@lru_cache(maxsize=20_000)
-def _in(query: str, schema: str) -> bytes:
-    return sql.SQL(query).format(schema=sql.Identifier(schema)).as_bytes(None)
