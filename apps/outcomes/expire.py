@@ -21,7 +21,7 @@ from apps.executions import store as executions
 from apps.outcomes.settle import pause_failing
 from apps.outcomes.storable import error_text
 from apps.outcomes.telling import told_of_overdue
-from apps.outcomes.verdict import TOTAL_TIMEOUT, fingerprint, total_timeout_error
+from apps.outcomes.verdict import TOTAL_TIMEOUT, fingerprint, has_letter, total_timeout_error
 from apps.tickets import holds, overdue, workflow_runs
 from apps.tickets.store import notify_ready
 from apps.tickets.values import Overdue
@@ -96,11 +96,7 @@ def _end(conn: Conn, tenancy: Tenancy, gone: Sequence[Overdue], now: datetime) -
         dependents_decide(conn, tenancy, {one.id: one.state for one in ended if one.id in followed}, now)
     told = [event for one in gone for event in told_of_overdue(one, errors[one.execution_id], now, tenancy.wants)]
     events.emit(conn, tenancy.schema, tenancy.id, told, ring=bool(tenancy.wants))
-    dead = [
-        one
-        for one in gone
-        if one.first_started_at and one.trigger != DELIVERY and run_of_step(one.trigger, one.run_key) is None
-    ]
+    dead = [one for one in gone if one.first_started_at and has_letter(one.trigger, one.run_key)]
     if not dead:
         return
     letters = [

@@ -21,10 +21,19 @@ from apps.deadletters import store as deadletters
 from apps.events import store as events
 from apps.executions import store as executions
 from apps.outcomes import counted
-from apps.outcomes.following import Followed, follow, is_step, leave_to_others, lock_runs
+from apps.outcomes.following import Followed, follow, leave_to_others, lock_runs
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
 from apps.outcomes.telling import storable, told_of
-from apps.outcomes.verdict import ACCEPTED, TOTAL_TIMEOUT, Report, Verdict, fingerprint, judge, total_timeout_error
+from apps.outcomes.verdict import (
+    ACCEPTED,
+    TOTAL_TIMEOUT,
+    Report,
+    Verdict,
+    fingerprint,
+    has_letter,
+    judge,
+    total_timeout_error,
+)
 from apps.schedules import pausing
 from apps.schedules.definitions import Definition
 from apps.schedules.retry import retry_from_json
@@ -298,8 +307,7 @@ def _note(
                 started.delays,
             )
         )  # fmt: skip
-    # Deliveries are listed with their webhook, and of a workflow's run there is one letter, not one for each step.
-    if verdict.state == "dead" and started.trigger != DELIVERY and not is_step(started):
+    if verdict.state == "dead" and has_letter(started.trigger, started.run_key):
         if started.schedule_id in watching:
             write.died[started.schedule_id] = report.finished_at
         host = _host(item.definition)

@@ -10,10 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from apps.events.store import NewEvent, instant_text, new_event
-from apps.outcomes.verdict import FAILURES, Report, Verdict
+from apps.outcomes.verdict import FAILURES, Report, Verdict, has_letter
 from apps.tickets.values import Overdue, Started
 from kernel.eventtypes import DELIVERY
-from kernel.stepkeys import run_of_step
 
 MESSAGE_CHARS = 500
 CLASS_CHARS = 100
@@ -22,7 +21,7 @@ CLASS_CHARS = 100
 def told_of(started: Started, report: Report, verdict: Verdict, wants: Collection[str]) -> list[NewEvent]:
     """The events of one settlement."""
     died = verdict.state == "dead"
-    lettered = died and run_of_step(started.trigger, started.run_key) is None
+    lettered = died and has_letter(started.trigger, started.run_key)
     if (not wants and not lettered) or started.trigger == DELIVERY:
         return []
     found = []
@@ -43,7 +42,7 @@ def told_of(started: Started, report: Report, verdict: Verdict, wants: Collectio
 def told_of_overdue(one: Overdue, error: Mapping[str, Any], now: datetime, wants: Collection[str]) -> list[NewEvent]:
     """The events of a run that waited for too long: it expired, or was given up between its tries."""
     died = one.first_started_at is not None
-    lettered = died and run_of_step(one.trigger, one.run_key) is None
+    lettered = died and has_letter(one.trigger, one.run_key)
     if (not wants and not lettered) or one.trigger == DELIVERY:
         return []
     state = "dead" if died else "expired"

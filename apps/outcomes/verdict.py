@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from apps.schedules.retry import RETRY_AFTER_MAX_S, RetryPolicy
+from kernel.eventtypes import DELIVERY
+from kernel.stepkeys import run_of_step
 
 Kind = Literal["end", "again"]
 ACCEPTED = "accepted"  # the attempt goes on outside; its result comes over the API
@@ -66,6 +68,14 @@ def judge(
     if too_late or cut_short:
         return Verdict("end", "dead", verdict.failures, reason=TOTAL_TIMEOUT)
     return verdict
+
+
+def has_letter(trigger: str, run_key: str) -> bool:
+    """Whether the death of such a run is a dead letter of its own.
+
+    Deliveries are listed with their webhook, and of a workflow's run there is one letter, not one for each step.
+    """
+    return trigger != DELIVERY and run_of_step(trigger, run_key) is None
 
 
 def total_timeout_error(
