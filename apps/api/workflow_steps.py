@@ -1,5 +1,6 @@
 """/workflow-runs/{id}/steps and /approvals: the steps of a run, and what persons decide on them"""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +39,7 @@ from apps.workflows.views.steps_reading import steps_read
 from kernel.errors import Faults
 
 MAX_ITEM = 999
+UNDECIDED = ("run_not_begun", "undecodable", "not_an_approval", "not_awaiting_approval", "role_needed")
 OF_RUN = [
     parameter("state", choices=STEP_STATES), parameter("step", text="name of the step"),
     parameter("items", bool, text="true: also the items of steps with for_each"),
@@ -196,15 +198,11 @@ class StepApprove(Endpoint):
     @operation(
         "workflow_steps_approve", "Approve: the step succeeds. Its definition says the role that may", tag=TAG,
         body=StepNoteInput, answer=StepAnswer, parameters=[IF_MATCH_OPTIONAL], retry_safe=True,
-        problems=("run_not_begun", "undecodable", "not_an_approval", "not_awaiting_approval", "role_needed"),
+        problems=UNDECIDED,
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
-        wish = Wish(self, run_id)
-        wish.check("workflowrun.approve")
-        note = text_of(self.body, "note", most=verbs.NOTE_CHARS)
-        verbs.step_approve(**wish.values(), step=step, note=note)
-        return _answer(self, run_id, step, need="workflowrun.approve")
+        return _decide(self, run_id, step, verbs.step_approve, need="workflowrun.approve")
 
 
 class StepReject(Endpoint):
@@ -215,15 +213,11 @@ class StepReject(Endpoint):
     @operation(
         "workflow_steps_reject", "Reject: the step fails. Its definition says the role that may", tag=TAG,
         body=StepNoteInput, answer=StepAnswer, parameters=[IF_MATCH_OPTIONAL], retry_safe=True,
-        problems=("run_not_begun", "undecodable", "not_an_approval", "not_awaiting_approval", "role_needed"),
+        problems=UNDECIDED,
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, run_id: UUID, step: str) -> Response:
-        wish = Wish(self, run_id)
-        wish.check("workflowrun.reject")
-        note = text_of(self.body, "note", most=verbs.NOTE_CHARS)
-        verbs.step_reject(**wish.values(), step=step, note=note)
-        return _answer(self, run_id, step, need="workflowrun.reject")
+        return _decide(self, run_id, step, verbs.step_reject, need="workflowrun.reject")
 
 
 class ApprovalList(Endpoint):
@@ -248,6 +242,14 @@ def _approval(one: Awaited) -> dict[str, Any]:
         **step_shape(one.row), "workflow": one.workflow_id, "workflow_name": one.workflow_name, "role": one.role,
         "message": one.message or None,
     }  # fmt: skip
+
+
+def _decide(endpoint: Endpoint, run_id: UUID, step: str, verb: Callable[..., None], *, need: str) -> Response:
+    """What a person says to an approval, with a note."""
+    wish = Wish(endpoint, run_id)
+    wish.check(need)
+    verb(**wish.values(), step=step, note=text_of(endpoint.body, "note", most=verbs.NOTE_CHARS))
+    return _answer(endpoint, run_id, step, need=need)
 
 
 def _answer(endpoint: Endpoint, run_id: UUID, step: str, *, need: str, item: int | None = None) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.urls import reverse
@@ -38,6 +39,10 @@ class RunVerb(VerbPage):
 
     def fields(self, subject: Subject) -> list[Field]:
         return [reason_field()]
+
+    def about(self, subject: Subject) -> dict[str, Any]:
+        """What all services of runs take."""
+        return {"tenant": self.tenant, "actor": self.actor, "now": self.now, "run_id": subject.row.id}
 
     def reason(self, form: Form) -> str:
         """What was said. InvalidInput."""
@@ -76,9 +81,7 @@ class RunPause(RunVerb):
         return "" if run.state == "running" else f"It is {look_of(run.state).word}: only what goes on can be paused."
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        verbs.run_pause(
-            tenant=self.tenant, actor=self.actor, run_id=subject.row.id, now=self.now, reason=self.reason(form)
-        )
+        verbs.run_pause(**self.about(subject), reason=self.reason(form))
         return Receipt("Paused. Resume takes it back.", subject.url)
 
 
@@ -96,7 +99,7 @@ class RunResume(RunVerb):
         return []
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        verbs.run_resume(tenant=self.tenant, actor=self.actor, run_id=subject.row.id, now=self.now)
+        verbs.run_resume(**self.about(subject))
         return Receipt("It goes on.", subject.url)
 
 
@@ -111,9 +114,7 @@ class RunRetry(RunVerb):
         return "" if run.begun else "It has not begun."
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        verbs.run_retry(
-            tenant=self.tenant, actor=self.actor, run_id=subject.row.id, now=self.now, reason=self.reason(form)
-        )
+        verbs.run_retry(**self.about(subject), reason=self.reason(form))
         return Receipt("What failed runs again.", subject.url)
 
 
@@ -128,6 +129,9 @@ class StepVerb(RunVerb):
         found.facts.append(("Step", f"{row.step} ({look_of(row.state).word})"))
         found.row, found.blocked = row, self.step_blocked(row)
         return found
+
+    def about(self, subject: Subject) -> dict[str, Any]:
+        return {**super().about(subject), "run_id": subject.row.run_id, "step": subject.row.step}
 
     def step_blocked(self, step: StepRow) -> str:
         awaited = step.type == "approval" and step.state == "running"
@@ -145,10 +149,7 @@ class StepApprove(StepVerb):
     lead = "The step succeeds, and what needs it goes on."
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        verbs.step_approve(
-            tenant=self.tenant, actor=self.actor, run_id=subject.row.run_id, step=subject.row.step, now=self.now,
-            note=self.reason(form),
-        )  # fmt: skip
+        verbs.step_approve(**self.about(subject), note=self.reason(form))
         return Receipt("Approved.", subject.url)
 
 
@@ -160,10 +161,7 @@ class StepReject(StepVerb):
     lead = "The step fails, and the run goes on as after any failure."
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        verbs.step_reject(
-            tenant=self.tenant, actor=self.actor, run_id=subject.row.run_id, step=subject.row.step, now=self.now,
-            note=self.reason(form),
-        )  # fmt: skip
+        verbs.step_reject(**self.about(subject), note=self.reason(form))
         return Receipt("Rejected.", subject.url)
 
 
@@ -178,8 +176,5 @@ class StepSkip(StepVerb):
         return "" if step.state == "waiting" else "It does not wait: only what has not started can be skipped."
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        verbs.step_skip(
-            tenant=self.tenant, actor=self.actor, run_id=subject.row.run_id, step=subject.row.step, now=self.now,
-            reason=self.reason(form),
-        )  # fmt: skip
+        verbs.step_skip(**self.about(subject), reason=self.reason(form))
         return Receipt("Skipped.", subject.url)
