@@ -64,6 +64,7 @@ TENANT_APPS = [
     "apps.events",
     "apps.webhooks",
     "apps.workflows",
+    "apps.archive",
 ]
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
