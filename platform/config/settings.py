@@ -65,6 +65,7 @@ TENANT_APPS = [
     "apps.webhooks",
     "apps.workflows",
     "apps.archive",
+    "apps.operations",
 ]
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
