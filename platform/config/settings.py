@@ -67,6 +67,7 @@ TENANT_APPS = [
     "apps.archive",
     "apps.operations",
 ]
+TENANT_KEEPERS = ["apps.archive.keeping"]  # modules that have a say when a tenant is deleted (tenants.keepers)
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
 TENANT_MODEL = "tenants.Tenant"

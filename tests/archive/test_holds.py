@@ -13,9 +13,13 @@ import pytest
 from apps.archive import holds
 from apps.archive.holding import hold_place, hold_release
 from apps.audit.services import Actor
+from kernel.clock import utc_now
 from kernel.errors import Conflict, Forbidden, InvalidInput
+from tenants.deletion import StepFailed, delete_step, tenant_delete
+from tenants.models import Tenant
 from tests.beat.test_housekeeping import OLD, execution, executions, forget, letter
 from tests.fixtures_flow import NOW, at_once, make_job, make_schedule
+from tests.tenants.test_deletion import mark, steps
 
 Conn = psycopg.Connection[Any]
 ADMIN = Actor(name="key:admin", role="admin")
@@ -23,7 +27,7 @@ ADMIN = Actor(name="key:admin", role="admin")
 
 def place(tenant: Any, scope: str = "tenant", object_id: UUID | None = None, **more: Any) -> Any:
     return hold_place(
-        tenant=tenant, actor=ADMIN, scope=scope, object_id=object_id, reason="case 4711", now=NOW, **more
+        tenant=tenant, actor=ADMIN, scope=scope, object_id=object_id, reason="case 4711", **{"now": NOW, **more}
     )  # fmt: skip
 
 
@@ -117,3 +121,25 @@ def test_what_is_refused(conn: Conn, acme: Any) -> None:
         release(acme, hold, by_operator=True)
     trail = conn.execute("SELECT action, reason FROM audit_auditevent WHERE tenant_id = %s ORDER BY id", [acme.pk])
     assert trail.fetchall() == [("hold.create", "case 4711"), ("hold.release", "settled")]
+
+
+def test_a_tenant_is_not_deleted_while_anything_of_it_is_held(conn: Conn, new_tenant: Any) -> None:
+    """Neither marked, nor, when it was held after the mark, removed; it goes on by itself when the hold is released."""
+    tenant = new_tenant()
+    hold = place(tenant, "job", make_job(tenant))
+    with pytest.raises(Conflict, match="case 4711") as refused:
+        tenant_delete(tenant=tenant, actor=ADMIN, now=utc_now())
+    assert refused.value.extra["code"] == "held"
+    release(tenant, hold)
+    mark(tenant)
+    Tenant.objects.filter(pk=tenant.pk).update(delete_after=utc_now() + timedelta(hours=1))
+    hold = place(tenant, now=utc_now())
+    Tenant.objects.filter(pk=tenant.pk).update(delete_after=utc_now() - timedelta(seconds=1))
+    with pytest.raises(StepFailed):
+        delete_step(conn)
+    assert "legal hold" in Tenant.objects.get(pk=tenant.pk).delete_note
+    release(tenant, hold)
+    with pytest.raises(Conflict, match="being removed"):
+        place(tenant, now=utc_now())
+    assert steps(conn)[-1].done
+    assert not Tenant.objects.filter(pk=tenant.pk).exists()
