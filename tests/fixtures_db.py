@@ -57,8 +57,8 @@ def django_db_setup(request: pytest.FixtureRequest, django_db_blocker: Any) -> I
 
     name = "test_" + os.environ.get("PYTEST_XDIST_WORKER", "main")
     owner_url = settings.MIGRATION_DATABASE_URL
+    database_drop(name, application_url=settings.DATABASE_URL, owner_url=owner_url)
     with psycopg.connect(owner_url, autocommit=True) as admin:
-        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
         admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     with django_db_blocker.unblock():
         connection.close()
@@ -69,8 +69,24 @@ def django_db_setup(request: pytest.FixtureRequest, django_db_blocker: Any) -> I
     yield
     with django_db_blocker.unblock():
         connection.close()
+    database_drop(name, application_url=os.environ["DATABASE_URL"], owner_url=owner_url)
+
+
+def database_drop(name: str, *, application_url: str, owner_url: str) -> None:
+    """Drops a database that sessions of both roles may still be in.
+
+    Not WITH (FORCE): that refuses the owner, who may end neither the application's sessions nor an autovacuum that
+    happens to be at work. Each role ends its own sessions; a plain drop ends autovacuum by itself and waits for it.
+    """
+    for url in (application_url, owner_url):
+        with psycopg.connect(url, autocommit=True) as own:
+            own.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE datname = %s AND usename = current_user AND pid <> pg_backend_pid()",
+                [name],
+            )
     with psycopg.connect(owner_url, autocommit=True) as admin:
-        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
 
 
 def _migrate(connection: Any) -> None:

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
+
+from tests.fixtures_db import database_drop, with_database
 
 ROOT = Path(__file__).resolve().parents[2]
 WaitFor = Callable[..., object]
@@ -44,6 +47,18 @@ def test_no_service_outlives_its_run(number: str, tmp_path: Path, wait_for: Wait
     for port in ports:
         assert port is not None
         wait_for(lambda port=port: not listens(port), f"port {port} to be closed")
+
+
+def test_a_database_goes_though_a_session_of_the_application_is_still_in_it() -> None:
+    """The owner may not end that session, nor autovacuum: a run failed on what the run before it had left."""
+    name = f"left_{os.getpid()}"
+    application, owner = os.environ["DATABASE_URL"], os.environ["MIGRATION_DATABASE_URL"]
+    with psycopg.connect(owner, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        left = psycopg.connect(with_database(application, name))
+        database_drop(name, application_url=application, owner_url=owner)
+        assert admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone() is None
+        left.close()
 
 
 def listens(port: int) -> bool:
