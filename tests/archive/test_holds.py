@@ -76,12 +76,12 @@ def test_nothing_of_what_is_held_is_deleted_until_it_is_released(conn: Conn, acm
 
 def test_a_hold_on_one_step_holds_its_whole_run(conn: Conn, acme: Any) -> None:
     root, below, step, lone = (execution(conn, acme, at=OLD) for _ in range(4))
-    for run, depth in ((root, 0), (below, 1)):
+    for one, depth in ((root, 0), (below, 1)):
         conn.execute(
             f"INSERT INTO {acme.schema_name}.workflows_run (execution_id, root_id, parent_step_id, depth, workflow_id,"
             " version, state, reason, open, failed, started_at, finished_at, paused_by, paused_reason, generation,"
             " revision) VALUES (%s, %s, %s, %s, %s, 1, 'succeeded', '', 0, 0, %s, %s, '', '', 1, 1)",
-            [run, root, 1 if depth else None, depth, root, OLD, OLD],
+            [one, root, 1 if depth else None, depth, root, OLD, OLD],
         )
     for one, of in ((root, root), (below, below), (step, below)):
         conn.execute(
