@@ -20,7 +20,7 @@ from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.schedules.schedule_input import Word
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
-from apps.tickets.values import lane_of, start_by
+from apps.tickets.values import BACKFILL, lane_of, start_by
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, SKIPPED, Tally
 from kernel.errors import FieldError, NotFound
@@ -75,7 +75,8 @@ class JobNow:
 class Run:
     """What is to run, for whom and why. `payload` is JSON text, for runs that have one of their own.
 
-    `max_queue_age_s` goes before the job's.
+    `max_queue_age_s` goes before the job's. `run_key` is for runs that must not be made twice, whoever tries; others
+    have their execution's id.
     """
 
     trigger: str
@@ -90,6 +91,7 @@ class Run:
     guarded: bool = False
     labels: dict[str, str] | None = None
     replay_of: UUID | None = None
+    run_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +174,8 @@ def runs_start(tenant: Tenant, starts: Sequence[Start], *, now: datetime) -> lis
         conn,
         [
             new_ticket(
-                tenant.pk, one.job, one.run, flows[key], execution_id=key, run_key=key.hex, now=one.run_at or now,
-                blocked=one.blocked,
+                tenant.pk, one.job, one.run, flows[key], execution_id=key, run_key=one.run.run_key or key.hex,
+                now=one.run_at or now, blocked=one.blocked,
             )
             for one, key in made
             if not one.is_delayed
@@ -242,8 +244,9 @@ def _flows(tenant: Tenant, runs: Sequence[tuple[JobNow, UUID]]) -> dict[UUID, Fl
 def _submitted(start: Start, execution_id: UUID, now: datetime) -> executions.Submitted:
     job, run = start.job, start.run
     return executions.Submitted(
-        id=execution_id, run_key=execution_id.hex, job_id=job.id, job_version=job.version, schedule_id=run.schedule_id,
-        schedule_version=run.schedule_version, trigger=run.trigger, priority=_priority(job, run),
+        id=execution_id, run_key=run.run_key or execution_id.hex, job_id=job.id, job_version=job.version,
+        schedule_id=run.schedule_id, schedule_version=run.schedule_version, trigger=run.trigger,
+        priority=_priority(job, run),
         nominal_at=run.nominal_at, actual_at=start.run_at or now,
         state="scheduled" if start.is_delayed else "ready",
         fired_by=run.fired_by[:FIRED_BY_CHARS], payload=run.payload, labels=run.labels or None,
@@ -298,4 +301,6 @@ def _priority(job: JobNow, run: Run) -> int:
 
 
 def _queue_age_s(job: JobNow, run: Run) -> int | None:
+    if lane_of(run.trigger) == BACKFILL:  # it yields for as long as it takes, and is about the past in any case
+        return None
     return job.max_queue_age_s if run.max_queue_age_s is None else run.max_queue_age_s
