@@ -13,7 +13,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from apps.archive import rules
+from apps.archive import holds, rules
 from kernel.ids import attempt_id, first_id_at
 
 log = logging.getLogger(__name__)
@@ -40,31 +40,33 @@ _WITH_THEM = (
     "DELETE FROM {schema}.workflows_run WHERE execution_id = ANY(%s)",
 )
 
-_LETTERS = """
+_LETTERS = f"""
 WITH old AS MATERIALIZED (
-    SELECT id FROM {schema}.deadletters_deadletter
-    WHERE id > %(after)s AND id < %(bound)s AND resolved_at < %(before)s AND (NOT %(archived)s OR NOT EXISTS (
-        SELECT 1 FROM {schema}.executions_execution e WHERE e.id = execution_id))
-    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-DELETE FROM {schema}.deadletters_deadletter d USING old WHERE d.id = old.id RETURNING d.id
+    SELECT d.id FROM {{schema}}.deadletters_deadletter d
+    WHERE d.id > %(after)s AND d.id < %(bound)s AND d.resolved_at < %(before)s AND {holds.LETTER_NOT_HELD}
+      AND (NOT %(archived)s OR NOT EXISTS (
+          SELECT 1 FROM {{schema}}.executions_execution e WHERE e.id = d.execution_id))
+    ORDER BY d.id LIMIT %(limit)s FOR UPDATE OF d SKIP LOCKED)
+DELETE FROM {{schema}}.deadletters_deadletter d USING old WHERE d.id = old.id RETURNING d.id
 """
 
-_EVENTS = """
+_EVENTS = f"""
 WITH old AS MATERIALIZED (
-    SELECT id FROM {schema}.events_event WHERE id > %(after)s AND id < %(bound)s AND at < %(before)s
-    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-DELETE FROM {schema}.events_event e USING old WHERE e.id = old.id RETURNING e.id
+    SELECT v.id FROM {{schema}}.events_event v
+    WHERE v.id > %(after)s AND v.id < %(bound)s AND v.at < %(before)s AND {holds.EVENT_NOT_HELD}
+    ORDER BY v.id LIMIT %(limit)s FOR UPDATE OF v SKIP LOCKED)
+DELETE FROM {{schema}}.events_event e USING old WHERE e.id = old.id RETURNING e.id
 """
 
 # With the hidden job that its deliveries were runs of.
-_WEBHOOKS = """
+_WEBHOOKS = f"""
 WITH old AS MATERIALIZED (
-    SELECT id FROM {schema}.webhooks_webhook w
+    SELECT id FROM {{schema}}.webhooks_webhook w
     WHERE w.deleted_at < %(before)s AND NOT EXISTS (
-        SELECT 1 FROM {schema}.executions_execution e WHERE e.job_id = w.id)
+        SELECT 1 FROM {{schema}}.executions_execution e WHERE e.job_id = w.id) AND {holds.TENANT_NOT_HELD}
     ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
-versions AS (DELETE FROM {schema}.schedules_jobversion v USING old WHERE v.job_id = old.id RETURNING v.job_id)
-DELETE FROM {schema}.webhooks_webhook w USING old WHERE w.id = old.id RETURNING w.id
+versions AS (DELETE FROM {{schema}}.schedules_jobversion v USING old WHERE v.job_id = old.id RETURNING v.job_id)
+DELETE FROM {{schema}}.webhooks_webhook w USING old WHERE w.id = old.id RETURNING w.id
 """
 _JOBS = "DELETE FROM {schema}.schedules_job WHERE id = ANY(%s)"
 
@@ -96,6 +98,7 @@ def _in_batches(
         try:
             with conn.transaction():
                 conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
+                holds.share(conn, schema)
                 gone = step(conn, schema, values, counts)
         except psycopg.errors.QueryCanceled:
             limit //= 4  # too much for one short transaction on this machine now

@@ -13,7 +13,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from apps.archive import catalogue, rules
+from apps.archive import catalogue, holds, rules
 from apps.archive.catalogue import Batch
 from apps.archive.chunks import CHUNK_ROWS, Chunk, chunks_of
 from apps.archive.comparing import same_executions
@@ -65,6 +65,7 @@ def _delete(conn: Conn, schema: str, batch: Batch, chunk: Chunk, columns: Column
     """One chunk; the batch as it is then."""
     with conn.transaction():
         conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
+        holds.share(conn, schema)
         free = _free_units(conn, schema, chunk, before)
         units = dict(zip(chunk.ids(), chunk.executions.column(UNIT).to_pylist(), strict=True))
         asked = {key: unit for key, unit in units.items() if unit in free}

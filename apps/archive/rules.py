@@ -1,8 +1,10 @@
 """What may leave the tables, whether to files or for good.
 
 Kept whatever its age: what is not finished, what has an open dead letter or one that was closed lately, the newest
-disposition of every schedule, since a lost due entry is made again from it, and what was restored lately. The steps of
-a workflow's run are kept as long as the run of their root is: a retry needs them.
+disposition of every schedule, since a lost due entry is made again from it, what was restored lately, and what is under
+a legal hold. The steps of a workflow's run are kept as long as the run of their root is: a retry needs them.
+
+Whoever uses these conditions says `holds.share` first in its transaction.
 """
 
 from datetime import datetime
@@ -10,21 +12,22 @@ from typing import Any
 
 import psycopg
 
-from apps.archive import catalogue
+from apps.archive import catalogue, holds
 
 Conn = psycopg.Connection[Any]
 
 # Of an execution `e`.
-MAY_GO = """
+MAY_GO = f"""
     e.finished_at < %(before)s
-    AND NOT EXISTS (SELECT 1 FROM {schema}.deadletters_deadletter d
+    AND NOT EXISTS (SELECT 1 FROM {{schema}}.deadletters_deadletter d
                     WHERE d.execution_id = e.id AND (d.resolved_at IS NULL OR d.resolved_at >= %(closed)s))
     AND (e.schedule_id IS NULL OR e.trigger NOT IN ('schedule', 'catch_up')
-         OR EXISTS (SELECT 1 FROM {schema}.executions_execution n
+         OR EXISTS (SELECT 1 FROM {{schema}}.executions_execution n
                     WHERE n.schedule_id = e.schedule_id AND n.nominal_at > e.nominal_at
                       AND n.trigger IN ('schedule', 'catch_up')))
     AND NOT EXISTS (SELECT 1 FROM unnest(%(kept_from)s::uuid[], %(kept_to)s::uuid[]) AS kept (low, high)
                     WHERE e.id BETWEEN kept.low AND kept.high)
+    AND {holds.EXECUTION_NOT_HELD}
 """
 
 # Beside MAY_GO, of an execution that is deleted by itself.

@@ -1,4 +1,4 @@
-"""Tables of the due-time index. They are read and written by `entries.py`, `leases.py` and `slots.py`, in SQL."""
+"""Tables of the due-time index. They are read and written by the modules beside this one, in SQL."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -175,3 +175,21 @@ class EventBell(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant_id} {self.tx}"
+
+
+class DueOperation(models.Model):
+    """An operation that has not ended wants work from `due_at` on. Narrow; read and written by `operations.py`."""
+
+    operation_id = models.UUIDField(primary_key=True)
+    tenant_id = models.IntegerField()
+    due_at = models.DateTimeField()
+    failures = models.SmallIntegerField(default=0, help_text="Turns in a row that could not be taken.")
+
+    class Meta:
+        indexes = [
+            # reader: the loop of operations, whose turn it is
+            models.Index(fields=["due_at", "operation_id"], name="due_operation_by_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.operation_id} at {self.due_at:%Y-%m-%dT%H:%M:%SZ}"

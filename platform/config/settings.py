@@ -39,6 +39,7 @@ SHARED_APPS = [
     "apps.usage",
     "apps.outcomes",
     "apps.dispatch",
+    "apps.life",
     "apps.api",
     "apps.console",
     "apps.portal",
@@ -65,7 +66,9 @@ TENANT_APPS = [
     "apps.webhooks",
     "apps.workflows",
     "apps.archive",
+    "apps.operations",
 ]
+TENANT_KEEPERS = ["apps.archive.keeping"]  # modules that have a say when a tenant is deleted (tenants.keepers)
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
 TENANT_MODEL = "tenants.Tenant"

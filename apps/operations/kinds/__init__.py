@@ -1,0 +1,15 @@
+"""All kinds of operations, by what is done to what. A new kind is one class and one line here."""
+
+from apps.operations.kinds.base import Kind
+from kernel.errors import NotFound
+
+_ALL: tuple[Kind, ...] = ()
+KINDS = {(kind.action, kind.target): kind for kind in _ALL}
+
+
+def kind_of(action: str, target: str) -> Kind:
+    """NotFound when nothing of that name can be done to these."""
+    found = KINDS.get((action, target))
+    if found is None:
+        raise NotFound(f"There is no operation that does {action!r} to {target!r}.")
+    return found
