@@ -1,7 +1,8 @@
 """Deleting tenants: a mark that stops everything at once, a grace in which it can be undone, then the work in steps.
 
 From the mark on nothing of the tenant fires, starts or answers, exactly as when it is suspended. When the grace is over
-a dispatcher removes its rows of the shared schema in batches, then its schema and the tenant itself in one transaction.
+a dispatcher removes its rows of the shared schema in batches, then what it has outside of the database, then its schema
+and the tenant itself in one transaction. While something of it is held (`tenants.keepers`) none of that begins.
 Each step looks at what is left, so that a killed process costs nothing and any other goes on. Rows of the audit trail
 stay. The application's role can't drop schemas: `tenants_schema_drop` of the database does, for tenants whose grace is
 over, and a trigger refuses every other way to delete a tenant.
@@ -16,8 +17,9 @@ from django.db import transaction
 from psycopg import sql
 
 from apps.audit import personal
-from apps.audit.services import Actor, Entry, record, record_by_system
+from apps.audit.services import Actor, Entry, django_connection, record, record_by_system
 from kernel.errors import Conflict, FieldError, InvalidInput
+from tenants import keepers
 from tenants.models import Tenant
 from tenants.people import USER_PREFIX
 
@@ -58,6 +60,7 @@ SELECT id, slug, schema_name FROM tenants_tenant
 WHERE status = 'deleting' AND delete_after <= clock_timestamp() AND id > %s
 ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
 """
+LOCK = "SELECT 1 FROM tenants_tenant WHERE id = %s AND status = 'deleting' FOR UPDATE SKIP LOCKED"
 ORPHANED_SCHEMAS = """
 SELECT n.nspname::text FROM pg_namespace n
 WHERE n.nspname LIKE 't\\_%%' AND NOT EXISTS (SELECT 1 FROM tenants_tenant t WHERE t.schema_name = n.nspname)
@@ -71,9 +74,13 @@ class Step:
 
     tenant_id: int
     slug: str
-    removed: int = 0  # rows of the shared schema
-    table: str = ""  # the one that they were in
+    removed: int = 0  # rows of the shared schema, or things outside of the database
+    table: str = ""  # the one that they were in; empty for what is outside
     done: bool = False  # schema and tenant are gone
+
+
+class Kept(Exception):
+    """Something of the tenant must be kept."""
 
 
 class StepFailed(Exception):
@@ -85,7 +92,10 @@ class StepFailed(Exception):
 
 
 def tenant_delete(*, tenant: Tenant, actor: Actor, now: datetime, grace: timedelta = GRACE, reason: str = "") -> Tenant:
-    """Marks a tenant for deletion. Asked again, it goes on as it was asked first. InvalidInput for the grace."""
+    """Marks a tenant for deletion. Asked again, it goes on as it was asked first.
+
+    InvalidInput for the grace; Conflict while something of it is under a legal hold.
+    """
     if not GRACE_MIN <= grace <= GRACE_MAX:
         detail = f"must be {GRACE_MIN.seconds} seconds to {GRACE_MAX.days} days."
         raise InvalidInput([FieldError("/grace", "range", detail)], f"The grace {detail}")
@@ -93,6 +103,9 @@ def tenant_delete(*, tenant: Tenant, actor: Actor, now: datetime, grace: timedel
         found: Tenant = Tenant.objects.select_for_update(of=("self",)).select_related("plan").get(pk=tenant.pk)
         if found.status == Tenant.Status.DELETING:
             return found
+        kept = keepers.kept_by(django_connection(), found.schema_name)
+        if kept:
+            raise Conflict(f"{kept} Release it before the tenant is deleted.", code="held")
         before = found.status
         found.status, found.delete_after, found.delete_note = Tenant.Status.DELETING, now + grace, ""
         found.save(update_fields=["status", "delete_after", "delete_note"])
@@ -132,8 +145,14 @@ def delete_step(conn: Conn, *, after: int = 0) -> Step | None:
     try:
         with conn.transaction():
             chosen = conn.execute(NEXT, [after]).fetchone()
-            return None if chosen is None else _step(conn, *chosen)
-    except psycopg.Error as error:
+            if chosen is None:
+                return None
+            step = _rows_step(conn, *chosen)
+        if step is None:  # not in a transaction: it may take long, and whatever is left is found again
+            removed = keepers.remove_some(conn, chosen[0], chosen[2])
+            step = Step(chosen[0], chosen[1], removed) if removed else _last_step(conn, *chosen)
+        return step or delete_step(conn, after=chosen[0])
+    except (psycopg.Error, OSError, Kept) as error:
         if chosen is None or conn.closed:
             raise
         reason = str(error).partition("\n")[0][:NOTE_CHARS]
@@ -151,7 +170,7 @@ def stuck(conn: Conn) -> list[tuple[str, datetime, str]]:
 
 
 def orphans(conn: Conn) -> list[str]:
-    """What belongs to tenants that do not exist: schemas, and shared tables with rows of them."""
+    """What belongs to tenants that do not exist: schemas, shared tables with rows of them, files."""
     found = [f"schema {name}" for (name,) in conn.execute(ORPHANED_SCHEMAS)]
     for (table,) in conn.execute(TABLES).fetchall():
         query = sql.SQL(
@@ -161,17 +180,31 @@ def orphans(conn: Conn) -> list[str]:
         row = conn.execute(query).fetchone()
         if row and row[0]:
             found.append(f"rows of {table}")
-    return found
+    return [*found, *(what for one in keepers.keepers() for what in one.orphans(conn))]
 
 
-def _step(conn: Conn, tenant_id: int, slug: str, schema: str) -> Step:
+def _rows_step(conn: Conn, tenant_id: int, slug: str, schema: str) -> Step | None:
+    """Removes some rows of the shared schema; None when none is left. Kept."""
+    kept = keepers.kept_by(conn, schema)
+    if kept:
+        raise Kept(kept)
     for (table,) in conn.execute(TABLES).fetchall():
         removed = _remove_some(conn, table, tenant_id)
         if removed:
             return Step(tenant_id, slug, removed, table)
-    conn.execute("SELECT tenants_schema_drop(%s)", [tenant_id])
-    conn.execute("DELETE FROM tenants_tenant WHERE id = %s", [tenant_id])
-    _record_end(conn, tenant_id, slug, schema)
+    return None
+
+
+def _last_step(conn: Conn, tenant_id: int, slug: str, schema: str) -> Step | None:
+    """Removes the schema and the tenant; None when somebody else is at it, or was quicker. Kept."""
+    with conn.transaction():
+        if conn.execute(LOCK, [tenant_id]).fetchone() is None:
+            return None
+        if (step := _rows_step(conn, tenant_id, slug, schema)) is not None:
+            return step  # rows came meanwhile, as of a request that was on its way
+        conn.execute("SELECT tenants_schema_drop(%s)", [tenant_id])
+        conn.execute("DELETE FROM tenants_tenant WHERE id = %s", [tenant_id])
+        _record_end(conn, tenant_id, slug, schema)
     return Step(tenant_id, slug, done=True)
 
 

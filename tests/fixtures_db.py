@@ -34,7 +34,19 @@ FRESH_SEALER = (
     "UPDATE audit_sealstate SET step = 0, at_txid = 0, at_id = 0, late = '{}', rescan_id = NULL, total = 0, mac = '',"
     " wrapped = NULL, kek_id = ''"
 )
+REFERENCES = """
+SELECT cn.nspname, c.relname, pn.nspname, p.relname FROM pg_constraint k
+JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace cn ON cn.oid = c.relnamespace
+JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace pn ON pn.oid = p.relnamespace WHERE k.contype = 'f'
+"""
+AS_BEFORE = """
+UPDATE due_shardlease SET owner = NULL, expires_at = '2000-01-01', taken_at = NULL, taken_from = NULL;
+UPDATE tenants_tenant SET status = 'active', delete_after = NULL, dispatch_paused = false, signing_version = 0,
+       event_types = '[]'
+WHERE status <> 'active' OR dispatch_paused OR signing_version <> 0 OR event_types <> '[]'
+"""
 TENANTS = ("acme", "globex")
+_kept: psycopg.Connection[Any] | None = None
 
 
 @pytest.fixture(scope="session")
@@ -120,39 +132,70 @@ def db(transactional_db: None) -> None:
 def clean() -> None:
     """Removes what a test may have written, in all schemas, children before parents; leases are free again."""
     from apps.audit import personal
-    from tenants import door
 
     personal.forget()
-    with door.connect("tests clean", owner=True, guarded=False) as conn:
-        waiting = [
-            (schema, table) for schema, table in conn.execute(TABLES, [sorted(KEEP)]) if _has_rows(conn, schema, table)
-        ]
-        while waiting:
-            left = []
-            for schema, table in waiting:
-                try:
-                    conn.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, table)))
-                except psycopg.errors.ForeignKeyViolation:
-                    left.append((schema, table))
-            assert len(left) < len(waiting), f"could not empty {left}"
-            waiting = left
-        if _has_rows(conn, "public", "audit_auditevent") or _has_rows(conn, "public", "audit_seal"):
-            with unguarded_trail(conn):
-                conn.execute("DELETE FROM audit_auditevent; DELETE FROM audit_seal")
-                conn.execute(FRESH_SEALER)
-        conn.execute(
-            "UPDATE due_shardlease SET owner = NULL, expires_at = '2000-01-01', taken_at = NULL, taken_from = NULL"
-        )
-        conn.execute(
-            "UPDATE tenants_tenant SET status = 'active', delete_after = NULL, dispatch_paused = false,"
-            " signing_version = 0, event_types = '[]'"
-            " WHERE status <> 'active' OR dispatch_paused OR signing_version <> 0 OR event_types <> '[]'"
-        )
+    conn = _cleaner()
+    filled = _filled(conn)
+    if filled:
+        deletes = [sql.SQL("DELETE FROM {}").format(sql.Identifier(*table)) for table in _children_first(conn, filled)]
+        _script(conn, sql.SQL(";").join(deletes))
+    if _has_rows(conn, "audit_auditevent") or _has_rows(conn, "audit_seal"):
+        with unguarded_trail(conn):
+            conn.execute("DELETE FROM audit_auditevent; DELETE FROM audit_seal")
+            conn.execute(FRESH_SEALER)
+    _script(conn, sql.SQL(AS_BEFORE))
 
 
-def _has_rows(conn: psycopg.Connection[Any], schema: str, table: str) -> bool:
-    row = conn.execute(sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(sql.Identifier(schema, table))).fetchone()
+def _filled(conn: psycopg.Connection[Any]) -> list[tuple[str, str]]:
+    """The tables that hold rows, in two round trips however many tables there are."""
+    tables = conn.execute(TABLES, [sorted(KEEP)]).fetchall()
+    looks = [
+        sql.SQL("SELECT {number} WHERE EXISTS (SELECT FROM {table})").format(
+            number=sql.Literal(number), table=sql.Identifier(*table)
+        )
+        for number, table in enumerate(tables)
+    ]
+    return [tables[number] for (number,) in conn.execute(sql.SQL(" UNION ALL ").join(looks))]
+
+
+def _children_first(conn: psycopg.Connection[Any], tables: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    left = set(tables)
+    refers: dict[tuple[str, str], set[tuple[str, str]]] = {table: set() for table in tables}  # who refers to it
+    for child, parent in _references(conn):
+        if child in left and parent in left and child != parent:
+            refers[parent].add(child)
+    found: list[tuple[str, str]] = []
+    while left:
+        free = sorted(table for table in left if not refers[table] & left)
+        assert free, f"tables refer to each other in a circle: {sorted(left)}"
+        found += free
+        left -= set(free)
+    return found
+
+
+def _references(conn: psycopg.Connection[Any]) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    return [((row[0], row[1]), (row[2], row[3])) for row in conn.execute(REFERENCES)]
+
+
+def _script(conn: psycopg.Connection[Any], statements: sql.SQL | sql.Composed) -> None:
+    """Several statements in one transaction and one round trip."""
+    with conn.cursor() as cursor:
+        cursor.execute(statements)
+
+
+def _has_rows(conn: psycopg.Connection[Any], table: str) -> bool:
+    row = conn.execute(sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(sql.Identifier(table))).fetchone()
     return bool(row and row[0])
+
+
+def _cleaner() -> psycopg.Connection[Any]:
+    """The owner's connection, kept for the whole run: a new one for each test costs more than the cleaning."""
+    from tenants import door
+
+    global _kept
+    if _kept is None or _kept.closed or _kept.broken:
+        _kept = door.connect("tests clean", owner=True, guarded=False)
+    return _kept
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Forgetting a tenant's old history, in batches that nobody waits for.
 
-What is kept whatever its age: what is not finished, what has an open dead letter, and the newest disposition of every
-schedule, since a lost due entry is made again from it. The steps of a workflow's run are kept as long as the run of
-their root is: a retry needs them. Run, steps and what an execution waited for go with its row.
+What is kept whatever its age: what is not finished, what has an open dead letter, what is under a legal hold, and the
+newest disposition of every schedule, since a lost due entry is made again from it. The steps of a workflow's run are
+kept as long as the run of their root is: a retry needs them. Run, steps and what an execution waited for go with its
+row.
 """
 
 import logging
@@ -14,6 +15,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from apps.archive import holds
 from kernel.ids import attempt_id
 
 log = logging.getLogger(__name__)
@@ -24,24 +26,25 @@ STATEMENT_MS = 1_500
 NOTHING = UUID(int=0)
 
 # Ids begin with the time of creation, so what is old is found at the low end of the primary key.
-_EXECUTIONS = """
+_EXECUTIONS = f"""
 WITH old AS MATERIALIZED (
-    SELECT e.id FROM {schema}.executions_execution e
+    SELECT e.id FROM {{schema}}.executions_execution e
     WHERE e.id > %(after)s AND e.id < %(bound)s AND e.finished_at < %(before)s
-      AND NOT EXISTS (SELECT 1 FROM {schema}.deadletters_deadletter d
+      AND NOT EXISTS (SELECT 1 FROM {{schema}}.deadletters_deadletter d
                       WHERE d.execution_id = e.id AND d.resolved_at IS NULL)
       AND (e.schedule_id IS NULL OR e.trigger NOT IN ('schedule', 'catch_up')
-           OR EXISTS (SELECT 1 FROM {schema}.executions_execution n
+           OR EXISTS (SELECT 1 FROM {{schema}}.executions_execution n
                       WHERE n.schedule_id = e.schedule_id AND n.nominal_at > e.nominal_at
                         AND n.trigger IN ('schedule', 'catch_up')))
       AND (e.workflow_run_id IS NULL OR NOT EXISTS (
-          SELECT 1 FROM {schema}.workflows_run r JOIN {schema}.workflows_run root ON root.execution_id = r.root_id
+          SELECT 1 FROM {{schema}}.workflows_run r JOIN {{schema}}.workflows_run root ON root.execution_id = r.root_id
           WHERE r.execution_id = e.workflow_run_id AND (
               root.finished_at IS NULL OR root.finished_at >= %(before)s
-              OR EXISTS (SELECT 1 FROM {schema}.deadletters_deadletter d
+              OR EXISTS (SELECT 1 FROM {{schema}}.deadletters_deadletter d
                          WHERE d.execution_id = root.execution_id AND d.resolved_at IS NULL))))
+      AND {holds.EXECUTION_NOT_HELD}
     ORDER BY e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED)
-DELETE FROM {schema}.executions_execution e USING old WHERE e.id = old.id RETURNING e.id, e.attempt_count
+DELETE FROM {{schema}}.executions_execution e USING old WHERE e.id = old.id RETURNING e.id, e.attempt_count
 """
 
 _ATTEMPTS = "DELETE FROM {schema}.executions_attempt WHERE id = ANY(%s)"
@@ -52,30 +55,31 @@ _WITH_THEM = (
     "DELETE FROM {schema}.workflows_run WHERE execution_id = ANY(%s)",
 )
 
-_LETTERS = """
+_LETTERS = f"""
 WITH old AS MATERIALIZED (
-    SELECT id FROM {schema}.deadletters_deadletter
-    WHERE id > %(after)s AND id < %(bound)s AND resolved_at < %(before)s
-    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-DELETE FROM {schema}.deadletters_deadletter d USING old WHERE d.id = old.id RETURNING d.id
+    SELECT d.id FROM {{schema}}.deadletters_deadletter d
+    WHERE d.id > %(after)s AND d.id < %(bound)s AND d.resolved_at < %(before)s AND {holds.LETTER_NOT_HELD}
+    ORDER BY d.id LIMIT %(limit)s FOR UPDATE OF d SKIP LOCKED)
+DELETE FROM {{schema}}.deadletters_deadletter d USING old WHERE d.id = old.id RETURNING d.id
 """
 
-_EVENTS = """
+_EVENTS = f"""
 WITH old AS MATERIALIZED (
-    SELECT id FROM {schema}.events_event WHERE id > %(after)s AND id < %(bound)s AND at < %(before)s
-    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-DELETE FROM {schema}.events_event e USING old WHERE e.id = old.id RETURNING e.id
+    SELECT v.id FROM {{schema}}.events_event v
+    WHERE v.id > %(after)s AND v.id < %(bound)s AND v.at < %(before)s AND {holds.EVENT_NOT_HELD}
+    ORDER BY v.id LIMIT %(limit)s FOR UPDATE OF v SKIP LOCKED)
+DELETE FROM {{schema}}.events_event e USING old WHERE e.id = old.id RETURNING e.id
 """
 
 # With the hidden job that its deliveries were runs of.
-_WEBHOOKS = """
+_WEBHOOKS = f"""
 WITH old AS MATERIALIZED (
-    SELECT id FROM {schema}.webhooks_webhook w
+    SELECT id FROM {{schema}}.webhooks_webhook w
     WHERE w.deleted_at < %(before)s AND NOT EXISTS (
-        SELECT 1 FROM {schema}.executions_execution e WHERE e.job_id = w.id)
+        SELECT 1 FROM {{schema}}.executions_execution e WHERE e.job_id = w.id) AND {holds.TENANT_NOT_HELD}
     ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
-versions AS (DELETE FROM {schema}.schedules_jobversion v USING old WHERE v.job_id = old.id RETURNING v.job_id)
-DELETE FROM {schema}.webhooks_webhook w USING old WHERE w.id = old.id RETURNING w.id
+versions AS (DELETE FROM {{schema}}.schedules_jobversion v USING old WHERE v.job_id = old.id RETURNING v.job_id)
+DELETE FROM {{schema}}.webhooks_webhook w USING old WHERE w.id = old.id RETURNING w.id
 """
 _JOBS = "DELETE FROM {schema}.schedules_job WHERE id = ANY(%s)"
 
@@ -102,6 +106,7 @@ def _in_batches(
         try:
             with conn.transaction():
                 conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
+                holds.share(conn, schema)
                 gone = step(conn, schema, values, counts)
         except psycopg.errors.QueryCanceled:
             limit //= 4  # too much for one short transaction on this machine now

@@ -74,6 +74,9 @@ CODES: Mapping[str, Code] = {
     "not_finished": Code((409,), "a living execution is not rerun", "cancel it or wait"),
     "not_open": Code((409,), "the dead letter was replayed or resolved before"),
     "not_dead": Code((409,), "the execution can't be replayed: it is not dead", "resolve the letter"),
+    "replayed_too_often": Code(
+        (409,), "it was replayed three times and died again each time; `replays` counts them", "see why, or say `force`"
+    ),
     "job_deleted": Code((409,), "the execution can't be replayed: its job is deleted", "resolve the letter"),
     "execution_gone": Code((409,), "the execution can't be replayed: it is not kept any more", "resolve the letter"),
     "run_not_begun": Code((409,), "the run has not begun, so it has no steps", "wait, or cancel it"),

@@ -18,7 +18,7 @@ from apps.api.openapi import (
     parameter,
     time_parameters,
 )
-from apps.api.shapes import deadletter_shape
+from apps.api.shapes import deadletter_shapes
 from apps.deadletters.reading import ORDERS, STATUSES, deadletters_count, deadletters_read
 from apps.operations.filters import letter_filter
 
@@ -44,7 +44,8 @@ def list_deadletters(
     query.finish()
     page = deadletters_read(endpoint.tenant, wanted, order=order, after=after, size=size)
     count = deadletters_count(endpoint.tenant, wanted) if counted else None
-    return Response(listed(page.rows, page.after, query=query, count=count, shape=deadletter_shape))
+    shown = deadletter_shapes(endpoint.tenant, page.rows)
+    return Response(listed(shown, page.after, query=query, count=count, shape=lambda one: one))
 
 
 class _Nested(Endpoint):

@@ -18,6 +18,7 @@ class DeletionService:
 
     def __init__(self, line: Line) -> None:
         self._line = line
+        self._said: dict[int, str] = {}  # why a tenant's deletion waits, said once and not at each look
 
     def run_once(self) -> Pass:
         conn = self._line.get()
@@ -28,7 +29,9 @@ class DeletionService:
             except deletion.StepFailed as failed:
                 if conn.closed:
                     raise
-                log.warning("the deletion of tenant %s waits: %s", failed.slug, failed)
+                if self._said.get(failed.tenant_id) != str(failed):
+                    self._said[failed.tenant_id] = str(failed)
+                    log.warning("the deletion of tenant %s waits: %s", failed.slug, failed)
                 counts["delete_failed"] += 1
                 after = failed.tenant_id  # the others do not wait for it
                 continue

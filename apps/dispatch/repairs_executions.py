@@ -10,7 +10,7 @@ from apps.dispatch.findings import CHUNK, NOTHING, Finding, Found, in_schema
 from apps.schedules.keyed import flows_of_executions
 from apps.schedules.retry import MAX_ATTEMPTS
 from apps.tickets import store as tickets
-from apps.tickets.values import lane_of, start_by
+from apps.tickets.values import BACKFILL, lane_of, start_by
 from kernel.ids import attempt_id
 from kernel.limitrules import Flow
 from kernel.pools import pool_of
@@ -85,5 +85,6 @@ def _ticket_of(row: tuple[Any, ...], tenancy: Tenancy, flow: Flow, tries: tuple[
         payload_from="execution" if own_payload else "schedule" if schedule_payload else "job",
         state="blocked" if blocked else "ready", followed=followed,
         available_at=available, rank=None, attempt=tries[0], failures=tries[1],
-        start_by=start_by(available, max_queue_age_s, tried=tries[0] > 0), total_timeout_s=total_timeout_s,
+        start_by=start_by(available, max_queue_age_s, tried=tries[0] > 0 or lane_of(trigger) == BACKFILL),
+        total_timeout_s=total_timeout_s,
     )  # fmt: skip

@@ -88,6 +88,12 @@ class Execution(models.Model):
                 condition=Q(schedule_id__isnull=False) & ~Q(trigger__in=["schedule", "catch_up"]),
                 name="execution_of_schedule_by_hand",
             ),
+            # readers: backfill and completeness, later runs of an occurrence
+            models.Index(
+                fields=["schedule_id", "nominal_at"],
+                condition=Q(trigger__in=["backfill", "replay"]),
+                name="execution_of_occurrence_again",
+            ),
             # reader: lists by replay_of
             models.Index(fields=["replay_of", "id"], condition=Q(replay_of__isnull=False), name="execution_replays"),
             # reader: lists by label; only runs that were asked for have labels

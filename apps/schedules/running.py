@@ -6,7 +6,7 @@ Whoever starts a run first shares a lock on its job, so that pausing the job and
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -20,7 +20,7 @@ from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.schedules.schedule_input import Word
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
-from apps.tickets.values import lane_of, start_by
+from apps.tickets.values import BACKFILL, CATCH_UP, LIVE, lane_of, start_by
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, SKIPPED, Tally
 from kernel.errors import FieldError, NotFound
@@ -75,7 +75,8 @@ class JobNow:
 class Run:
     """What is to run, for whom and why. `payload` is JSON text, for runs that have one of their own.
 
-    `max_queue_age_s` goes before the job's.
+    `max_queue_age_s` goes before the job's. `run_key` is for runs that must not be made twice, whoever tries; others
+    have their execution's id.
     """
 
     trigger: str
@@ -90,6 +91,18 @@ class Run:
     guarded: bool = False
     labels: dict[str, str] | None = None
     replay_of: UUID | None = None
+    run_key: str | None = None
+    yields: bool = False  # to live runs, as what makes up for missed ones does
+
+
+class GoesOn(NamedTuple):
+    """An execution that runs once more: `attempt` is the number of the last one that it had."""
+
+    job: JobNow
+    run: Run
+    execution_id: UUID
+    run_key: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +185,8 @@ def runs_start(tenant: Tenant, starts: Sequence[Start], *, now: datetime) -> lis
         conn,
         [
             new_ticket(
-                tenant.pk, one.job, one.run, flows[key], execution_id=key, run_key=key.hex, now=one.run_at or now,
-                blocked=one.blocked,
+                tenant.pk, one.job, one.run, flows[key], execution_id=key, run_key=one.run.run_key or key.hex,
+                now=one.run_at or now, blocked=one.blocked,
             )
             for one, key in made
             if not one.is_delayed
@@ -188,13 +201,17 @@ def runs_start(tenant: Tenant, starts: Sequence[Start], *, now: datetime) -> lis
     return ids
 
 
-def ticket_add(
-    tenant: Tenant, job: JobNow, run: Run, *, execution_id: UUID, run_key: str, now: datetime, attempt: int = 0
-) -> None:
-    """Adds the ticket of an execution that is ready now. `attempt` is the number of the last one it had."""
-    flow = _flows(tenant, [(job, execution_id)])[execution_id]
-    new = new_ticket(tenant.pk, job, run, flow, execution_id=execution_id, run_key=run_key, now=now, attempt=attempt)
-    tickets.insert(door.raw(), new)
+def tickets_go_on(tenant: Tenant, runs: Sequence[GoesOn], *, now: datetime) -> None:
+    """Adds the tickets of executions that were reopened; they are ready now."""
+    flows = _flows(tenant, [(one.job, one.execution_id) for one in runs])
+    new = [
+        new_ticket(
+            tenant.pk, one.job, one.run, flows[one.execution_id], execution_id=one.execution_id, run_key=one.run_key,
+            now=now, attempt=one.attempt,
+        )
+        for one in runs
+    ]  # fmt: skip
+    tickets.add(door.raw(), new)
 
 
 def make_way(
@@ -242,8 +259,9 @@ def _flows(tenant: Tenant, runs: Sequence[tuple[JobNow, UUID]]) -> dict[UUID, Fl
 def _submitted(start: Start, execution_id: UUID, now: datetime) -> executions.Submitted:
     job, run = start.job, start.run
     return executions.Submitted(
-        id=execution_id, run_key=execution_id.hex, job_id=job.id, job_version=job.version, schedule_id=run.schedule_id,
-        schedule_version=run.schedule_version, trigger=run.trigger, priority=_priority(job, run),
+        id=execution_id, run_key=run.run_key or execution_id.hex, job_id=job.id, job_version=job.version,
+        schedule_id=run.schedule_id, schedule_version=run.schedule_version, trigger=run.trigger,
+        priority=_priority(job, run),
         nominal_at=run.nominal_at, actual_at=start.run_at or now,
         state="scheduled" if start.is_delayed else "ready",
         fired_by=run.fired_by[:FIRED_BY_CHARS], payload=run.payload, labels=run.labels or None,
@@ -282,7 +300,8 @@ def new_ticket(
         schedule_id=run.schedule_id, schedule_version=run.schedule_version, run_key=run_key, trigger=run.trigger,
         nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
         timeout_s=job.timeout_s, flow=flow.flow, flow_limit=flow.limit, key=flow.key, job_limit=job.limit,
-        lane=lane_of(run.trigger), guarded=run.guarded, payload_from=run.payload_from, available_at=now,
+        lane=max(lane_of(run.trigger), CATCH_UP if run.yields else LIVE), guarded=run.guarded,
+        payload_from=run.payload_from, available_at=now,
         state="blocked" if blocked else "ready", rank=None if blocked else tickets.new_rank(now, priority),
         attempt=attempt, failures=0, start_by=start_by(now, _queue_age_s(job, run), tried=attempt > 0),
         total_timeout_s=job.total_timeout_s,
@@ -298,4 +317,6 @@ def _priority(job: JobNow, run: Run) -> int:
 
 
 def _queue_age_s(job: JobNow, run: Run) -> int | None:
+    if lane_of(run.trigger) == BACKFILL:  # it yields for as long as it takes, and is about the past in any case
+        return None
     return job.max_queue_age_s if run.max_queue_age_s is None else run.max_queue_age_s

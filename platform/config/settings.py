@@ -64,8 +64,10 @@ TENANT_APPS = [
     "apps.events",
     "apps.webhooks",
     "apps.workflows",
+    "apps.archive",
     "apps.operations",
 ]
+TENANT_KEEPERS = ["apps.archive.keeping"]  # modules that have a say when a tenant is deleted (tenants.keepers)
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 
 TENANT_MODEL = "tenants.Tenant"

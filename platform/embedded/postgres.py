@@ -43,8 +43,14 @@ SETTINGS: Mapping[str, str] = {
     "timezone": "UTC",
     "log_timezone": "UTC",
 }
-# For tests: a crash of the machine may lose everything, a kill -9 of the server still loses nothing.
-NOT_DURABLE: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "256MB"}
+# For tests: a crash of the machine may lose everything, a kill -9 of the server still loses nothing. Passwords are long
+# and random, and tests connect thousands of times.
+NOT_DURABLE: Mapping[str, str] = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "256MB",
+    "scram_iterations": "1",
+}
 
 
 class Postgres(Server):

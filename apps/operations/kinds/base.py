@@ -1,8 +1,8 @@
 """What a kind of operation is: which items a wish has, how one is carried out, and how it is taken back.
 
 The engine calls these inside the tenant's schema and its own transaction, an item in a savepoint of its own. A
-`ShardbeatError` makes the item skipped (404 and 409: there is nothing left to do) or failed; QuotaExceeded and
-Overloaded leave it pending, and the operation waits.
+`ShardbeatError` makes the item skipped (404 and 409: there is nothing left to do) or failed; QuotaExceeded,
+Overloaded and HeldBack leave it pending, and the operation waits.
 """
 
 from __future__ import annotations
@@ -15,10 +15,20 @@ from uuid import UUID
 
 from apps.audit.services import Actor
 from apps.operations.models import Operation
-from kernel.errors import Conflict, Faults
+from kernel.errors import Conflict, Faults, ShardbeatError
 from tenants.models import Tenant
 
 Cursor = Mapping[str, Any]  # as JSON
+
+
+class HeldBack(ShardbeatError):
+    """It is not this item's turn yet; `code` is what the operation waits for."""
+
+    status = 409
+
+    def __init__(self, code: str) -> None:
+        super().__init__("It is not its turn yet.")
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,112 @@
+"""Placing legal holds and releasing them."""
+
+from datetime import datetime
+from uuid import UUID
+
+from apps.archive import holds
+from apps.archive.models import SCOPES, LegalHold
+from apps.audit.services import Actor, record
+from apps.executions.models import Execution
+from apps.schedules.models import Job, Schedule
+from kernel.errors import Conflict, Faults, Forbidden, NotFound
+from kernel.ids import uuid7
+from tenants import door
+from tenants.models import Tenant
+from tenants.work import in_tenant
+
+OPEN_MOST = 1_000  # of a tenant: everything that deletes looks at each
+REASON_CHARS = 500
+WORKFLOW = "workflow"  # kind of the jobs that workflows are
+
+# The deletion of a tenant locks its row for update, looks for holds and then removes.
+_STAYS = "SELECT status, delete_after FROM public.tenants_tenant WHERE id = %s FOR KEY SHARE"
+
+
+def hold_place(
+    *, tenant: Tenant, actor: Actor, scope: str, object_id: UUID | None, reason: str, now: datetime,
+    from_at: datetime | None = None, until_at: datetime | None = None, by_operator: bool = False,
+) -> LegalHold:  # fmt: skip
+    """Places a hold: when it returns nothing of what it names can be deleted any more.
+
+    It waits for the batch that is being deleted. `from_at` and `until_at` narrow it to executions that were made in
+    [from_at, until_at). InvalidInput; Conflict when the tenant's data are being removed, or it has too many holds.
+    """
+
+    def work() -> LegalHold:
+        _check(scope, object_id, reason, from_at, until_at)
+        found = door.raw().execute(_STAYS, [tenant.pk]).fetchone()
+        if found is None or (found[1] is not None and found[1] <= now):
+            raise Conflict("The tenant's data are being removed.", code="grace_over")
+        if LegalHold.objects.filter(released_at=None).count() >= OPEN_MOST:
+            raise Conflict(f"There are {OPEN_MOST:,} open holds; release some.", code="too_many_holds")
+        made = LegalHold.objects.create(
+            id=uuid7(), scope=scope, object_id=object_id, from_at=from_at, until_at=until_at, reason=reason,
+            by_operator=by_operator, created_by=actor.stored, created_at=now,
+        )  # fmt: skip
+        named = {"scope": scope, "object": object_id, "from": from_at, "until": until_at}
+        record(
+            actor=actor, action="hold.create", object_type="hold", object_id=made.pk, now=now, tenant_id=tenant.pk,
+            after={name: str(value) for name, value in named.items() if value is not None}, reason=reason,
+        )  # fmt: skip
+        return made
+
+    return in_tenant(tenant, work)
+
+
+def hold_release(
+    *, tenant: Tenant, actor: Actor, hold_id: UUID, reason: str, now: datetime, by_operator: bool = False
+) -> LegalHold:
+    """Releases a hold; what is old enough goes with the next runs of what deletes. NotFound; Conflict when it is
+    released; Forbidden when an operator placed it and this is none."""
+
+    def work() -> LegalHold:
+        found = LegalHold.objects.filter(pk=hold_id).first()
+        if found is None:
+            raise NotFound("There is no such legal hold.")
+        if found.by_operator and not by_operator:
+            raise Forbidden("An operator placed this hold; only an operator can release it.", code="hold_of_operator")
+        released = {"released_at": now, "released_by": actor.stored, "released_reason": reason}
+        if not LegalHold.objects.filter(pk=hold_id, released_at=None).update(**released):
+            raise Conflict("The hold is released already.", code="already_released")
+        record(
+            actor=actor, action="hold.release", object_type="hold", object_id=hold_id, now=now, tenant_id=tenant.pk,
+            reason=reason,
+        )  # fmt: skip
+        return LegalHold.objects.get(pk=hold_id)
+
+    return in_tenant(tenant, work)
+
+
+def refuse_held(tenant: Tenant, execution_ids: list[UUID]) -> None:
+    """Conflict when an open hold covers one of these executions; none is placed until the transaction ends."""
+    holds.share(door.raw(), tenant.schema_name)
+    kept = holds.held(door.raw(), tenant.schema_name, execution_ids)
+    if kept:
+        raise Conflict(f"Execution {kept[0]} is under a legal hold; release the hold first.", code="held")
+
+
+def _check(
+    scope: str, object_id: UUID | None, reason: str, from_at: datetime | None, until_at: datetime | None
+) -> None:
+    faults = Faults()
+    if scope not in SCOPES:
+        faults.add("/scope", "choice", f"must be one of {', '.join(SCOPES)}.")
+    elif scope == "tenant" and object_id is not None:
+        faults.add("/object", "contradiction", "The tenant itself is held: leave it out.")
+    elif scope != "tenant" and (object_id is None or not _exists(scope, object_id)):
+        faults.add("/object", "unknown", f"There is no such {scope}.")
+    if from_at is not None and until_at is not None and from_at >= until_at:
+        faults.add("/until", "contradiction", "must be after 'from'.")
+    if not reason.strip() or len(reason) > REASON_CHARS:
+        faults.add("/reason", "required", f"must say why, in at most {REASON_CHARS} characters.")
+    faults.raise_if_any()
+
+
+def _exists(scope: str, object_id: UUID) -> bool:
+    """What is deleted counts, too: its history is there."""
+    if scope == "schedule":
+        return Schedule.objects.filter(pk=object_id).exists()
+    if scope == "execution":
+        return Execution.objects.filter(pk=object_id).exists()
+    jobs = Job.objects.filter(pk=object_id)
+    return (jobs.filter(kind=WORKFLOW) if scope == "workflow" else jobs).exists()

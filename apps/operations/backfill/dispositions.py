@@ -1,0 +1,38 @@
+"""What the tables say of a schedule's occurrences, in SQL."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from apps.operations.backfill.recognising import Record, latest
+from tenants.statements import run_in
+
+Conn = psycopg.Connection[Any]
+
+# What was fired, by the index that keeps occurrences unique. A row for several occurrences may begin before the first
+# one; such rows never overlap, so one of the last before is the one.
+_RECORDS = """
+SELECT id, nominal_at, until_at, state, attempt_count FROM {schema}.executions_execution
+WHERE schedule_id = $1 AND trigger IN ('schedule', 'catch_up') AND nominal_at BETWEEN $2 AND $3
+UNION ALL
+SELECT * FROM (
+    SELECT id, nominal_at, until_at, state, attempt_count FROM {schema}.executions_execution
+    WHERE schedule_id = $1 AND trigger IN ('schedule', 'catch_up') AND nominal_at < $2
+    ORDER BY nominal_at DESC LIMIT 3) before
+WHERE until_at >= $2
+UNION ALL
+SELECT id, nominal_at, until_at, state, attempt_count FROM {schema}.executions_execution
+WHERE schedule_id = $1 AND trigger IN ('backfill', 'replay') AND nominal_at BETWEEN $2 AND $3
+"""
+
+
+def records(conn: Conn, schema: str, schedule_id: UUID, instants: Sequence[datetime]) -> dict[datetime, Record]:
+    """The newest record of each of these occurrences that has one."""
+    if not instants:
+        return {}
+    ordered = sorted(instants)
+    rows = run_in(conn, _RECORDS, schema, [schedule_id, ordered[0], ordered[-1]])
+    return latest(ordered, (Record._make(row) for row in rows))
