@@ -39,6 +39,7 @@ SHARED_APPS = [
     "apps.usage",
     "apps.outcomes",
     "apps.dispatch",
+    "apps.life",
     "apps.api",
     "apps.console",
     "apps.portal",
