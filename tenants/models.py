@@ -51,6 +51,10 @@ class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relatio
         help_text="Requests of one API key in a minute; empty: any number.",
     )  # fmt: skip
     retention_days = models.PositiveIntegerField(default=30)
+    archive_days = models.PositiveIntegerField(
+        default=0, db_default=0,
+        help_text="So many days more, old history is kept in archive files (ARCHIVE_URL). 0: it is deleted.",
+    )  # fmt: skip
     worker_group = models.CharField(
         max_length=40, blank=True, default="", db_default="", validators=[RegexValidator(GROUP_PATTERN)],
         help_text="Workers of its tenants that name none themselves. Empty: the shared ones.",
@@ -158,6 +162,30 @@ class Tenant(TenantMixin):
         same = older.annotate(of_group=group).filter(of_group=self.worker_group or self.plan.worker_group)
         found: int = same[:most].count()
         return found < most
+
+
+class Suspension(models.Model):
+    """A time in which a tenant stood still: suspended, or marked for deletion and then kept."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="suspensions", db_index=False)
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    reason = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        constraints = [
+            # readers: fire, the newest of some tenants; completeness, those of a range
+            models.UniqueConstraint(fields=["tenant", "began_at"], name="suspension_began_once"),
+            models.UniqueConstraint(
+                fields=["tenant"], condition=Q(ended_at=None), name="suspension_one_open_per_tenant"
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at__gte=models.F("began_at")), name="suspension_ends_after_it_began"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} from {self.began_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class Domain(DomainMixin):

@@ -74,6 +74,9 @@ CODES: Mapping[str, Code] = {
     "not_finished": Code((409,), "a living execution is not rerun", "cancel it or wait"),
     "not_open": Code((409,), "the dead letter was replayed or resolved before"),
     "not_dead": Code((409,), "the execution can't be replayed: it is not dead", "resolve the letter"),
+    "replayed_too_often": Code(
+        (409,), "it was replayed three times and died again each time; `replays` counts them", "see why, or say `force`"
+    ),
     "job_deleted": Code((409,), "the execution can't be replayed: its job is deleted", "resolve the letter"),
     "execution_gone": Code((409,), "the execution can't be replayed: it is not kept any more", "resolve the letter"),
     "run_not_begun": Code((409,), "the run has not begun, so it has no steps", "wait, or cancel it"),
@@ -87,6 +90,11 @@ CODES: Mapping[str, Code] = {
     ),
     "nothing_to_retry": Code((409,), "no step of the run failed or was cancelled"),
     "undecodable": Code((409,), "the version of the workflow that the run keeps can't be read", "start a new run"),
+    "held": Code((409,), "it is under a legal hold: nothing of it is deleted", "release the hold"),
+    "too_many_holds": Code((409,), "a tenant has at most 1,000 open legal holds", "release some"),
+    "already_released": Code((409,), "the legal hold was released before"),
+    "hold_of_operator": Code((403,), "an operator placed the legal hold, and only one can release it", "ask them"),
+    "grace_over": Code((409,), "the tenant's data are being removed"),
     "step_not_failed": Code((409,), "the step, or the item, did not fail"),
     "step_not_finished": Code((409,), "the step, or one that follows from it, has not ended", "wait or cancel it"),
     "step_skipped": Code((409,), "a skipped step is not run once more", "force it"),

@@ -18,8 +18,9 @@ from apps.api.openapi import (
     parameter,
     time_parameters,
 )
-from apps.api.shapes import deadletter_shape
-from apps.deadletters.reading import ORDERS, STATUSES, LetterFilter, deadletters_count, deadletters_read
+from apps.api.shapes import deadletter_shapes
+from apps.deadletters.reading import ORDERS, STATUSES, deadletters_count, deadletters_read
+from apps.operations.filters import letter_filter
 
 TAG = "dead letters"
 FILTERS = [
@@ -37,24 +38,14 @@ def list_deadletters(
     execution_id: UUID | None = None,
 ) -> Response:  # fmt: skip
     """A page of dead letters; what is given here goes beside what the query asks for. InvalidInput."""
-    wanted = LetterFilter(
-        statuses=query.choices("status", STATUSES),
-        job_id=job_id or query.id("job"),
-        schedule_id=schedule_id or query.id("schedule"),
-        execution_id=execution_id or query.id("execution"),
-        fingerprint=query.text("fingerprint"),
-        error_class=query.text("error_class"),
-        created_after=query.instant("created_after"),
-        created_before=query.instant("created_before"),
-        resolved_after=query.instant("resolved_after"),
-        resolved_before=query.instant("resolved_before"),
-    )
+    wanted = letter_filter(query, job_id=job_id, schedule_id=schedule_id, execution_id=execution_id)
     order = query.order(list(ORDERS))
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
     query.finish()
     page = deadletters_read(endpoint.tenant, wanted, order=order, after=after, size=size)
     count = deadletters_count(endpoint.tenant, wanted) if counted else None
-    return Response(listed(page.rows, page.after, query=query, count=count, shape=deadletter_shape))
+    shown = deadletter_shapes(endpoint.tenant, page.rows)
+    return Response(listed(shown, page.after, query=query, count=count, shape=lambda one: one))
 
 
 class _Nested(Endpoint):

@@ -1,5 +1,6 @@
 """/dead-letters"""
 
+from typing import Any
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -11,9 +12,13 @@ from apps.api.documents_runs import DeadLetterAnswer, ExecutionAnswer, NoteInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.executions import execution_answer
 from apps.api.openapi import operation
-from apps.api.reading import note_of
+from apps.api.reading import MAX_NOTE_CHARS, note_of
 from apps.api.shapes import deadletter_shape
-from apps.outcomes.replay import UNCHANGED, deadletter_replay, deadletter_resolve
+from apps.outcomes.again import UNCHANGED, How
+from apps.outcomes.replay import deadletter_replay
+from apps.outcomes.resolve import deadletter_resolve
+from apps.schedules.input_fields import Fields
+from kernel.errors import Faults
 
 
 class DeadLetterList(Endpoint):
@@ -34,9 +39,8 @@ class DeadLetterDetail(Endpoint):
     @operation("dead_letters_read", "Read a dead letter", answer=DeadLetterAnswer, tag=TAG)
     def get(self, request: Request, letter_id: UUID) -> Response:
         self.query().finish()
-        return Response(
-            deadletter_shape(access_deadletter(actor=self.actor, letter_id=letter_id, need="deadletter.read"))
-        )
+        letter = access_deadletter(actor=self.actor, letter_id=letter_id, need="deadletter.read")
+        return Response(deadletter_shape(self.tenant, letter))
 
 
 class DeadLetterReplay(Endpoint):
@@ -47,16 +51,14 @@ class DeadLetterReplay(Endpoint):
     @operation(
         "dead_letters_replay", "Replay: reopen the execution, or make a new one with another payload",
         body=ReplayInput, answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG,
-        problems=("not_open", "not_dead", "job_deleted", "execution_gone", "quota_exceeded", "overloaded"),
+        problems=("not_open", "not_dead", "job_deleted", "execution_gone", "replayed_too_often", "quota_exceeded",
+                  "overloaded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, letter_id: UUID) -> Response:
-        body = self.body
-        note = note_of(body, also=("payload",))
         execution_id = deadletter_replay(
-            tenant=self.tenant, actor=self.actor, letter_id=letter_id, now=self.now, note=note,
-            payload=body.get("payload", UNCHANGED),
-        )  # fmt: skip
+            tenant=self.tenant, actor=self.actor, letter_id=letter_id, now=self.now, how=how_of(self.body)
+        )
         return execution_answer(self, execution_id, status=202)
 
 
@@ -74,6 +76,16 @@ class DeadLetterResolve(Endpoint):
         deadletter_resolve(
             tenant=self.tenant, actor=self.actor, letter_id=letter_id, now=self.now, note=note_of(self.body)
         )
-        return Response(
-            deadletter_shape(access_deadletter(actor=self.actor, letter_id=letter_id, need="deadletter.resolve"))
-        )
+        letter = access_deadletter(actor=self.actor, letter_id=letter_id, need="deadletter.resolve")
+        return Response(deadletter_shape(self.tenant, letter))
+
+
+def how_of(body: Any) -> How:
+    """How a letter is to be replayed, from a body. InvalidInput."""
+    faults = Faults()
+    fields = Fields(body, faults)
+    fields.only(("note", "payload", "new_key", "force"))
+    note = fields.text("note", most=MAX_NOTE_CHARS, lines=True)
+    new_key, force = fields.flag("new_key"), fields.flag("force")
+    faults.raise_if_any()
+    return How(payload=body.get("payload", UNCHANGED), new_key=new_key, force=force, note=note or "")

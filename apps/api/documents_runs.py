@@ -151,7 +151,7 @@ class DeadLetterAnswer(Serializer):
     """An execution that a person should look at."""
 
     EXAMPLE: ClassVar[Example] = {
-        "status": "open", "fingerprint": "2f1c9d0a7b3e5864", "attempts": 5,
+        "status": "open", "fingerprint": "2f1c9d0a7b3e5864", "attempts": 5, "replays": 0,
         "error": {"class": "http", "status": 500, "message": "the answer was 500"},
     }  # fmt: skip
 
@@ -163,6 +163,7 @@ class DeadLetterAnswer(Serializer):
     fingerprint = serializers.CharField(help_text="The same for failures of one cause.")
     error = serializers.JSONField()
     attempts = serializers.IntegerField()
+    replays = serializers.IntegerField(help_text="How often its work was replayed, this letter's own replay counted.")
     created_at = serializers.DateTimeField()
     resolved_at = nullable(serializers.DateTimeField)
     resolved_by = nullable(serializers.CharField)
@@ -184,11 +185,16 @@ class NoInput(Serializer):
 
 
 class ReplayInput(Serializer):
-    """How to replay: with `payload` a new execution is made, without it the same one is reopened."""
+    """How to replay: with `payload` or `new_key` a new execution is made, else the same one is reopened."""
 
     EXAMPLE: ClassVar[Example] = {"payload": {"format": "html"}, "note": "fixed by the supplier"}
 
-    payload = serializers.JSONField(required=False)
+    payload = serializers.JSONField(required=False, help_text="Instead of the one that it had.")
+    new_key = optional(
+        serializers.BooleanField,
+        help_text="As a new execution with a new run key: for a target that keeps its failure under the old one.",
+    )
+    force = optional(serializers.BooleanField, help_text="Also what was replayed three times and died again each time.")
     note = optional(serializers.CharField, max_length=1000)
 
 

@@ -1,17 +1,21 @@
 """Resources as the API answers them, in one place to import from."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from apps.deadletters.models import DeadLetter
+from apps.deadletters.replays import replays_of
 from apps.schedules.models import Calendar
 from apps.schedules.reading import job_shape, jobs_defined, schedule_shapes, schedules_defined
 from apps.secrets.models import Secret
-from tenants.models import ApiKey
+from tenants import door
+from tenants.models import ApiKey, Tenant
 
 __all__ = [
     "apikey_shape",
     "calendar_shape",
     "deadletter_shape",
+    "deadletter_shapes",
     "job_shape",
     "jobs_defined",
     "schedule_shapes",
@@ -32,8 +36,18 @@ def calendar_shape(calendar: Calendar) -> dict[str, Any]:
     }
 
 
-def deadletter_shape(letter: DeadLetter) -> dict[str, Any]:
+def deadletter_shapes(tenant: Tenant, letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
+    """Dead letters, in order; how often each was replayed takes one statement for all."""
+    replays = replays_of(door.raw(), tenant.schema_name, {one.execution_id for one in letters})
+    return [_deadletter(one, replays.get(one.execution_id, 0)) for one in letters]
+
+
+def deadletter_shape(tenant: Tenant, letter: DeadLetter) -> dict[str, Any]:
     """A dead letter."""
+    return deadletter_shapes(tenant, [letter])[0]
+
+
+def _deadletter(letter: DeadLetter, replays: int) -> dict[str, Any]:
     return {
         "id": letter.pk,
         "execution": letter.execution_id,
@@ -43,6 +57,7 @@ def deadletter_shape(letter: DeadLetter) -> dict[str, Any]:
         "fingerprint": letter.fingerprint,
         "error": letter.error,
         "attempts": letter.attempts,
+        "replays": replays,
         "created_at": letter.created_at,
         "resolved_at": letter.resolved_at,
         "resolved_by": letter.resolved_by or None,

@@ -1,12 +1,13 @@
 """Dead letters in SQL."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
+
+from tenants.statements import in_schema, run_in
 
 Conn = psycopg.Connection[Any]
 
@@ -34,11 +35,21 @@ FROM unnest(%s::uuid[], %s::uuid[], %s::uuid[], %s::uuid[], %s::text[], %s::text
 ON CONFLICT DO NOTHING
 """
 
-_RESOLVE = """
-UPDATE {schema}.deadletters_deadletter
-SET resolved_at = %s, resolution = %s, note = %s, resolved_by = %s
-WHERE id = %s AND resolved_at IS NULL RETURNING execution_id
+_RESOLVE_MANY = """
+WITH open AS MATERIALIZED (
+    SELECT id FROM {schema}.deadletters_deadletter WHERE id = ANY($1) AND resolved_at IS NULL ORDER BY id FOR UPDATE)
+UPDATE {schema}.deadletters_deadletter d
+SET resolved_at = $2, resolution = $3, note = $4, resolved_by = $5
+FROM open WHERE d.id = open.id AND d.resolved_at IS NULL RETURNING d.id
 """
+
+_OPEN_AGAIN = """
+UPDATE {schema}.deadletters_deadletter
+SET resolved_at = NULL, resolution = '', note = '', resolved_by = ''
+WHERE id = %s AND resolution = 'replayed' RETURNING execution_id
+"""
+
+_NOTE = "UPDATE {schema}.deadletters_deadletter SET note = %s WHERE id = %s AND resolved_at IS NOT NULL"
 
 _RESOLVE_OF = """
 UPDATE {schema}.deadletters_deadletter
@@ -49,22 +60,30 @@ WHERE execution_id = %s AND resolved_at IS NULL
 
 def add(conn: Conn, schema: str, letters: Sequence[Letter]) -> None:
     """Adds dead letters; an execution has at most one that is open."""
-    query = sql.SQL(_ADD).format(schema=sql.Identifier(schema))
-    conn.execute(query, [list(column) for column in zip(*letters, strict=True)])
+    conn.execute(in_schema(_ADD, schema), [list(column) for column in zip(*letters, strict=True)])
 
 
-def resolve(
-    conn: Conn, schema: str, letter_id: UUID, *, resolution: str, now: datetime, note: str = "", by: str
-) -> UUID | None:
-    """Closes an open dead letter; its execution's id, None when it was not open."""
-    query = sql.SQL(_RESOLVE).format(schema=sql.Identifier(schema))
-    row = conn.execute(query, [now, resolution, note, by, letter_id]).fetchone()
+def resolve_many(
+    conn: Conn, schema: str, ids: Collection[UUID], *, resolution: str, now: datetime, note: str = "", by: str
+) -> set[UUID]:  # fmt: skip
+    """Closes open dead letters, locked in id order; the ids of those that were open."""
+    rows = run_in(conn, _RESOLVE_MANY, schema, [list(ids), now, resolution, note, by])
+    return {row[0] for row in rows}
+
+
+def open_again(conn: Conn, schema: str, letter_id: UUID) -> UUID | None:
+    """Takes a replay back; the execution's id, None when the letter was not replayed."""
+    row = conn.execute(in_schema(_OPEN_AGAIN, schema), [letter_id]).fetchone()
     return row[0] if row else None
+
+
+def annotate(conn: Conn, schema: str, letter_id: UUID, note: str) -> None:
+    """Says more about a letter that is closed."""
+    conn.execute(in_schema(_NOTE, schema), [note, letter_id])
 
 
 def resolve_of_execution(
     conn: Conn, schema: str, execution_id: UUID, *, resolution: str, now: datetime, by: str
 ) -> None:
     """Closes the open dead letter of an execution, when it has one."""
-    query = sql.SQL(_RESOLVE_OF).format(schema=sql.Identifier(schema))
-    conn.execute(query, [now, resolution, by, execution_id])
+    conn.execute(in_schema(_RESOLVE_OF, schema), [now, resolution, by, execution_id])

@@ -28,7 +28,8 @@ ORDER BY id LIMIT %s
 _SCHEDULES = """
 SELECT s.id, s.version, v.spec, v.own_payload, j.id, j.kind, jv.queue, jv.version, jv.priority, jv.timeout_s,
        jv.max_concurrency, jv.max_queue_age_s, (v.definition->>'max_queue_age_s')::int, jv.total_timeout_s,
-       CASE WHEN s.status = 'paused' THEN v.created_at ELSE least(v.created_at, %(now)s) END,
+       CASE WHEN s.status = 'paused' THEN coalesce(v.from_at, v.created_at)
+            ELSE least(coalesce(v.from_at, v.created_at), %(now)s) END,
        e.at, e.told_at, e.schedule_version
 FROM {schema}.schedules_schedule s
 JOIN {schema}.schedules_scheduleversion v ON v.schedule_id = s.id AND v.version = s.version

@@ -132,6 +132,8 @@ class Reopened(NamedTuple):
     priority: int
     schedule_id: UUID | None
     schedule_version: int | None
+    version_before: int  # of its job, when it died
+    reason_before: str
 
 
 # Many rows travel as one JSON parameter: measured, a third of the time that an array for each column takes.
@@ -250,19 +252,29 @@ RETURNING run_key, job_id, job_version, schedule_id, schedule_version, trigger, 
 # As reopen, many at once; each with the version of its job as that is now.
 _REOPEN_MANY = """
 WITH m AS MATERIALIZED (
-    SELECT e.id, m.version FROM unnest($1::uuid[], $2::int[]) AS m(id, version)
+    SELECT e.id, m.version, e.job_version AS version_before, e.reason AS reason_before
+    FROM unnest($1::uuid[], $2::int[]) AS m(id, version)
     JOIN {schema}.executions_execution e ON e.id = m.id ORDER BY e.id FOR UPDATE OF e)
 UPDATE {schema}.executions_execution e
 SET state = 'ready', finished_at = NULL, result = NULL, error = NULL, reason = '', job_version = m.version
 FROM m WHERE e.id = m.id AND e.state = 'dead'
-RETURNING e.id, e.run_key, e.attempt_count, e.payload IS NOT NULL, e.priority, e.schedule_id, e.schedule_version
+RETURNING e.id, e.run_key, e.attempt_count, e.payload IS NOT NULL, e.priority, e.schedule_id, e.schedule_version,
+          m.version_before, m.reason_before
+"""
+
+# What was reopened and has not begun is as it was before: dead, since then and of that.
+_CLOSE_AGAIN = """
+UPDATE {schema}.executions_execution
+SET state = 'dead', finished_at = $2, error = $3::jsonb, reason = $4, job_version = $5
+WHERE id = $1 AND state = 'ready' AND finished_at IS NULL RETURNING id
 """
 
 _REOPEN_RUN = """
 UPDATE {schema}.executions_execution
 SET state = 'ready', finished_at = NULL, result = NULL, error = NULL, reason = ''
 WHERE id = $1 AND state IN ('succeeded', 'dead', 'cancelled')
-RETURNING id, run_key, attempt_count, payload IS NOT NULL, priority, schedule_id, schedule_version
+RETURNING id, run_key, attempt_count, payload IS NOT NULL, priority, schedule_id, schedule_version,
+          job_version, ''
 """
 
 _CANCEL = """
@@ -339,6 +351,17 @@ def reopen_many(conn: Conn, schema: str, versions: Sequence[tuple[UUID, int]]) -
     """dead -> ready under the same run keys, for these (execution, version of its job); those that were dead."""
     parameters = [[key for key, _ in versions], [version for _, version in versions]]
     return [Reopened._make(row) for row in run_in(conn, _REOPEN_MANY, schema, parameters)]
+
+
+def close_again(
+    conn: Conn, schema: str, execution_id: UUID, *, died_at: datetime, error: str, reason: str, job_version: int
+) -> bool:  # fmt: skip
+    """ready -> dead: takes a reopening back. `error` is JSON text. False when it is not alive.
+
+    The caller has taken its ticket, which had not begun.
+    """
+    parameters = [execution_id, died_at, error, reason, job_version]
+    return run_in(conn, _CLOSE_AGAIN, schema, parameters).fetchone() is not None
 
 
 def reopen_run(conn: Conn, schema: str, run_id: UUID) -> Reopened | None:

@@ -1,140 +1,161 @@
-"""Dead letters: replayed (the same execution, or a new one with another payload) or resolved with a note."""
+"""Dead letters replayed: one or many at once, by one way for all of them.
 
+With the input that it had, an execution is reopened under its run key: attempts and fences go on, the retry policy
+begins anew. Another payload, or a target that keeps its failure under the old key, asks for a new execution with a new
+run key, which names the old one. Of a workflow's run what failed runs again.
+
+What was replayed MAX_REPLAYS times and died again each time is refused, however it is asked for: a message that can't
+be worked does not go round for ever. What is taken back again is in `replay_undo`.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import orjson
-from psycopg import sql
-
-from apps.audit.services import Actor, record
+from apps.audit.services import Actor, Entry, record_many
 from apps.deadletters import store as deadletters
 from apps.deadletters.models import DeadLetter
-from apps.executions import store as executions
+from apps.deadletters.replays import replays_of
 from apps.executions.models import Execution
+from apps.outcomes.again import UNCHANGED, How, Replayed, reopen, start_new
+from apps.outcomes.resolve import not_open
 from apps.schedules.input_fields import json_bytes
-from apps.schedules.models import ScheduleVersion
-from apps.schedules.running import JobNow, Run, payload_of, run_start, share_job, ticket_add
-from apps.schedules.timing import TimingInvalid, spec_from_json
-from apps.usage.admitting import admit_runs
+from apps.schedules.running import JobNow, share_jobs
+from apps.usage.admitting import admit_up_to
+from apps.workflows.interventions.verbs import NOTE_CHARS as WORKFLOW_NOTE_CHARS
 from apps.workflows.interventions.verbs import run_retry
 from apps.workflows.models import Run as WorkflowRun
-from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
+from kernel.errors import Conflict, FieldError, InvalidInput, ShardbeatError
 from kernel.jsonrules import value_faults
 from tenants import door
 from tenants.models import Tenant
-from tenants.work import in_tenant
-
-UNCHANGED = object()
-
-_NEW_VERSION = "UPDATE {schema}.executions_execution SET job_version = %s WHERE id = %s"
+from tenants.work import Again, in_tenant
 
 
 def deadletter_replay(
-    *, tenant: Tenant, actor: Actor, letter_id: UUID, now: datetime, payload: Any = UNCHANGED, note: str = ""
-) -> UUID:
+    *, tenant: Tenant, actor: Actor, letter_id: UUID, now: datetime, how: How | None = None
+) -> UUID:  # fmt: skip
     """Runs a dead execution again with the job as it is now; returns the id of the execution that runs.
 
-    With its payload unchanged the execution is reopened: same run key, attempts go on, the retry policy starts anew. Of
-    a workflow's run what failed runs again. Another payload makes a new execution with a new run key. NotFound;
-    Conflict when the letter is not open; QuotaExceeded.
+    InvalidInput for a payload that can't be kept; NotFound; Conflict when the letter is not open, its job or execution
+    is gone, or it was replayed too often; QuotaExceeded.
     """
-    if payload is not UNCHANGED:
-        _check_payload(payload, tenant.plan.max_payload_bytes)
+    done = deadletters_replay(tenant=tenant, actor=actor, letter_ids=[letter_id], now=now, how=how or How())[letter_id]
+    if isinstance(done, ShardbeatError):
+        raise done
+    return done.execution_id
 
-    def work() -> UUID:
-        if payload is UNCHANGED and (run_id := _workflow_run(letter_id)) is not None:
-            run_retry(tenant=tenant, actor=actor, run_id=run_id, now=now, reason=note)  # closes the letter
-            _record(actor, "deadletter.replay", letter_id, now, tenant, after={"execution": str(run_id)}, reason=note)
-            return run_id
-        execution_id = _close(tenant, actor, letter_id, now, "replayed", note)
-        old = Execution.objects.filter(pk=execution_id).first()
-        if old is None:
-            raise Conflict("The execution of this dead letter is not kept any more.", code="execution_gone")
-        job = _job(tenant, old)
-        admit_runs(door.raw(), tenant, 1, now)
-        if payload is UNCHANGED:
-            _reopen(tenant, job, old, now)
-            runs = execution_id
-        else:
-            runs = run_start(tenant, job, _edited(actor, old, payload), now=now)
-        _record(actor, "deadletter.replay", letter_id, now, tenant, after={"execution": str(runs)}, reason=note)
-        return runs
+
+def deadletters_replay(
+    *, tenant: Tenant, actor: Actor, letter_ids: Sequence[UUID], now: datetime, how: How
+) -> dict[UUID, Replayed | ShardbeatError]:
+    """The same of many in one transaction, each on its own: what was refused is told beside what runs.
+
+    InvalidInput for a payload that can't be kept; Overloaded. Letters of workflows' runs take locks of their own, one
+    after another: with several of them be ready to do it again with one, after a deadlock.
+    """
+    if how.payload is not UNCHANGED:
+        _check_payload(how.payload, tenant.plan.max_payload_bytes)
+
+    def work() -> dict[UUID, Replayed | ShardbeatError]:
+        letters = DeadLetter.objects.in_bulk(list(letter_ids))
+        done: dict[UUID, Replayed | ShardbeatError] = {
+            key: not_open(letters[key].resolution if key in letters else None)
+            for key in letter_ids
+            if key not in letters or letters[key].resolved_at is not None
+        }
+        wanted = [letters[key] for key in sorted(set(letter_ids)) if key not in done]
+        done |= _refused_as_poison(tenant, wanted, how)
+        runs = set[UUID]()
+        if not how.makes_new:
+            ids = [letter.execution_id for letter in wanted]
+            runs = set(WorkflowRun.objects.filter(pk__in=ids).values_list("pk", flat=True))
+        for letter in (one for one in wanted if one.execution_id in runs and one.pk not in done):
+            done[letter.pk] = _retry_run(tenant, actor, letter, how, now)
+        done |= _replay(tenant, actor, [one for one in wanted if one.pk not in done], how, now)
+        _record(tenant, actor, done, how, now)
+        return done
 
     return in_tenant(tenant, work)
 
 
-def deadletter_resolve(*, tenant: Tenant, actor: Actor, letter_id: UUID, now: datetime, note: str = "") -> None:
-    """Closes a dead letter without a run. NotFound; Conflict when it is not open."""
-
-    def work() -> None:
-        _close(tenant, actor, letter_id, now, "resolved", note)
-        _record(actor, "deadletter.resolve", letter_id, now, tenant, reason=note)
-
-    in_tenant(tenant, work)
-
-
-def _close(tenant: Tenant, actor: Actor, letter_id: UUID, now: datetime, resolution: str, note: str) -> UUID:
-    execution_id = deadletters.resolve(
-        door.raw(), tenant.schema_name, letter_id, resolution=resolution, now=now, note=note, by=actor.stored
-    )
-    if execution_id is None:
-        letter = DeadLetter.objects.filter(pk=letter_id).only("resolution").first()
-        if letter is None:
-            raise NotFound("There is no such dead letter.")
-        raise Conflict(f"The dead letter is not open: it was {letter.resolution}.", code="not_open")
-    return execution_id
+def _refused_as_poison(tenant: Tenant, letters: Sequence[DeadLetter], how: How) -> dict[UUID, ShardbeatError]:
+    if how.force:
+        return {}
+    counts = replays_of(door.raw(), tenant.schema_name, [letter.execution_id for letter in letters])
+    return {
+        letter.pk: Conflict(
+            f"It was replayed {times} time{'' if times == 1 else 's'} and failed again each time; see why before the "
+            "next one. With force it is replayed all the same.",
+            code="replayed_too_often", replays=times,
+        )
+        for letter in letters
+        if (times := counts.get(letter.execution_id, 0)) >= how.max_replays
+    }  # fmt: skip
 
 
-def _workflow_run(letter_id: UUID) -> UUID | None:
-    """The run that an open letter is of, when it is one of a workflow that has begun."""
-    letter = DeadLetter.objects.filter(pk=letter_id, resolved_at=None).only("execution_id").first()
-    if letter is None or not WorkflowRun.objects.filter(pk=letter.execution_id).exists():
-        return None
-    return letter.execution_id
-
-
-def _job(tenant: Tenant, old: Execution) -> JobNow:
+def _retry_run(
+    tenant: Tenant, actor: Actor, letter: DeadLetter, how: How, now: datetime
+) -> Replayed | ShardbeatError:  # fmt: skip
+    """What failed of a workflow's run runs again; that closes the letter."""
     try:
-        return share_job(tenant, old.job_id, inside=True)
-    except NotFound as error:
-        raise Conflict("The job of this execution is deleted; it can only be resolved.", code="job_deleted") from error
+        run_retry(
+            tenant=tenant, actor=actor, run_id=letter.execution_id, now=now, reason=how.note[:WORKFLOW_NOTE_CHARS]
+        )
+    except ShardbeatError as error:
+        return error
+    if how.note:
+        deadletters.annotate(door.raw(), tenant.schema_name, letter.pk, how.note)
+    return Replayed(letter.execution_id)
 
 
-def _reopen(tenant: Tenant, job: JobNow, old: Execution, now: datetime) -> None:
+def _replay(
+    tenant: Tenant, actor: Actor, letters: Sequence[DeadLetter], how: How, now: datetime
+) -> dict[UUID, Replayed | ShardbeatError]:
+    """Locks in the order that all keep: jobs, counts of runs, then letters and executions."""
+    if not letters:
+        return {}
     conn, schema = door.raw(), tenant.schema_name
-    found = executions.reopen(conn, schema, old.pk)
-    if found is None:
-        raise Conflict(f"The execution is not dead: it is {old.state}.", code="not_dead")
-    attempts = found[8]
-    conn.execute(sql.SQL(_NEW_VERSION).format(schema=sql.Identifier(schema)), [job.version, old.pk])
-    source, _ = payload_of(old)
-    run = Run(
-        trigger=old.trigger, fired_by=old.fired_by, payload_from=source, priority=old.priority,
-        nominal_at=old.nominal_at, schedule_id=old.schedule_id, schedule_version=old.schedule_version,
-        guarded=_guarded(old),
-    )  # fmt: skip
-    ticket_add(tenant, job, run, execution_id=old.pk, run_key=old.run_key, now=now, attempt=attempts)
+    olds = Execution.objects.defer("result", "error", "delays").in_bulk([one.execution_id for one in letters])
+    jobs = share_jobs(tenant, {one.job_id for one in olds.values()}, inside=True)
+    done: dict[UUID, Replayed | ShardbeatError] = {}
+    todo: list[tuple[UUID, Execution]] = []
+    for letter in letters:
+        old = olds.get(letter.execution_id)
+        refusal = _refusal(old, jobs, how)
+        if old is None or refusal is not None:
+            done[letter.pk] = refusal or _gone()
+        else:
+            todo.append((letter.pk, old))
+    if not todo:
+        return done
+    admitted = admit_up_to(conn, tenant, len(todo), now)
+    if admitted.refusal is not None:
+        done |= {key: admitted.refusal for key, _ in todo[admitted.runs :]}
+        todo = todo[: admitted.runs]
+    keys = [key for key, _ in todo]
+    closed = deadletters.resolve_many(
+        conn, schema, keys, resolution="replayed", now=now, note=how.note, by=actor.stored
+    )
+    if len(closed) < len(keys):
+        raise Again
+    run = start_new if how.makes_new else reopen
+    return done | dict(zip(keys, run(tenant, actor, jobs, [old for _, old in todo], how, now), strict=True))
 
 
-def _guarded(old: Execution) -> bool:
-    """Whether the schedule's overlap policy counts this run."""
-    if old.schedule_id is None or old.schedule_version is None:
-        return False
-    version = ScheduleVersion.objects.filter(schedule_id=old.schedule_id, version=old.schedule_version).first()
-    try:
-        return version is not None and spec_from_json(version.spec).overlap != "allow"
-    except TimingInvalid:
-        return False
+def _gone() -> ShardbeatError:
+    return Conflict("The execution of this dead letter is not kept any more.", code="execution_gone")
 
 
-def _edited(actor: Actor, old: Execution, payload: Any) -> Run:
-    text = None if payload is None else orjson.dumps(payload).decode()
-    return Run(
-        trigger="replay", fired_by=actor.stored, payload=text, payload_from="job" if text is None else "execution",
-        priority=old.priority, nominal_at=old.nominal_at, schedule_id=old.schedule_id,
-        schedule_version=old.schedule_version, labels=old.labels, replay_of=old.pk,
-    )  # fmt: skip
+def _refusal(old: Execution | None, jobs: Mapping[UUID, JobNow], how: How) -> ShardbeatError | None:
+    if old is None:
+        return _gone()
+    if old.job_id not in jobs:
+        return Conflict("The job of this execution is deleted; it can only be resolved.", code="job_deleted")
+    if old.state != "dead" and not how.makes_new:
+        return Conflict(f"The execution is not dead: it is {old.state}.", code="not_dead")
+    return None
 
 
 def _check_payload(payload: Any, most: int) -> None:
@@ -146,7 +167,14 @@ def _check_payload(payload: Any, most: int) -> None:
         raise InvalidInput(faults)
 
 
-def _record(actor: Actor, action: str, letter_id: UUID, now: datetime, tenant: Tenant, **more: Any) -> None:
-    record(
-        actor=actor, action=action, object_type="dead_letter", object_id=letter_id, now=now, tenant_id=tenant.pk, **more
-    )  # fmt: skip
+def _record(
+    tenant: Tenant, actor: Actor, done: Mapping[UUID, Replayed | ShardbeatError], how: How, now: datetime
+) -> None:  # fmt: skip
+    more = {} if how.operation is None else {"operation": str(how.operation)}
+    entries = [
+        Entry("deadletter.replay", "dead_letter", key, after={"execution": str(one.execution_id), **more},
+              reason=how.note)
+        for key, one in done.items()
+        if isinstance(one, Replayed)
+    ]  # fmt: skip
+    record_many(entries, actor=actor, now=now, tenant_id=tenant.pk)

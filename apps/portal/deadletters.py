@@ -10,7 +10,9 @@ from django.urls import reverse
 
 from apps.deadletters.models import DeadLetter
 from apps.deadletters.reading import STATUSES, LetterFilter, deadletters_read
-from apps.outcomes.replay import UNCHANGED, deadletter_replay, deadletter_resolve
+from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How
+from apps.outcomes.replay import deadletter_replay
+from apps.outcomes.resolve import deadletter_resolve
 from apps.portal.fields import Field, Form, Option
 from apps.portal.json_input import read_json
 from apps.portal.names import job_options, names_of
@@ -106,7 +108,8 @@ class DeadLetterReplay(LetterVerb):
     title, button = "Replay", "Replay it"
     lead = (
         "The execution is opened again with the job as it is now: the same run key, so that its target can tell that "
-        "this is the same work; its tries begin anew. With another payload it becomes a new execution."
+        "this is the same work; its tries begin anew. With another payload, or when you ask for it, it becomes a new "
+        "execution."
     )
 
     def fields(self, subject: Subject) -> list[Field]:
@@ -115,13 +118,23 @@ class DeadLetterReplay(LetterVerb):
             Field(
                 "payload", "Another payload", "code", rows=4, help="JSON. Leave it empty to send what was sent before."
             ),
+            Field(
+                "new_key",
+                "As a new execution, with a run key of its own",
+                "check",
+                help="For a target that keeps its failure under the old key and would only answer it again.",
+            ),
+            Field("force", f"Even when it was replayed {MAX_REPLAYS} times already", "check"),
         ]
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
         payload = read_json(form, "payload", default=UNCHANGED)
         execution_id = deadletter_replay(
-            tenant=self.tenant, actor=self.actor, letter_id=subject.row.pk, now=self.now, payload=payload,
-            note=form.text("note")[:NOTE_CHARS],
+            tenant=self.tenant, actor=self.actor, letter_id=subject.row.pk, now=self.now,
+            how=How(
+                payload=payload, new_key=bool(form["new_key"].value), force=bool(form["force"].value),
+                note=form.text("note")[:NOTE_CHARS],
+            ),
         )  # fmt: skip
         return Receipt("It runs again.", reverse("portal:execution", args=[execution_id]))
 

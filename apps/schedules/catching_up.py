@@ -42,6 +42,9 @@ def catch_up_behind_gate(
         entry = entry_at(tenant, job, version, labels=labels, nominal_at=first[0], due_at=first[1])
         entry = entry._replace(max_concurrency=CLOSED)
         first = _decide(tenant, entry, spec, now, actor.stored[:FIRED_BY_CHARS])
+    if first is not None and first[0] <= now:  # its jitter ends later than the debt
+        entry = entry_at(tenant, job, version, labels=labels, nominal_at=first[0], due_at=first[1])
+        pass_over(door.raw(), tenant.schema_name, [entry], now=now, reason="job_paused", by=actor.stored)
 
 
 def _decide(

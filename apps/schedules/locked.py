@@ -8,6 +8,8 @@ from uuid import UUID
 from apps.audit.services import Actor, record
 from apps.due import entries
 from apps.due.entries import Entry
+from apps.schedules.history import JOB_PAUSED
+from apps.schedules.history_store import versions_stop
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.passed import pass_over
 from apps.schedules.remaking import entry_for
@@ -50,9 +52,12 @@ def entry_make(
 ) -> str:  # fmt: skip
     """Puts the entry from now on in the place of any other; the status that follows.
 
-    A paused job's schedules have none. An entry that there is stays the same row: who waits for it finds it again.
+    A paused job's schedules have none. An entry that there is stays the same row: who waits for it finds it again. The
+    definition, which is the newest, is saved.
     """
     entry = None if job.paused else entry_for(tenant, job, definition, labels=schedule.labels, now=now)
+    if job.paused:
+        stop(tenant, schedule, now, JOB_PAUSED)
     if entry is None:
         entries.remove(door.raw(), [definition.schedule_id])
         return Status.ACTIVE if job.paused else Status.COMPLETED
@@ -71,6 +76,11 @@ def entry_drop(tenant: Tenant, entry: Entry | None, now: datetime, reason: str, 
     if entry is not None:
         entry_pass(tenant, entry, now, reason, actor)
         entries.remove(door.raw(), [entry.key])
+
+
+def stop(tenant: Tenant, schedule: Schedule, now: datetime, why: str) -> None:
+    """Nothing later than `now` is due of it, as its history says (see `history`), until it gets a new version."""
+    versions_stop(door.raw(), tenant.schema_name, [schedule.pk], at=now, why=why)
 
 
 def save(schedule: Schedule, now: datetime, *names: str) -> None:

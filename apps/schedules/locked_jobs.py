@@ -17,6 +17,8 @@ from apps.audit.services import Actor, record
 from apps.due import delayed, entries
 from apps.due.entries import Entry
 from apps.executions.models import Execution
+from apps.schedules.history import JOB_PAUSED
+from apps.schedules.history_store import versions_stop
 from apps.schedules.models import Job, JobVersion, Schedule
 from apps.schedules.passed import pass_over
 from apps.schedules.remaking import remake_all
@@ -77,6 +79,7 @@ def stop(
     conn = door.raw()
     pass_over(conn, tenant.schema_name, found, now=now, reason="job_paused", by=actor.stored)
     entries.remove(conn, [entry.key for entry in found])
+    versions_stop(conn, tenant.schema_name, _schedules_of(job.pk), at=now, why=JOB_PAUSED)
     _set_limit(tenant, job.pk, gates.CLOSED)
     note(actor, f"{word}.pause", job, now, tenant, word=word, reason=reason)
 

@@ -144,7 +144,10 @@ class Schedule(models.Model):
 
 
 class ScheduleVersion(models.Model):
-    """An immutable definition of a schedule; executions name the one that made them."""
+    """An immutable definition of a schedule; executions name the one that made them.
+
+    With the time in which it decided what was to run (see `history`), which is what completeness is checked against.
+    """
 
     id = models.BigAutoField(primary_key=True)
     schedule = models.ForeignKey(Schedule, on_delete=models.CASCADE, related_name="versions", db_index=False)
@@ -154,9 +157,18 @@ class ScheduleVersion(models.Model):
     payload = models.JSONField(null=True)
     own_payload = models.BooleanField(default=False)
     created_at = models.DateTimeField()
+    from_at = models.DateTimeField(null=True, help_text="Occurrences later than this are its; null: not known.")
+    until_at = models.DateTimeField(null=True, help_text="And up to this, inclusive; null: until the next version's.")
+    ended_by = models.CharField(max_length=20, blank=True, db_default="", help_text="What stopped it at `until_at`.")
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["schedule", "version"], name="schedule_version_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["schedule", "version"], name="schedule_version_once"),
+            models.CheckConstraint(
+                condition=Q(until_at=None, ended_by="") | (Q(until_at__isnull=False) & ~Q(ended_by="")),
+                name="schedule_version_end_has_a_reason",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.schedule_id} v{self.version}"

@@ -17,6 +17,8 @@ from psycopg import sql
 from apps.audit.services import SYSTEM, Entry, record_by_system
 from apps.due import entries
 from apps.events import store as events
+from apps.schedules.history import PAUSED
+from apps.schedules.history_store import versions_stop
 from apps.schedules.passed import pass_over
 from apps.schedules.policy import first_due
 from apps.schedules.timing import TimingInvalid, count_between, spec_from_json, spec_to_json
@@ -38,8 +40,8 @@ WHERE id = %(id)s AND {_ACTIVE} RETURNING version
 _NEXT_VERSION = """
 WITH made AS (
     INSERT INTO {schema}.schedules_scheduleversion
-        (schedule_id, version, definition, spec, payload, own_payload, created_at)
-    SELECT schedule_id, version + 1, definition, %(spec)s, payload, own_payload, %(resume_at)s
+        (schedule_id, version, definition, spec, payload, own_payload, created_at, from_at)
+    SELECT schedule_id, version + 1, definition, %(spec)s, payload, own_payload, %(resume_at)s, %(resume_at)s
     FROM {schema}.schedules_scheduleversion WHERE schedule_id = %(id)s AND version = %(version)s
     RETURNING schedule_id, version)
 UPDATE {schema}.schedules_schedule s SET version = made.version FROM made WHERE s.id = made.schedule_id
@@ -131,6 +133,7 @@ def pause_by_system(
         return False
     pass_over(conn, schema, found, now=now, reason="schedule_paused", by=SYSTEM)
     entries.remove(conn, [schedule_id])
+    versions_stop(conn, schema, [schedule_id], at=now, why=PAUSED)
     if resume_at is not None and found:
         again = found[0]._replace(version=row[0] + 1, spec=_from_then(found[0], resume_at, now), runs_done=None)
         made = {**given, "version": row[0], "spec": again.spec}

@@ -160,14 +160,20 @@ def _look_again(spec: Spec, key: str, searched_to: datetime, done: int) -> Decis
 def first_due(spec: Spec, *, key: str, after: datetime, created: bool = False) -> tuple[datetime, datetime] | None:
     """Nominal and actual instant of a new due entry, without any debt: after an edit, a resume or, with `created`, now.
 
-    A schedule that is `created` to start, or to run its one time, within the last minute still does: its request took a
-    moment, or the sender's clock is a little off. None means that nothing is left to run.
+    None means that nothing is left to run.
+    """
+    nominal = next_after(spec, counts_from(spec, now=after) if created else after)
+    return None if nominal is None else (nominal, actual_at(spec, key, nominal))
+
+
+def counts_from(spec: Spec, *, now: datetime) -> datetime:
+    """The occurrences of a schedule that is created now are those later than this instant.
+
+    One that is to start, or to run its one time, within the last minute still does: its request took a moment, or the
+    sender's clock is a little off.
     """
     wanted = spec.trigger.instant if isinstance(spec.trigger, At) else spec.start_at
-    if created and wanted is not None and wanted <= after <= wanted + CREATED_LATE:
-        after = wanted - _MICROSECOND
-    nominal = next_after(spec, after)
-    return None if nominal is None else (nominal, actual_at(spec, key, nominal))
+    return wanted - _MICROSECOND if wanted is not None and wanted <= now <= wanted + CREATED_LATE else now
 
 
 def cursor_is_ahead(spec: Spec, *, nominal_at: datetime, now: datetime) -> bool:

@@ -65,12 +65,17 @@ def entry_at(
     )  # fmt: skip
 
 
-def version_copy(version: ScheduleVersion, *, now: datetime, spec: str | None = None) -> ScheduleVersion:
-    """The next version with the same definition, not saved: from its time on each occurrence is accounted for."""
+def version_copy(
+    version: ScheduleVersion, *, now: datetime, spec: str | None = None, from_at: datetime | None = None
+) -> ScheduleVersion:
+    """The next version with the same definition, not saved: from its time on each occurrence is accounted for.
+
+    With `from_at` from an earlier time on.
+    """
     return ScheduleVersion(
         schedule_id=version.schedule_id, version=version.version + 1, definition=version.definition,
         spec=version.spec if spec is None else spec, payload=version.payload, own_payload=version.own_payload,
-        created_at=now,
+        created_at=now, from_at=from_at or now,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ Whoever starts a run first shares a lock on its job, so that pausing the job and
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -20,7 +20,7 @@ from apps.schedules.models import Job, JobVersion, ScheduleVersion
 from apps.schedules.schedule_input import Word
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
-from apps.tickets.values import BACKFILL, lane_of, start_by
+from apps.tickets.values import BACKFILL, CATCH_UP, LIVE, lane_of, start_by
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, SKIPPED, Tally
 from kernel.errors import FieldError, NotFound
@@ -92,6 +92,17 @@ class Run:
     labels: dict[str, str] | None = None
     replay_of: UUID | None = None
     run_key: str | None = None
+    yields: bool = False  # to live runs, as what makes up for missed ones does
+
+
+class GoesOn(NamedTuple):
+    """An execution that runs once more: `attempt` is the number of the last one that it had."""
+
+    job: JobNow
+    run: Run
+    execution_id: UUID
+    run_key: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +201,17 @@ def runs_start(tenant: Tenant, starts: Sequence[Start], *, now: datetime) -> lis
     return ids
 
 
-def ticket_add(
-    tenant: Tenant, job: JobNow, run: Run, *, execution_id: UUID, run_key: str, now: datetime, attempt: int = 0
-) -> None:
-    """Adds the ticket of an execution that is ready now. `attempt` is the number of the last one it had."""
-    flow = _flows(tenant, [(job, execution_id)])[execution_id]
-    new = new_ticket(tenant.pk, job, run, flow, execution_id=execution_id, run_key=run_key, now=now, attempt=attempt)
-    tickets.insert(door.raw(), new)
+def tickets_go_on(tenant: Tenant, runs: Sequence[GoesOn], *, now: datetime) -> None:
+    """Adds the tickets of executions that were reopened; they are ready now."""
+    flows = _flows(tenant, [(one.job, one.execution_id) for one in runs])
+    new = [
+        new_ticket(
+            tenant.pk, one.job, one.run, flows[one.execution_id], execution_id=one.execution_id, run_key=one.run_key,
+            now=now, attempt=one.attempt,
+        )
+        for one in runs
+    ]  # fmt: skip
+    tickets.add(door.raw(), new)
 
 
 def make_way(
@@ -285,7 +300,8 @@ def new_ticket(
         schedule_id=run.schedule_id, schedule_version=run.schedule_version, run_key=run_key, trigger=run.trigger,
         nominal_at=run.nominal_at, actual_at=now, pool=job.pool, queue=job.queue, priority=priority,
         timeout_s=job.timeout_s, flow=flow.flow, flow_limit=flow.limit, key=flow.key, job_limit=job.limit,
-        lane=lane_of(run.trigger), guarded=run.guarded, payload_from=run.payload_from, available_at=now,
+        lane=max(lane_of(run.trigger), CATCH_UP if run.yields else LIVE), guarded=run.guarded,
+        payload_from=run.payload_from, available_at=now,
         state="blocked" if blocked else "ready", rank=None if blocked else tickets.new_rank(now, priority),
         attempt=attempt, failures=0, start_by=start_by(now, _queue_age_s(job, run), tried=attempt > 0),
         total_timeout_s=job.total_timeout_s,

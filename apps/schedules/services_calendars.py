@@ -17,6 +17,8 @@ from apps.audit.services import Actor, record
 from apps.due import entries
 from apps.schedules.calendar_input import CalendarForm, exclusion_of, read_calendar
 from apps.schedules.exclusion import Exclusion
+from apps.schedules.history import JOB_PAUSED
+from apps.schedules.locked import stop
 from apps.schedules.models import Calendar, Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
 from apps.schedules.passed import pass_over
@@ -183,6 +185,10 @@ def _remake(
         made = None if job.paused else entry_for(tenant, job, new, labels=schedule.labels, now=begins)
         if made is not None:
             entries.put(conn, made, now=now)
+        if job.paused:
+            stop(tenant, schedule, begins, JOB_PAUSED)
+    else:
+        stop(tenant, schedule, begins, schedule.status)
     schedule.revision += 1
     schedule.updated_at = now
     schedule.save(update_fields=["version", "revision", "updated_at"])

@@ -9,7 +9,8 @@ from apps.due import entries
 from apps.events import store as events
 from apps.schedules.catching_up import catch_up_behind_gate
 from apps.schedules.defined import DefinedSchedule, version_of
-from apps.schedules.locked import entry_make, entry_pass, lock_schedule, note, save
+from apps.schedules.history import JOB_PAUSED, PAUSED
+from apps.schedules.locked import entry_make, entry_pass, lock_schedule, note, save, stop
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.pausing import paused_event
 from apps.schedules.policy import first_due
@@ -51,6 +52,7 @@ def schedule_pause(
         if schedule.status == Status.ACTIVE or resume_at != schedule.resume_at or other_reason:
             reason_now = reason or schedule.paused_reason
             entry_pass(tenant, entry, now, "schedule_paused", actor)
+            stop(tenant, schedule, now, PAUSED)
             if schedule.status == Status.ACTIVE:
                 schedule.paused_at = now
             schedule.status, schedule.paused_reason, schedule.resume_at = Status.PAUSED, reason_now, resume_at
@@ -92,18 +94,19 @@ def schedule_resume(
             debt = catch_up and stopped_at is not None
             goes_on = stopped_at if debt and stopped_at else now
             text = rebased_text(definition, stopped_at=stopped_at, now=goes_on)
-            definition = version_copy(definition, now=now, spec=text)
+            definition = version_copy(definition, now=now, spec=text, from_at=goes_on)
             definition.save(force_insert=True)
-            schedule.version, schedule.paused_reason = definition.version, ""
-            schedule.failures_from, schedule.paused_at, schedule.resume_at = definition.version, None, None
+            schedule.paused_reason, schedule.failures_from = "", definition.version
+            schedule.paused_at = schedule.resume_at = None
+            if job.paused:
+                stop(tenant, schedule, now, JOB_PAUSED)
             schedule.status = entry_make(tenant, job, schedule, definition, goes_on)
             if debt and stopped_at and job.paused:
                 catch_up_behind_gate(
                     tenant, job, definition, labels=schedule.labels, stopped_at=stopped_at, now=now, actor=actor
                 )
-                # The job stopped earlier, and its resume asks what was used up until then.
-                definition.spec = rebased_text(definition, stopped_at=now, now=now)
-                definition.save(update_fields=["spec"])
+                definition = _used_up(tenant, schedule, definition, now)
+            schedule.version = definition.version
             save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version", "failures_from")
             note(
                 actor, "schedule.resume", schedule, now, tenant, after={"catch_up": True} if catch_up else None
@@ -114,6 +117,19 @@ def schedule_resume(
         return DefinedSchedule(schedule, definition)
 
     return in_tenant(tenant, work)
+
+
+def _used_up(
+    tenant: Tenant, schedule: Schedule, definition: ScheduleVersion, now: datetime
+) -> ScheduleVersion:  # fmt: skip
+    """What goes on with the job. That one stopped earlier; its resume asks what was used up of max_runs until now."""
+    text = rebased_text(definition, stopped_at=now, now=now)
+    if text == definition.spec:
+        return definition
+    definition = version_copy(definition, now=now, spec=text)
+    definition.save(force_insert=True)
+    stop(tenant, schedule, now, JOB_PAUSED)
+    return definition
 
 
 def _is_over(schedule: Schedule, definition: ScheduleVersion, now: datetime) -> bool:

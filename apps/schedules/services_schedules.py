@@ -15,8 +15,9 @@ from apps.due.entries import Entry
 from apps.due.models import DueEntry
 from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedSchedule, schedule_as_given, version_of
+from apps.schedules.history import COMPLETED, DELETED, PAUSED
 from apps.schedules.keyed import flows_of_schedules
-from apps.schedules.locked import entry_drop, entry_make, entry_pass, lock_schedule, note, save
+from apps.schedules.locked import entry_drop, entry_make, entry_pass, lock_schedule, note, save, stop
 from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.naming import names_conflict
 from apps.schedules.remaking import entry_at, rebased_text
@@ -73,6 +74,7 @@ def schedule_delete(
     def work() -> None:
         entry, schedule = lock_schedule(schedule_id, expect, now=now)
         entry_drop(tenant, entry, now, "schedule_deleted", actor)
+        stop(tenant, schedule, now, DELETED)
         schedule.deleted_at = now
         save(schedule, now, "deleted_at")
         note(actor, "schedule.delete", schedule, now, tenant, before={"name": schedule.name})
@@ -153,6 +155,8 @@ def _redefine(
     if schedule.status == Status.PAUSED:
         if waits is not None:
             entry_make(tenant, job, schedule, new, waits)
+        else:
+            stop(tenant, schedule, now, PAUSED)
         return new
     if when_differs or entry is None or job.paused:
         entry_pass(tenant, entry, now, "schedule_changed" if when_differs else "job_paused", actor)
@@ -160,6 +164,7 @@ def _redefine(
             schedule.status = entry_make(tenant, job, schedule, new, now)
         else:
             entries.remove(door.raw(), [schedule.pk])
+            stop(tenant, schedule, now, COMPLETED)
     else:
         again = entry_at(
             tenant, job, new, labels=schedule.labels, nominal_at=entry.nominal_at, due_at=entry.due_at
@@ -191,5 +196,5 @@ def _job(tenant: Tenant, form: ScheduleForm) -> JobNow:
 def _version(schedule: Schedule, form: ScheduleForm, now: datetime) -> ScheduleVersion:
     return ScheduleVersion(
         schedule=schedule, version=schedule.version, definition=definition_of_form(form), spec=spec_to_json(form.spec),
-        payload=form.payload, own_payload=form.payload is not None, created_at=now,
+        payload=form.payload, own_payload=form.payload is not None, created_at=now, from_at=now,
     )  # fmt: skip

@@ -57,13 +57,16 @@ class NewSchedule(NamedTuple):
 
 
 class NewScheduleVersion(NamedTuple):
-    """The first version of a schedule."""
+    """The first version of a schedule, with the time in which it decides (see `history`)."""
 
     schedule_id: UUID
     definition: dict[str, Any]
     spec: str
     payload: Any
     own_payload: bool
+    from_at: datetime
+    until_at: datetime | None
+    ended_by: str
 
     @property
     def version(self) -> int:
@@ -120,10 +123,11 @@ WITH made AS (
     ORDER BY m.id
     ON CONFLICT DO NOTHING RETURNING id)
 INSERT INTO {schema}.schedules_scheduleversion
-    (schedule_id, version, definition, spec, payload, own_payload, created_at)
-SELECT m.schedule_id, 1, m.definition, m.spec, m.payload, m.own_payload, $3
+    (schedule_id, version, definition, spec, payload, own_payload, created_at, from_at, until_at, ended_by)
+SELECT m.schedule_id, 1, m.definition, m.spec, m.payload, m.own_payload, $3, m.from_at, m.until_at, m.ended_by
 FROM json_to_recordset($2::json)
-     AS m(schedule_id uuid, definition jsonb, spec text, payload jsonb, own_payload bool)
+     AS m(schedule_id uuid, definition jsonb, spec text, payload jsonb, own_payload bool, from_at timestamptz,
+          until_at timestamptz, ended_by text)
 JOIN made ON made.id = m.schedule_id
 RETURNING schedule_id
 """

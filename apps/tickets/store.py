@@ -64,6 +64,12 @@ ASK_TO_STOP = f"""cancel_requested = true, deadline = CASE
     WHEN remote THEN least(deadline, clock_timestamp() + interval '{REMOTE_CANCEL_GRACE_S} seconds')
     ELSE deadline END"""
 
+# As long as nothing was tried since the attempt of that number.
+TAKE_BACK = """
+DELETE FROM tickets_ticket
+WHERE execution_id = %s AND tenant_id = %s AND attempt = %s AND state IN ('ready', 'queued') RETURNING followed
+"""
+
 CANCEL_RUNNING = f"""
 UPDATE tickets_ticket SET {ASK_TO_STOP} WHERE execution_id = %s AND tenant_id = %s AND state = 'running'
 RETURNING fence
@@ -195,9 +201,24 @@ def cancel_waiting(conn: Conn, execution_id: UUID, *, tenant_id: int) -> tuple[A
     return conn.execute(CANCEL_WAITING, [execution_id, tenant_id]).fetchone()
 
 
+def take_back(conn: Conn, execution_id: UUID, *, tenant_id: int, attempt: int) -> bool | None:
+    """Deletes a ticket that waits for its first start since that attempt; whether others wait for its execution.
+
+    None when it has started since, or is not there.
+    """
+    row = conn.execute(TAKE_BACK, [execution_id, tenant_id, attempt]).fetchone()
+    return None if row is None else bool(row[0])
+
+
 def cancel_running(conn: Conn, execution_id: UUID, *, tenant_id: int) -> bool:
     """Asks the worker to stop; False when it does not run."""
     return conn.execute(CANCEL_RUNNING, [execution_id, tenant_id]).fetchone() is not None
+
+
+def is_running(conn: Conn, execution_id: UUID) -> bool:
+    """Whether somebody works on it."""
+    query = "SELECT FROM tickets_ticket WHERE execution_id = %s AND state = 'running'"
+    return conn.execute(query, [execution_id]).rowcount > 0
 
 
 def alive_of_schedules(conn: Conn, schedule_ids: Sequence[UUID]) -> dict[UUID, int]:

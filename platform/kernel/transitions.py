@@ -42,6 +42,7 @@ TRANSITIONS = (
     Transition("expire", ("ready", "queued"), "expired", "", ("finished_at",)),
     Transition("give_up", ("ready", "queued"), "dead", "", ("finished_at", "error")),
     Transition("reopen", ("dead",), "ready", "", ("available_at",)),
+    Transition("take_back", ("ready", "queued"), "dead", "attempt", ("finished_at", "error")),  # undoes a reopening
     # of a workflow's run, of which steps run again
     Transition("go_on", ("succeeded", "dead", "cancelled"), "ready", "", ("available_at",)),
 )

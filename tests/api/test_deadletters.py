@@ -67,6 +67,25 @@ def test_a_replay_goes_on_under_the_same_run_key(
     assert audit(conn, letter["id"]) == ["deadletter.replay"]
 
 
+def test_a_new_key_makes_a_new_run_and_what_dies_each_time_is_refused(
+    api: Api, dead: dict[str, Any], conn: Conn, registry: Registry
+) -> None:
+    first = letter_of(api, dead)
+    run = api.post(f"dead-letters/{first['id']}/replay", {"new_key": True}).body
+    assert (run["replay_of"], run["payload"], run["labels"]) == (dead["id"], {"x": 1}, {"a": "b"})
+    assert run["run_key"] != dead["run_key"]
+    assert api.get(f"dead-letters/{first['id']}").body["replays"] == 1
+    for _ in range(2):
+        kill(conn, registry, run["id"])
+        assert api.post(f"dead-letters/{letter_of(api, run)['id']}/replay").status == 202
+    kill(conn, registry, run["id"])
+    last = letter_of(api, run)
+    assert last["replays"] == 3
+    refused = api.post(f"dead-letters/{last['id']}/replay")
+    assert (refused.status, refused.code, refused.body["replays"]) == (409, "replayed_too_often", 3)
+    assert api.post(f"dead-letters/{last['id']}/replay", {"force": True}).status == 202
+
+
 def test_dying_again_makes_a_new_letter(api: Api, dead: dict[str, Any], conn: Conn, registry: Registry) -> None:
     first = letter_of(api, dead)
     api.post(f"dead-letters/{first['id']}/replay")
@@ -135,6 +154,8 @@ def test_the_job_is_paused(api: Api, dead: dict[str, Any], conn: Conn) -> None:
         ({"payload": "\u0000"}, "/payload", "invalid_character"),
         ({"note": 5}, "/note", "type"),
         ({"note": "x" * 1001}, "/note", "too_long"),
+        ({"new_key": "yes"}, "/new_key", "type"),
+        ({"force": 1}, "/force", "type"),
         ({"reason": "x"}, "/reason", "unknown_field"),
         ([], "", "not_an_object"),
     ],

@@ -16,6 +16,7 @@ from apps.executions import store as executions
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.expire import expire_batch
 from apps.outcomes.replay import deadletter_replay
+from apps.outcomes.replay_undo import deadletter_unreplay
 from apps.tickets import holding, releasing, remote, store
 from apps.workflows.dependencies.depending import dependents_decide
 from kernel.errors import Conflict
@@ -194,6 +195,25 @@ def do_reopen(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -
     return True
 
 
+def do_take_back(conn: Conn, registry: Registry, tenant: Tenant, execution: UUID) -> bool:
+    """As if it had been reopened after its first attempt."""
+    letter = uuid.uuid4()
+    conn.execute(
+        f"INSERT INTO {tenant.schema_name}.deadletters_deadletter (id, execution_id, job_id, fingerprint, error,"
+        " attempts, created_at, resolved_at, resolution, note, resolved_by) SELECT %s, id, job_id, '', '{}', 1, now(),"
+        f" now(), 'replayed', '', '' FROM {tenant.schema_name}.executions_execution WHERE id = %s",
+        [letter, execution],
+    )
+    try:
+        deadletter_unreplay(
+            tenant=tenant, actor=actor(tenant), letter_id=letter, execution_id=execution, now=NOW,
+            before={"job_version": 1, "reason": ""},
+        )  # fmt: skip
+    except Conflict:
+        return False
+    return True
+
+
 def depend(met: bool) -> Do:
     """What it depends on has ended, as it wants or not."""
 
@@ -265,6 +285,7 @@ DOES: dict[str, Do] = {
     "expire": past_start_by(None),
     "give_up": past_start_by(NOW),
     "reopen": do_reopen,
+    "take_back": do_take_back,
     "unblock": depend(True),
     "skip": depend(False),
     "go_on": do_go_on,

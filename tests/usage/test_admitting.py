@@ -146,6 +146,7 @@ def test_a_plan_that_changes_meanwhile_counts_from_the_next_run_on(new_tenant: N
 def test_triggers_reruns_and_replays_are_runs(new_tenant: NewTenant, conn: Conn, registry: Registry) -> None:
     from apps.deadletters.models import DeadLetter
     from apps.dispatch.submit import execution_rerun, schedule_trigger
+    from apps.outcomes.again import How
     from apps.outcomes.replay import deadletter_replay
     from tenants import door
 
@@ -166,7 +167,7 @@ def test_triggers_reruns_and_replays_are_runs(new_tenant: NewTenant, conn: Conn,
     for work in (
         lambda: execution_rerun(tenant=tenant, actor=who, execution_id=one, now=NOW),
         lambda: deadletter_replay(tenant=tenant, actor=who, letter_id=second, now=NOW),
-        lambda: deadletter_replay(tenant=tenant, actor=who, letter_id=second, now=NOW, payload={"a": 1}),
+        lambda: deadletter_replay(tenant=tenant, actor=who, letter_id=second, now=NOW, how=How(payload={"a": 1})),
         lambda: schedule_trigger(tenant=tenant, actor=who, schedule_id=schedule, now=NOW),
     ):
         assert refused(work).extra["quota"] == "max_runs_per_day"
