@@ -170,9 +170,8 @@ def _check_payload(payload: Any, most: int) -> None:
 def _record(
     tenant: Tenant, actor: Actor, done: Mapping[UUID, Replayed | ShardbeatError], how: How, now: datetime
 ) -> None:  # fmt: skip
-    more = {} if how.operation is None else {"operation": str(how.operation)}
     entries = [
-        Entry("deadletter.replay", "dead_letter", key, after={"execution": str(one.execution_id), **more},
+        Entry("deadletter.replay", "dead_letter", key, after={"execution": str(one.execution_id)},
               reason=how.note)
         for key, one in done.items()
         if isinstance(one, Replayed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -66,8 +67,8 @@ def test_many_are_replayed_each_on_its_own(conn: Conn, registry: Registry, acme:
     deadletters_resolve(tenant=acme, actor=actor(acme), letter_ids=[letters[closed]], now=LATER)
     conn.execute(f"UPDATE {acme.schema_name}.schedules_job SET deleted_at = now() WHERE id = %s", [gone])
     asked = [*letters.values(), nowhere := uuid4()]
-    how = How(note="target is up again", yields=True, operation=(operation := uuid4()))
-    done = deadletters_replay(tenant=acme, actor=actor(acme), letter_ids=asked, now=LATER, how=how)
+    who, how = replace(actor(acme), request_id="operation:1"), How(note="target is up again", yields=True)
+    done = deadletters_replay(tenant=acme, actor=who, letter_ids=asked, now=LATER, how=how)
     assert {key: code_of(one) for key, one in done.items()} == {
         letters[plain]: "replayed", letters[own]: "replayed", letters[occurrence]: "replayed",
         letters[lost]: "job_deleted", letters[closed]: "not_open", nowhere: "not_found",
@@ -81,8 +82,7 @@ def test_many_are_replayed_each_on_its_own(conn: Conn, registry: Registry, acme:
     assert tickets[own]["priority"] == 9
     assert ticket_of(conn, lost) is None
     audited = conn.execute(
-        "SELECT count(*) FROM audit_auditevent WHERE action = 'deadletter.replay' AND after->>'operation' = %s",
-        [str(operation)],
+        "SELECT count(*) FROM audit_auditevent WHERE action = 'deadletter.replay' AND request_id = 'operation:1'"
     ).fetchone()
     assert audited == (3,)
     settle_as(conn, registry, started_now(conn, list(tickets), WORKER))
