@@ -19,7 +19,7 @@ from psycopg import sql
 from apps.audit import personal
 from apps.audit.services import Actor, Entry, django_connection, record, record_by_system
 from kernel.errors import Conflict, FieldError, InvalidInput
-from tenants import keepers
+from tenants import keepers, suspension
 from tenants.models import Tenant
 from tenants.people import USER_PREFIX
 
@@ -30,6 +30,7 @@ GRACE_MAX = timedelta(days=365)
 STUCK_AFTER = timedelta(minutes=15)
 BATCH = 5_000
 NOTE_CHARS = 300
+SUSPENDED_BY = "marked for deletion"
 
 # All shared tables whose rows belong to a tenant, those that refer to others first.
 TABLES = """
@@ -109,6 +110,8 @@ def tenant_delete(*, tenant: Tenant, actor: Actor, now: datetime, grace: timedel
         before = found.status
         found.status, found.delete_after, found.delete_note = Tenant.Status.DELETING, now + grace, ""
         found.save(update_fields=["status", "delete_after", "delete_note"])
+        if before == Tenant.Status.ACTIVE:
+            suspension.begin(found, now=now, reason=SUSPENDED_BY)
         record(
             actor=actor, action="tenant.delete", object_type="tenant", object_id=found.pk, now=now,
             tenant_id=found.pk, before={"status": before}, reason=reason,

@@ -160,6 +160,30 @@ class Tenant(TenantMixin):
         return found < most
 
 
+class Suspension(models.Model):
+    """A time in which a tenant stood still: suspended, or marked for deletion and then kept."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="suspensions", db_index=False)
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    reason = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        constraints = [
+            # readers: fire, the newest of some tenants; completeness, those of a range
+            models.UniqueConstraint(fields=["tenant", "began_at"], name="suspension_began_once"),
+            models.UniqueConstraint(
+                fields=["tenant"], condition=Q(ended_at=None), name="suspension_one_open_per_tenant"
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at__gte=models.F("began_at")), name="suspension_ends_after_it_began"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} from {self.began_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
 class Domain(DomainMixin):
     """A host name (without port) that leads to a tenant."""
 

@@ -58,6 +58,7 @@ LEAST_ROLE = {
     "execution.submit": "editor",
     "execution.cancel": "operator",
     "execution.rerun": "operator",
+    "execution.erase": "admin",  # it can't be undone
     "deadletter.read": "viewer",
     "deadletter.replay": "operator",
     "deadletter.resolve": "operator",
@@ -66,6 +67,9 @@ LEAST_ROLE = {
     "queue.pause": "editor",
     "queue.resume": "editor",
     "queue.work": "operator",
+    "hold.read": "admin",  # it says what somebody is suspected of
+    "hold.create": "admin",
+    "hold.release": "admin",
     "usage.read": "viewer",
     "audit.read": "admin",  # it says of persons where they were
     "event.read": "viewer",

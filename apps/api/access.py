@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from apps.archive.models import LegalHold
 from apps.audit.services import Actor
 from apps.deadletters.models import DeadLetter
 from apps.executions.reading import ExecutionRow, execution_read
@@ -75,6 +76,14 @@ def access_calendar(*, actor: Actor, calendar_id: UUID, need: str) -> Calendar:
     found = Calendar.objects.filter(pk=calendar_id, deleted_at=None).first()
     if found is None or not may(actor, need):
         raise NotFound("There is no such calendar.")
+    return found
+
+
+def access_hold(*, actor: Actor, hold_id: UUID, need: str) -> LegalHold:
+    """A legal hold, in the schema that the request is in."""
+    found = LegalHold.objects.filter(pk=hold_id).first()
+    if found is None or not may(actor, need):
+        raise NotFound("There is no such legal hold.")
     return found
 
 

@@ -19,7 +19,8 @@ from apps.api.openapi import (
     time_parameters,
 )
 from apps.api.shapes import deadletter_shapes
-from apps.deadletters.reading import ORDERS, STATUSES, LetterFilter, deadletters_count, deadletters_read
+from apps.deadletters.reading import ORDERS, STATUSES, deadletters_count, deadletters_read
+from apps.operations.filters import letter_filter
 
 TAG = "dead letters"
 FILTERS = [
@@ -37,18 +38,7 @@ def list_deadletters(
     execution_id: UUID | None = None,
 ) -> Response:  # fmt: skip
     """A page of dead letters; what is given here goes beside what the query asks for. InvalidInput."""
-    wanted = LetterFilter(
-        statuses=query.choices("status", STATUSES),
-        job_id=job_id or query.id("job"),
-        schedule_id=schedule_id or query.id("schedule"),
-        execution_id=execution_id or query.id("execution"),
-        fingerprint=query.text("fingerprint"),
-        error_class=query.text("error_class"),
-        created_after=query.instant("created_after"),
-        created_before=query.instant("created_before"),
-        resolved_after=query.instant("resolved_after"),
-        resolved_before=query.instant("resolved_before"),
-    )
+    wanted = letter_filter(query, job_id=job_id, schedule_id=schedule_id, execution_id=execution_id)
     order = query.order(list(ORDERS))
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
     query.finish()

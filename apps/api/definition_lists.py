@@ -1,6 +1,5 @@
 """Lists of jobs and schedules, and of the schedules of one job."""
 
-from dataclasses import replace
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -23,22 +22,18 @@ from apps.api.openapi import (
     time_parameters,
 )
 from apps.api.shapes import job_shape, schedule_shapes
+from apps.operations.filters import JOB_STATUSES, SCHEDULE_STATUSES, job_filter, schedule_filter, workflow_filter
 from apps.schedules.job_input import KINDS
 from apps.schedules.listing import (
     ORDERS,
-    DefinitionFilter,
     jobs_count,
     jobs_read,
     schedules_count,
     schedules_read,
     workflows_read,
 )
-from apps.schedules.models import Schedule
 from apps.workflows.definitions.defined import workflow_item
-from kernel.pools import WORKFLOW
 
-JOB_STATUSES = ("active", "paused")
-SCHEDULE_STATUSES = tuple(Schedule.Status.values)
 _COMMON = [
     parameter("name", text="part of the name, case does not count"), parameter("external_id"), LABEL_PARAMETER,
     *time_parameters("created"),
@@ -56,7 +51,7 @@ SCHEDULE_PAGE = listing(ScheduleAnswer, "Schedule", counted=True)
 
 def list_jobs(endpoint: Endpoint, query: ListQuery) -> Response:
     """A page of jobs. InvalidInput."""
-    wanted, order = _read(query, job_id=None, statuses=JOB_STATUSES)
+    wanted, order = job_filter(query), query.order(list(ORDERS))
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
     query.finish()
     page = jobs_read(endpoint.tenant, wanted, order=order, after=after, size=size)
@@ -66,8 +61,7 @@ def list_jobs(endpoint: Endpoint, query: ListQuery) -> Response:
 
 def list_workflows(endpoint: Endpoint, query: ListQuery) -> Response:
     """A page of workflows. InvalidInput."""
-    wanted, order = _read(query, job_id=None, statuses=JOB_STATUSES)
-    wanted = replace(wanted, kinds=(WORKFLOW,))
+    wanted, order = workflow_filter(query), query.order(list(ORDERS))
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
     query.finish()
     page = workflows_read(endpoint.tenant, wanted, order=order, after=after, size=size)
@@ -77,7 +71,7 @@ def list_workflows(endpoint: Endpoint, query: ListQuery) -> Response:
 
 def list_schedules(endpoint: Endpoint, query: ListQuery, *, job_id: UUID | None = None) -> Response:
     """A page of schedules. InvalidInput."""
-    wanted, order = _read(query, job_id=job_id, statuses=SCHEDULE_STATUSES)
+    wanted, order = schedule_filter(query, job_id=job_id), query.order(list(ORDERS))
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
     query.finish()
     page = schedules_read(endpoint.tenant, wanted, now=endpoint.now, order=order, after=after, size=size)
@@ -96,17 +90,3 @@ class JobSchedules(Endpoint):
         query = self.query(*(one.name for one in OF_ONE_JOB))
         access_job(actor=self.actor, job_id=job_id, need="schedule.read")
         return list_schedules(self, query, job_id=job_id)
-
-
-def _read(query: ListQuery, *, job_id: UUID | None, statuses: tuple[str, ...]) -> tuple[DefinitionFilter, str]:
-    wanted = DefinitionFilter(
-        name=query.text("name"),
-        external_id=query.text("external_id"),
-        kinds=query.choices("kind", KINDS),
-        job_id=job_id or query.id("job") or query.id("workflow"),
-        statuses=query.choices("status", statuses),
-        labels=query.labels(),
-        created_after=query.instant("created_after"),
-        created_before=query.instant("created_before"),
-    )
-    return wanted, query.order(list(ORDERS))

@@ -1,6 +1,5 @@
 """Lists of executions and attempts, of all and of one job, schedule or execution."""
 
-from typing import Any
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -22,12 +21,11 @@ from apps.api.openapi import (
 )
 from apps.api.shapes_runs import attempt_shape, execution_shape
 from apps.dispatch.reasons import with_reasons
-from apps.executions.filtering import NEED_SCHEDULE, ORDERS, ExecutionFilter
+from apps.executions.filtering import NEED_SCHEDULE, ORDERS
 from apps.executions.models import TRIGGERS
 from apps.executions.reading import executions_count, executions_read
 from apps.executions.reading_attempts import AttemptFilter, attempts_count, attempts_of, attempts_read
-from apps.schedules.defined import jobs_of
-from apps.schedules.listing import MOST_NAMED, jobs_named
+from apps.operations.filters import execution_filter
 from kernel.keyset import Position
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
@@ -61,32 +59,11 @@ def list_executions(
     replay_of: UUID | None = None,
 ) -> Response:  # fmt: skip
     """A page of executions; what is given here goes beside what the query asks for. InvalidInput."""
-    times = {
-        f"{stem}_{end}": query.instant(f"{stem}_{end}")
-        for stem in ("created", "nominal", "started", "finished")
-        for end in ("after", "before")
-    }
-    job_id, schedule_id = job_id or query.id("job"), schedule_id or query.id("schedule")
     order = query.order(list(ORDERS))
-    if order in NEED_SCHEDULE and schedule_id is None:
-        query.faults.add("?order", "needs_schedule", "Only the runs of one schedule have a nominal order.")
-    name = query.text("name")
-    wanted: dict[str, Any] = {
-        "states": query.choices("state", EXECUTION_STATES),
-        "schedule_id": schedule_id,
-        "triggers": query.choices("trigger", TRIGGERS),
-        "run_key": query.text("run_key"),
-        "replay_of": replay_of or query.id("replay_of"),
-        "depends_on": query.id("depends_on"),
-        "workflow_run_id": query.id("workflow_run"),
-        "error_class": query.text("error_class"),
-        "labels": query.labels(),
-        **times,
-    }
+    if order in NEED_SCHEDULE and schedule_id is None and query.id("schedule") is None:
+        query.fault("order", "needs_schedule", "Only the runs of one schedule have a nominal order.")
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
-    query.finish()
-    schedule_job_ids = jobs_of(schedule_id) if schedule_id is not None else []
-    found = ExecutionFilter(job_ids=_jobs(query, job_id, name), schedule_job_ids=schedule_job_ids, **wanted)
+    found = execution_filter(query, job_id=job_id, schedule_id=schedule_id, replay_of=replay_of)
     page = executions_read(endpoint.tenant, found, order=order, after=after, size=size)
     count = executions_count(endpoint.tenant, found, order=order) if counted else None
     now = endpoint.now
@@ -183,14 +160,3 @@ class AttemptList(Endpoint):
         page = attempts_read(self.tenant, wanted, after=None if before is None else Position(before), size=size)
         count = attempts_count(self.tenant, wanted) if counted else None
         return Response(listed(page.rows, page.after, query=query, count=count, shape=attempt_shape))
-
-
-def _jobs(query: ListQuery, job_id: UUID | None, name: str | None) -> list[UUID] | None:
-    """The jobs that are asked for, None for all. InvalidInput."""
-    if name is None:
-        return None if job_id is None else [job_id]
-    named = jobs_named(name)
-    if named is None:
-        query.faults.add("?name", "too_many", f"More than {MOST_NAMED} jobs have this in their names; say more.")
-        query.finish()
-    return [one for one in named or () if job_id is None or one == job_id]

@@ -3,7 +3,6 @@
 import base64
 import binascii
 import hashlib
-import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from operator import attrgetter
@@ -13,119 +12,34 @@ from uuid import UUID
 from django.db.models import Model, QuerySet
 from django.http import QueryDict
 
-from apps.schedules.timing_trigger import read_instant
-from kernel.errors import Faults
+from apps.operations.asking import UNSTORABLE, FilterQuery
 from kernel.keyset import Count, Order, Position
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
 PAGE_SIZE = 50
 PAGE_SIZE_MAX = 500
-MAX_TEXT_CHARS = 200
-MAX_ID_CHARS = 36
-MAX_LABEL_FILTERS = 10
 MARK_BYTES = 8  # of a cursor: which list, which filters
 ID_BYTES = 16
 PAGING = ("page_size", "cursor")
 COUNTED = (*PAGING, "count")
 SELECTING = "fields"
 _NOT_OF_THE_LIST = {*COUNTED, SELECTING}  # a cursor goes on whatever these are
-_UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-class ListQuery:
+class ListQuery(FilterQuery):
     """Query parameters, asked for one at a time; `finish` raises all faults. A pointer to one is `?name`."""
 
     def __init__(self, params: QueryDict, names: Collection[str], *, path: str = "") -> None:
-        self._params = params
+        super().__init__(dict(params.lists()), names, place="?{}")
         self._path = path
-        self.faults = Faults()
-        for name in list(params)[:20]:
-            shown = f"?{name[:60]}"
-            if name not in names:
-                known = f"Known: {', '.join(sorted(names))}." if names else "None is known here."
-                self.faults.add(shown, "unknown_parameter", f"There is no such query parameter. {known}")
-            elif name != "label" and len(params.getlist(name)) > 1:
-                self.faults.add(shown, "repeated", "Give this parameter once.")
-
-    def finish(self) -> None:
-        """InvalidInput with all faults that were found."""
-        self.faults.raise_if_any()
-
-    def text(self, name: str, *, most: int = MAX_TEXT_CHARS) -> str | None:
-        value = self._params.get(name)
-        if value is None:
-            return None
-        if not value or len(value) > most or _UNSTORABLE.search(value):
-            self.faults.add(f"?{name}", "type", f"must be a text of 1 to {most} characters.")
-            return None
-        return value
-
-    def flag(self, name: str) -> bool:
-        """true or false; false when it is missing."""
-        value = self._params.get(name)
-        if value not in (None, "true", "false"):
-            self.faults.add(f"?{name}", "type", "must be true or false.")
-        return value == "true"
-
-    def id(self, name: str) -> UUID | None:
-        value = self._params.get(name)
-        if value is None:
-            return None
-        try:
-            return UUID(value) if len(value) <= MAX_ID_CHARS else UUID("")
-        except ValueError:
-            self.faults.add(f"?{name}", "type", "must be an id.")
-            return None
-
-    def choices(self, name: str, known: Collection[str]) -> list[str]:
-        """One or several of the known values, separated by commas."""
-        value = self._params.get(name)
-        if value is None:
-            return []
-        chosen = value.split(",")
-        if not set(chosen) <= set(known):
-            self.faults.add(f"?{name}", "choice", f"must be of {', '.join(known)} (several with commas).")
-            return []
-        return sorted(set(chosen))
-
-    def instant(self, name: str) -> datetime | None:
-        value = self._params.get(name)
-        if value is None:
-            return None
-        # An unescaped plus of an offset arrives as a blank.
-        return read_instant(value.replace(" ", "+"), f"?{name}", "UTC", self.faults)
-
-    def labels(self) -> dict[str, str]:
-        """`label=name:value`, also several times; all must match."""
-        given = self._params.getlist("label")
-        wanted: dict[str, str] = {}
-        for text in given:
-            name, colon, value = text.partition(":")
-            if not name or not colon or len(text) > MAX_TEXT_CHARS or _UNSTORABLE.search(text):
-                self.faults.add("?label", "type", "must look like name:value.")
-            else:
-                wanted[name] = value
-        if len(given) > MAX_LABEL_FILTERS:
-            self.faults.add("?label", "too_many", f"Give at most {MAX_LABEL_FILTERS} labels.")
-        return wanted
-
-    def whole(self, name: str, usual: int, *, least: int, most: int) -> int:
-        """A whole number in a range."""
-        value = self._params.get(name)
-        if value is None:
-            return usual
-        if not value.isascii() or not value.isdigit() or len(value) > 20 or not least <= int(value) <= most:
-            self.faults.add(f"?{name}", "range", f"must be a whole number from {least} to {most}.")
-            return usual
-        return int(value)
 
     def page_size(self) -> int:
-        value = self._params.get("page_size")
+        value = self.given("page_size")
         if value is None:
             return PAGE_SIZE
         if not value.isascii() or not value.isdigit() or len(value) > 4 or not 1 <= int(value) <= PAGE_SIZE_MAX:
-            self.faults.add("?page_size", "range", f"must be a whole number from 1 to {PAGE_SIZE_MAX}.")
+            self.fault("page_size", "range", f"must be a whole number from 1 to {PAGE_SIZE_MAX}.")
             return PAGE_SIZE
         return int(value)
 
@@ -136,27 +50,27 @@ class ListQuery:
 
     def position(self, order: Order) -> Position | None:
         """Where the former page of a list in this order ended."""
-        value = self._params.get("cursor")
+        value = self.given("cursor")
         if value is None:
             return None
         try:
             raw = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
             found = Position(UUID(bytes=raw[:ID_BYTES]), raw[ID_BYTES:-MARK_BYTES].decode() or None)
         except (ValueError, binascii.Error):
-            self.faults.add("?cursor", "bad_cursor", "Give next_cursor of the former page, unchanged.")
+            self.fault("cursor", "bad_cursor", "Give next_cursor of the former page, unchanged.")
             return None
         if raw[-MARK_BYTES:] != self._mark() or not _fits(found.value, order):
             detail = "This cursor belongs to another list or to other filters; begin with the first page."
-            self.faults.add("?cursor", "bad_cursor", detail)
+            self.fault("cursor", "bad_cursor", detail)
             return None
         return found
 
     def order(self, known: Collection[str]) -> str:
         """One of the known orders; the first of them when none is asked for."""
-        value = self._params.get("order")
+        value = self.given("order")
         if value is None or value not in known:
             if value is not None:
-                self.faults.add("?order", "choice", f"must be one of {', '.join(known)}.")
+                self.fault("order", "choice", f"must be one of {', '.join(known)}.")
             return next(iter(known))
         return value
 
@@ -171,9 +85,7 @@ class ListQuery:
         return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
     def _mark(self) -> bytes:
-        filters = sorted(
-            (name, sorted(values)) for name, values in self._params.lists() if name not in _NOT_OF_THE_LIST
-        )
+        filters = sorted((name, sorted(values)) for name, values in self.params.items() if name not in _NOT_OF_THE_LIST)
         text = repr((self._path, filters)).encode(errors="surrogatepass")
         return hashlib.blake2b(text, digest_size=MARK_BYTES).digest()
 
@@ -213,7 +125,7 @@ def _fits(value: str | None, order: Order) -> bool:
     if not order.key or value is None:
         return not order.key and value is None
     if order.cast != "timestamptz":
-        return not _UNSTORABLE.search(value)
+        return not UNSTORABLE.search(value)
     try:
         return datetime.fromisoformat(value).tzinfo is not None
     except ValueError:

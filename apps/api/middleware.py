@@ -49,6 +49,11 @@ class TenantRequest(HttpRequest):
 Handler = Callable[[TenantRequest], HttpResponse]
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 API_PREFIX = "/api/"
+# What runs when its tenant is suspended goes on to its end, so whoever holds it may still say how that went.
+ENDS_WHAT_RUNS = re.compile(
+    r"/api/v1/(?:executions/[^/]+/(?:complete|heartbeat)"
+    r"|queues/leases/(?:settle|[^/]+/(?:heartbeat|complete|fail|release)))"
+)
 # Answered here, before hosts are looked at: they come with the machine's address as host.
 PROBES: Mapping[str, Callable[[HttpRequest], HttpResponse]] = {
     "/healthz": health.alive, "/readyz": health.ready, "/metrics": metrics.metrics, "/metrics/pools": metrics.pools,
@@ -193,7 +198,7 @@ def _of_completion(request: TenantRequest, text: str, of_host: Tenant | None) ->
     if token is None or tenant is None or (of_host is not None and of_host.pk != tenant.pk):
         request.refusal = invalid_key()
         return None
-    if tenant.status != Tenant.Status.ACTIVE:
+    if not _is_served(request, tenant):
         request.refusal = Forbidden(f"The tenant is {tenant.status}.", code="tenant_not_active")
         return None
     request.completion = token
@@ -203,7 +208,7 @@ def _of_completion(request: TenantRequest, text: str, of_host: Tenant | None) ->
 def _refusal(request: TenantRequest, key: ApiKey, of_host: Tenant | None) -> Forbidden | None:
     if of_host is not None and of_host.pk != key.tenant_id:
         reason, detail = "key_of_another_tenant", "The key belongs to another tenant than this host."
-    elif key.tenant.status != Tenant.Status.ACTIVE:
+    elif not _is_served(request, key.tenant):
         reason, detail = "tenant_not_active", f"The tenant is {key.tenant.status}."
     else:
         return None
@@ -213,3 +218,9 @@ def _refusal(request: TenantRequest, key: ApiKey, of_host: Tenant | None) -> For
         allowed=False, reason=reason,
     )  # fmt: skip
     return Forbidden(detail, code=reason)
+
+
+def _is_served(request: TenantRequest, tenant: Tenant) -> bool:
+    if tenant.status == Tenant.Status.SUSPENDED:
+        return ENDS_WHAT_RUNS.fullmatch(request.path) is not None
+    return tenant.status == Tenant.Status.ACTIVE

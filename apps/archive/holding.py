@@ -1,13 +1,16 @@
 """Placing legal holds and releasing them."""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from apps.archive import holds
 from apps.archive.models import SCOPES, LegalHold
 from apps.audit.services import Actor, record
 from apps.executions.models import Execution
+from apps.schedules.input_fields import Fields
 from apps.schedules.models import Job, Schedule
+from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Conflict, Faults, Forbidden, NotFound
 from kernel.ids import uuid7
 from tenants import door
@@ -19,34 +22,31 @@ REASON_CHARS = 500
 WORKFLOW = "workflow"  # kind of the jobs that workflows are
 
 # The deletion of a tenant locks its row for update, looks for holds and then removes.
-_STAYS = "SELECT status, delete_after FROM public.tenants_tenant WHERE id = %s FOR KEY SHARE"
+_STAYS = "SELECT delete_after FROM public.tenants_tenant WHERE id = %s FOR KEY SHARE"
 
 
-def hold_place(
-    *, tenant: Tenant, actor: Actor, scope: str, object_id: UUID | None, reason: str, now: datetime,
-    from_at: datetime | None = None, until_at: datetime | None = None, by_operator: bool = False,
-) -> LegalHold:  # fmt: skip
+def hold_place(*, tenant: Tenant, actor: Actor, data: Any, now: datetime, by_operator: bool = False) -> LegalHold:
     """Places a hold: when it returns nothing of what it names can be deleted any more.
 
-    It waits for the batch that is being deleted. `from_at` and `until_at` narrow it to executions that were made in
-    [from_at, until_at). InvalidInput; Conflict when the tenant's data are being removed, or it has too many holds.
+    `data` is {"scope", "object", "from_at", "until_at", "reason"}; the two instants narrow it to executions that were
+    made in [from_at, until_at). It waits for the batch that is being deleted. InvalidInput; Conflict when the tenant's
+    data are being removed, or it has too many holds.
     """
 
     def work() -> LegalHold:
-        _check(scope, object_id, reason, from_at, until_at)
+        form = _read(data)
         found = door.raw().execute(_STAYS, [tenant.pk]).fetchone()
-        if found is None or (found[1] is not None and found[1] <= now):
+        if found is None or (found[0] is not None and found[0] <= now):
             raise Conflict("The tenant's data are being removed.", code="grace_over")
         if LegalHold.objects.filter(released_at=None).count() >= OPEN_MOST:
             raise Conflict(f"There are {OPEN_MOST:,} open holds; release some.", code="too_many_holds")
         made = LegalHold.objects.create(
-            id=uuid7(), scope=scope, object_id=object_id, from_at=from_at, until_at=until_at, reason=reason,
-            by_operator=by_operator, created_by=actor.stored, created_at=now,
-        )  # fmt: skip
-        named = {"scope": scope, "object": object_id, "from": from_at, "until": until_at}
+            id=uuid7(), **form, by_operator=by_operator, created_by=actor.stored, created_at=now
+        )
+        shown = {name: str(value) for name, value in form.items() if value is not None and name != "reason"}
         record(
             actor=actor, action="hold.create", object_type="hold", object_id=made.pk, now=now, tenant_id=tenant.pk,
-            after={name: str(value) for name, value in named.items() if value is not None}, reason=reason,
+            after=shown, reason=made.reason,
         )  # fmt: skip
         return made
 
@@ -85,21 +85,31 @@ def refuse_held(tenant: Tenant, execution_ids: list[UUID]) -> None:
         raise Conflict(f"Execution {kept[0]} is under a legal hold; release the hold first.", code="held")
 
 
-def _check(
-    scope: str, object_id: UUID | None, reason: str, from_at: datetime | None, until_at: datetime | None
-) -> None:
-    faults = Faults()
-    if scope not in SCOPES:
-        faults.add("/scope", "choice", f"must be one of {', '.join(SCOPES)}.")
-    elif scope == "tenant" and object_id is not None:
-        faults.add("/object", "contradiction", "The tenant itself is held: leave it out.")
-    elif scope != "tenant" and (object_id is None or not _exists(scope, object_id)):
-        faults.add("/object", "unknown", f"There is no such {scope}.")
+def _read(data: Any) -> dict[str, Any]:
+    """The columns of a new hold. InvalidInput with all faults."""
+    fields = Fields(data, faults := Faults())
+    fields.only(("scope", "object", "from_at", "until_at", "reason"))
+    scope = fields.choice("scope", SCOPES)
+    reason = fields.text("reason", most=REASON_CHARS, required=True, lines=True)
+    object_id = None
+    if scope == "tenant":
+        if fields.data.get("object") is not None:
+            faults.add("/object", "contradiction", "The tenant itself is held: leave it out.")
+    elif scope in SCOPES and fields.data.get("object") is None:
+        faults.add("/object", "required", f"This field is required: the id of the {scope}.")
+    elif scope in SCOPES:
+        object_id = fields.id("object")
+        if object_id is not None and not _exists(scope, object_id):
+            faults.add("/object", "unknown", f"There is no such {scope}.")
+    instants = {
+        name: None if (given := fields.data.get(name)) is None else read_instant(given, f"/{name}", "UTC", faults)
+        for name in ("from_at", "until_at")
+    }
+    from_at, until_at = instants.values()
     if from_at is not None and until_at is not None and from_at >= until_at:
-        faults.add("/until", "contradiction", "must be after 'from'.")
-    if not reason.strip() or len(reason) > REASON_CHARS:
-        faults.add("/reason", "required", f"must say why, in at most {REASON_CHARS} characters.")
+        faults.add("/until_at", "contradiction", "must be later than from_at.")
     faults.raise_if_any()
+    return {"scope": scope, "object_id": object_id, "reason": reason, **instants}
 
 
 def _exists(scope: str, object_id: UUID) -> bool:

@@ -40,6 +40,12 @@ def deadletters_read(
     return Page([letters[row[0]] for row in found.rows if row[0] in letters], found.after)
 
 
+def deadletters_ids(tenant: Tenant, wanted: LetterFilter, *, after: Position | None = None, size: int) -> Page[UUID]:
+    """Only their ids, oldest first."""
+    found = page_read(door.raw(), tenant.schema_name, _listing(wanted, "created_at"), size=size, after=after)
+    return Page([row[0] for row in found.rows], found.after)
+
+
 def deadletters_count(tenant: Tenant, wanted: LetterFilter) -> Count:
     """How many there are; see `kernel.keyset.count_read`."""
     return count_read(door.raw(), tenant.schema_name, _listing(wanted, "-created_at"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
+from django.utils.module_loading import import_string
 
 from apps.dispatch import auditing, fire, reconcile, release, zonedata
 from apps.dispatch.auditing import SealService
@@ -62,6 +63,9 @@ class Dispatcher:
         self._add("gauges", GaugeService(line("gauges"), self.keeper), idle_s=gauges.EVERY_MAX_S)
         self._add("seal", SealService(line("seal"), self.keeper), idle_s=auditing.EVERY_S)
         self._add("deletion", DeletionService(line("deletion")), idle_s=LOOK_S)
+        for loops in settings.DISPATCHER_LOOPS:
+            for name, service, idle_s in import_string(loops)(self.keeper):
+                self._add(name, service, idle_s=idle_s)
         self._add("listen", Ear(line("listen"), self._loops))
         self._loops["keeper"] = Loop(self.keeper, error_max_s=KEEPER_AGAIN_S)
         for loop in self._loops.values():

@@ -38,6 +38,7 @@ from apps.workflows.dependencies.depending import dependents_decide
 from kernel.clock import monotonic_s
 from kernel.pools import PULL
 from kernel.service import Pass
+from tenants import suspension
 from tenants.door import Line
 from tenants.registry import Registry
 
@@ -163,8 +164,9 @@ def fire_batch(
         if {entry.tenant_id for entry in found} - registry.by_id.keys():
             registry.refresh(force=True)  # made since the last look; only what is really gone is put aside
         plan = make_plan(
-            found, now=now, registry=registry, alive=_alive(conn, found), suspended=_suspended(conn, registry, found),
-            fired_by=fired_by, deferral=deferral,
+            found, now=now, registry=registry, alive=_alive(conn, found),
+            standstills=suspension.newest(conn, {entry.tenant_id for entry in found}), fired_by=fired_by,
+            deferral=deferral,
         )  # fmt: skip
         counted = quotas.keep_within(conn, registry, plan, backlogs, now=now)
         counts = _write(conn, registry, plan, counted, now=now)
@@ -280,13 +282,3 @@ def _alive(conn: Conn, found: Sequence[Entry]) -> dict[UUID, int]:
     """Live executions of the schedules whose overlap policy asks for them."""
     wanted = [entry.key for entry in found if entry.kind == "schedule" and '"overlap":"allow"' not in entry.spec]
     return tickets.alive_of_schedules(conn, wanted) if wanted else {}
-
-
-def _suspended(conn: Conn, registry: Registry, found: Sequence[Entry]) -> set[int]:
-    """Tenants whose schedules stand still. What was read seconds ago is asked again: one may just have been let go."""
-    tenancies = [registry.by_id.get(tenant_id) for tenant_id in {entry.tenant_id for entry in found}]
-    known = sorted(one.id for one in tenancies if one is not None and one.suspended)
-    if not known:
-        return set()
-    rows = conn.execute("SELECT id FROM tenants_tenant WHERE id = ANY(%s) AND status <> 'active'", [known])
-    return {row[0] for row in rows}

@@ -5,9 +5,9 @@ Reads no table and no clock; `fire` locks before and writes after.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from apps.dispatch.pressure.deferral import Deferral
@@ -17,8 +17,10 @@ from apps.schedules import occurring, policy, timing
 from apps.tickets import store as tickets
 from kernel.ids import uuid7s
 from tenants.registry import Registry
+from tenants.suspension import Standstill
 
 log = logging.getLogger(__name__)
+JUST_BEFORE = timedelta(microseconds=1)  # the finest difference of two instants
 
 
 @dataclass(slots=True)
@@ -41,11 +43,12 @@ class Plan:
 
 def make_plan(
     found: Sequence[Entry], *, now: datetime, registry: Registry, alive: dict[UUID, int],
-    suspended: Set[int], fired_by: Callable[[Entry], str], deferral: Deferral | None = None,
+    standstills: Mapping[int, Standstill], fired_by: Callable[[Entry], str], deferral: Deferral | None = None,
 ) -> Plan:  # fmt: skip
     """Decides what becomes of each entry. An entry that can't be decided is set aside, alone.
 
-    Schedules of tenants that are `suspended` stand still; delayed runs of theirs get their tickets, which wait.
+    What was due while its tenant stood still is passed over, also when nobody looks until that is over; what was due
+    before is decided as of then. Delayed runs get their tickets, which wait.
     `fired_by` says who fires an entry: each shard's lease has a term of its own. `deferral` says what yields.
     """
     plan = Plan()
@@ -57,10 +60,15 @@ def make_plan(
                 raise LookupError(f"tenant {entry.tenant_id} does not exist")
             if entry.kind == "execution":
                 _begin(entry, plan, now)
-            elif entry.tenant_id in suspended:
-                _stand_still(entry, plan, now, fired_by(entry))
+                continue
+            live = alive.get(entry.key, 0)
+            standstill = standstills.get(entry.tenant_id)
+            if standstill is not None and _is_of(standstill, entry):
+                decision = _as_of(standstill, entry, now, live)
+                standing = standstill.since is None or entry.due_at >= standstill.since
+                _carry_out(entry, decision, plan, now, next(ids), fired_by(entry), standing=standing)
             else:
-                decision = _decision(entry, now, alive.get(entry.key, 0))
+                decision = _decision(entry, now, live)
                 if deferral is not None and deferral.holds(entry, decision, tenancy.group, now):
                     plan.deferred.append(entry)
                 else:
@@ -78,9 +86,25 @@ def _decision(entry: Entry, now: datetime, alive: int) -> policy.Decision:
     )  # fmt: skip
 
 
+def _is_of(standstill: Standstill, entry: Entry) -> bool:
+    """Whether an entry was due before its tenant went on, if it has."""
+    return standstill.until is None or entry.due_at < standstill.until
+
+
+def _as_of(standstill: Standstill, entry: Entry, now: datetime, alive: int) -> policy.Decision:
+    """What was due before the tenant stood still is owed, as it was when that began; what was due since is not."""
+    if standstill.since is not None and entry.due_at < standstill.since:
+        return _decision(entry, standstill.since - JUST_BEFORE, alive)
+    return policy.stand_still(
+        timing.spec_from_json(entry.spec), key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at,
+        now=now if standstill.until is None else standstill.until - JUST_BEFORE, done=entry.runs_done,
+    )  # fmt: skip
+
+
 def _carry_out(
-    entry: Entry, decision: policy.Decision, plan: Plan, now: datetime, first_id: UUID, fired_by: str
-) -> None:
+    entry: Entry, decision: policy.Decision, plan: Plan, now: datetime, first_id: UUID, fired_by: str,
+    *, standing: bool = False,
+) -> None:  # fmt: skip
     if decision.alert is not None:
         plan.held.append((entry, decision.alert))
         return
@@ -93,19 +117,8 @@ def _carry_out(
     for fired, ticket in made:
         plan.fired[entry.tenant_id].append(fired)
         plan.new_tickets[fired.id] = ticket
-    plan.skipped[entry.tenant_id] += [occurring.skipped(entry, skip, fired_by) for skip in decision.skips]
-    _go_on(entry, plan, decision)
-
-
-def _stand_still(entry: Entry, plan: Plan, now: datetime, fired_by: str) -> None:
-    spec = timing.spec_from_json(entry.spec)
-    decision = policy.stand_still(
-        spec, key=str(entry.key), nominal_at=entry.nominal_at, due_at=entry.due_at, now=now, done=entry.runs_done
-    )  # fmt: skip
-    if decision.alert is not None:
-        plan.held.append((entry, decision.alert))
-        return
-    plan.standing[entry.tenant_id] += [occurring.skipped(entry, skip, fired_by) for skip in decision.skips]
+    told = plan.standing if standing else plan.skipped
+    told[entry.tenant_id] += [occurring.skipped(entry, skip, fired_by) for skip in decision.skips]
     _go_on(entry, plan, decision)
 
 

@@ -23,6 +23,7 @@ from apps.workflows.runs import looking, store
 from apps.workflows.runs.afterwards import RunEnded, start_followers
 from kernel.backoff import delay_s
 from kernel.clock import monotonic_s
+from tenants import suspension
 from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
@@ -42,8 +43,11 @@ class Looks:
     def step(self, conn: Conn, registry: Registry, due: Sequence[Due], *, stop_at: float) -> dict[str, int]:
         """Looks at runs until `stop_at`, monotonic; counts, with those that are `left` for the next pass."""
         counts = {"made": 0, "looked": 0, "ended": 0, "left": 0}
+        standing = suspension.standing_still(conn, {one.started.tenant_id for one in due})
         for tenant_id, of_tenant in _by_tenant(due).items():  # whoever is due for the longest comes first
             tenancy = registry.get(tenant_id)
+            if tenant_id in standing:
+                of_tenant = self._rest(conn, of_tenant)
             if monotonic_s() >= stop_at:
                 counts["left"] += len(of_tenant)
             elif tenancy is None:  # until its tickets go with it
@@ -155,6 +159,17 @@ class Looks:
             return
         failed = {one.pair[0] for one in settle(conn, registry, list(ended.values())).failed}
         self._again_later(conn, [one for one in due if one.started.execution_id in failed])
+
+    def _rest(self, conn: Conn, due: Sequence[Due]) -> list[Due]:
+        """No time passes for runs of a tenant that stands still; only what was cancelled is looked at.
+
+        Whoever lets the tenant go on asks for a look at the others.
+        """
+        later = _now(conn) + timedelta(seconds=workflow_runs.LOOK_MAX_S)
+        for one in due:
+            if not one.started.cancel_requested:
+                workflow_runs.looked(conn, one, next_at=later)
+        return [one for one in due if one.started.cancel_requested]
 
     def _again_later(self, conn: Conn, due: Sequence[Due]) -> None:
         for one in due:

@@ -36,6 +36,11 @@ def put(conn: Conn, operation_id: UUID, *, tenant_id: int, due_at: datetime) -> 
     conn.execute(_PUT, [operation_id, tenant_id, due_at])
 
 
+def any_due(conn: Conn) -> bool:
+    """Whether it is the turn of any operation, by the database's clock."""
+    return conn.execute("SELECT FROM due_dueoperation WHERE due_at <= clock_timestamp() LIMIT 1").rowcount > 0
+
+
 def take(conn: Conn, *, now: datetime) -> DueOperation | None:
     """The operation that waits longest, locked; those that somebody works on are passed over."""
     row = conn.execute(_TAKE, [now]).fetchone()

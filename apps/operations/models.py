@@ -71,7 +71,7 @@ class Operation(models.Model):
 
 
 class Item(models.Model):
-    """One thing of an operation, and what became of it."""
+    """One thing of an operation, and what became of it. What is pending is always the end of the list."""
 
     pk = models.CompositePrimaryKey("operation_id", "n")
     operation_id = models.UUIDField()
@@ -90,8 +90,6 @@ class Item(models.Model):
             models.CheckConstraint(condition=Q(state__in=ITEM_STATES), name="operationitem_state_is_known"),
         ]
         indexes = [
-            # reader: the engine, what is next
-            models.Index(fields=["operation_id", "n"], condition=Q(state="pending"), name="operationitem_pending"),
             # reader: the engine, what may have ended
             models.Index(fields=["operation_id", "n"], condition=Q(state="running"), name="operationitem_running"),
             # reader: receipts, what went wrong

@@ -39,9 +39,12 @@ class Cancelled:
 
 
 def execution_cancel(
-    *, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime, thing: Thing = "execution", reason: str = ""
-) -> Cancelled:
+    *, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime, thing: Thing = "execution", reason: str = "",
+    only_unstarted: bool = False,
+) -> Cancelled:  # fmt: skip
     """Cancels an execution. Cancelling twice is cancelling once; Conflict when it ended otherwise; NotFound.
+
+    With `only_unstarted` one that was started once is left alone: Conflict.
 
     Each statement names the state that it ends. When the execution moved between two of them, all starts anew.
     `thing` is what it is called in the trail, where `reason` stands too.
@@ -53,15 +56,20 @@ def execution_cancel(
             tenant_id=tenant.pk, reason=reason,
         )  # fmt: skip
 
-    return in_tenant(tenant, lambda: _cancel(tenant, execution_id, now, noted))
+    return in_tenant(tenant, lambda: _cancel(tenant, execution_id, now, noted, only_unstarted))
 
 
-def _cancel(tenant: Tenant, execution_id: UUID, now: datetime, noted: Callable[[], None]) -> Cancelled:
+def _cancel(
+    tenant: Tenant, execution_id: UUID, now: datetime, noted: Callable[[], None], only_unstarted: bool
+) -> Cancelled:
     conn, schema = door.raw(), tenant.schema_name
-    cancel_run(conn, tenancy_of(tenant), execution_id, now=now)  # when it is one: its lock comes before that of tickets
+    if not only_unstarted:  # a run of a workflow that has begun was started
+        cancel_run(conn, tenancy_of(tenant), execution_id, now=now)  # when it is one: its lock comes before tickets'
     waiting = tickets.cancel_waiting(conn, execution_id, tenant_id=tenant.pk)
     if waiting is not None:
         attempts, queued_at, started_at, followed = waiting
+        if only_unstarted and started_at is not None:
+            raise _started()
         ended = executions.cancel(
             conn, schema, execution_id, now=now, reason=REASON, attempts=attempts, queued_at=queued_at,
             started_at=started_at,
@@ -73,6 +81,8 @@ def _cancel(tenant: Tenant, execution_id: UUID, now: datetime, noted: Callable[[
             _count(conn, tenant, now)
             noted()
             return Cancelled("done")
+    elif only_unstarted and tickets.is_running(conn, execution_id):
+        raise _started()
     elif tickets.cancel_running(conn, execution_id, tenant_id=tenant.pk):
         notify_ready(conn, {WORKFLOW})  # when it is a run, somebody looks at it now
         noted()
@@ -91,6 +101,10 @@ def _cancel(tenant: Tenant, execution_id: UUID, now: datetime, noted: Callable[[
         noted()
         return Cancelled("done")
     raise Again
+
+
+def _started() -> Conflict:
+    return Conflict("The execution was started already.", code="already_started")
 
 
 def _count(conn: Conn, tenant: Tenant, now: datetime) -> None:

@@ -56,6 +56,20 @@ def workflows_read(
     return Page([jobs[row[0]] for row in found.rows if row[0] in jobs], found.after)
 
 
+def jobs_ids(tenant: Tenant, wanted: DefinitionFilter, *, after: Position | None = None, size: int) -> Page[UUID]:
+    """Only their ids, oldest first."""
+    found = page_read(door.raw(), tenant.schema_name, _of_jobs(wanted, "created_at"), size=size, after=after)
+    return Page([row[0] for row in found.rows], found.after)
+
+
+def schedules_ids(
+    tenant: Tenant, wanted: DefinitionFilter, *, now: datetime, after: Position | None = None, size: int
+) -> Page[UUID]:
+    """Only their ids, oldest first."""
+    found = page_read(door.raw(), tenant.schema_name, _of_schedules(wanted, "created_at", now), size=size, after=after)
+    return Page([row[0] for row in found.rows], found.after)
+
+
 def jobs_count(tenant: Tenant, wanted: DefinitionFilter) -> Count:
     """How many there are; see `kernel.keyset.count_read`."""
     return count_read(door.raw(), tenant.schema_name, _of_jobs(wanted, "-created_at"))

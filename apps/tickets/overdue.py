@@ -11,10 +11,11 @@ from apps.tickets.values import Overdue
 Conn = psycopg.Connection[Any]
 
 # Looked for without a lock, then locked in id order; what starts meanwhile is passed over, whoever holds it. An array
-# of ids is looked up by key; a join with them could read all tickets.
+# of ids is looked up by key; a join with them could read all tickets. No time passes for tenants that stand still.
 _OVERDUE = """
-    SELECT {columns} FROM tickets_ticket WHERE start_by < %(now)s AND state IN ('ready', 'queued')
+    SELECT {columns} FROM tickets_ticket o WHERE start_by < %(now)s AND state IN ('ready', 'queued')
     AND tenant_id <> ALL(%(not_tenants)s::int[])
+    AND NOT EXISTS (SELECT 1 FROM tenants_tenant s WHERE s.id = o.tenant_id AND s.status <> 'active')
     AND (%(only_tenants)s::int[] IS NULL OR tenant_id = ANY(%(only_tenants)s::int[]))
     ORDER BY start_by LIMIT %(limit)s"""
 OVERDUE = f"SELECT DISTINCT tenant_id FROM ({_OVERDUE.format(columns='tenant_id')}) AS found"

@@ -215,6 +215,12 @@ def cancel_running(conn: Conn, execution_id: UUID, *, tenant_id: int) -> bool:
     return conn.execute(CANCEL_RUNNING, [execution_id, tenant_id]).fetchone() is not None
 
 
+def is_running(conn: Conn, execution_id: UUID) -> bool:
+    """Whether somebody works on it."""
+    query = "SELECT FROM tickets_ticket WHERE execution_id = %s AND state = 'running'"
+    return conn.execute(query, [execution_id]).rowcount > 0
+
+
 def alive_of_schedules(conn: Conn, schedule_ids: Sequence[UUID]) -> dict[UUID, int]:
     """How many guarded executions of each schedule are alive."""
     rows = conn.execute(

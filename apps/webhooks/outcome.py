@@ -64,6 +64,13 @@ SET enabled = false, disabled_at = %(at)s, disabled_reason = %(reason)s, revisio
 WHERE id = %(id)s AND enabled RETURNING types
 """
 
+# The time in which nothing was tried says nothing of the receiver.
+_RESTED = """
+UPDATE {schema}.webhooks_webhook SET failing_since = failing_since + (%(until)s - greatest(%(since)s, failing_since))
+WHERE id = ANY(ARRAY(SELECT id FROM {schema}.webhooks_webhook WHERE failing_since < %(until)s ORDER BY id
+                     FOR NO KEY UPDATE))
+"""
+
 
 def note(conn: Conn, schema: str, *, tenant_id: int, ended: Iterable[Delivered]) -> int:
     """Notes successes and failures of a tenant's webhooks; disables those that fail persistently. How many it did."""
@@ -110,6 +117,11 @@ def disable(conn: Conn, schema: str, *, tenant_id: int, webhook_id: UUID, reason
 def disabled_event(webhook_id: UUID, reason: str, now: datetime, *, by: str) -> events.NewEvent:
     """What the other webhooks are told."""
     return events.new_event("webhook.disabled", now, {"webhook": str(webhook_id), "reason": reason, "by": by})
+
+
+def go_on(conn: Conn, schema: str, *, since: datetime, until: datetime) -> None:
+    """A tenant stood still for this time: none of it counts for disabling webhooks that fail."""
+    conn.execute(_in(_RESTED, schema), {"since": since, "until": until})
 
 
 def _by_webhook(ended: Iterable[Delivered]) -> dict[UUID, _Of]:

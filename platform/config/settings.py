@@ -39,6 +39,7 @@ SHARED_APPS = [
     "apps.usage",
     "apps.outcomes",
     "apps.dispatch",
+    "apps.life",
     "apps.api",
     "apps.console",
     "apps.portal",
@@ -115,6 +116,8 @@ QUEUED_BOUND_S = env.whole("QUEUED_BOUND_S", 10, least=1)  # queued but not star
 MAX_LIVE_TOTAL = env.whole("MAX_LIVE_TOTAL", 5_000_000)
 # What was missed yields once live work of its pool has been ready for so long without a worker; 0: never.
 DEFER_CATCH_UP_S = env.whole("DEFER_CATCH_UP_S", 5)
+# What runs in a dispatcher besides its own loops: functions from its keeper to (name, service, seconds to idle).
+DISPATCHER_LOOPS = ("apps.operations.loops.loops",)
 METRICS_TOKEN = env.text("METRICS_TOKEN", "")  # who may read /metrics: Authorization: Bearer ...; empty: nobody
 SCALE_DRAIN_S = env.whole("SCALE_DRAIN_S", 60, least=1)  # a backlog is to be gone in so many seconds
 SCALE_UTILISATION = env.whole("SCALE_UTILISATION", 80, least=1)  # percent of the slots that are to be busy

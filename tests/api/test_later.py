@@ -234,3 +234,17 @@ def test_a_key_before_the_present_one_still_reads_tokens(later: Any, settings: A
 )
 def test_faults_of_jobs(api: Api, members: dict[str, Any], faults: dict[str, str]) -> None:
     assert api.post("jobs", {"name": "a", "kind": "http", **members}).faults == faults
+
+
+def test_what_runs_of_a_suspended_tenant_may_be_ended(later: Any, conn: Conn, acme: Any, api: Api) -> None:
+    """Else it would be lost, or run twice; nothing else is served, and nothing of a tenant that is being deleted."""
+    one = later()
+    one.accept()
+    conn.execute("UPDATE tenants_tenant SET status = 'suspended' WHERE slug = 'acme'")
+    assert one.say("heartbeat").status == 200
+    assert api.get(f"executions/{one.id}").code == "tenant_not_active"
+    conn.execute("UPDATE tenants_tenant SET status = 'deleting', delete_after = now() WHERE slug = 'acme'")
+    assert one.say().code == "tenant_not_active"
+    conn.execute("UPDATE tenants_tenant SET status = 'suspended', delete_after = NULL WHERE slug = 'acme'")
+    assert one.say().status == 200
+    assert_exactly_one_outcome(conn, acme, one.run["run_key"], state="succeeded")

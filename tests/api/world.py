@@ -125,6 +125,10 @@ def calendar(world: World) -> str:
     return _made(world, "calendars", {"name": f"holidays {world.make.count}", "dates": ["2027-12-25"]})
 
 
+def hold(world: World) -> str:
+    return _made(world, "legal-holds", {"scope": "tenant", "reason": "case 4711"})
+
+
 def secret(world: World) -> str:
     world.make.count += 1
     return _made(world, "secrets", {"name": f"TOKEN_{world.make.count}", "value": "s3cret"})
@@ -216,6 +220,7 @@ THINGS: dict[str, Callable[[World], str]] = {
     "held execution": held_execution,
     "letter_id": letter,
     "calendar_id": calendar,
+    "hold_id": hold,
     "secret_id": secret,
     "key_id": key,
     "member_id": member,

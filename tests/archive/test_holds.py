@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -19,16 +20,19 @@ from tenants.deletion import StepFailed, delete_step, tenant_delete
 from tenants.models import Tenant
 from tests.beat.test_housekeeping import OLD, execution, executions, forget, letter
 from tests.fixtures_flow import NOW, at_once, make_job, make_schedule
+from tests.tenants.test_commands import run
 from tests.tenants.test_deletion import mark, steps
 
 Conn = psycopg.Connection[Any]
 ADMIN = Actor(name="key:admin", role="admin")
 
 
-def place(tenant: Any, scope: str = "tenant", object_id: UUID | None = None, **more: Any) -> Any:
-    return hold_place(
-        tenant=tenant, actor=ADMIN, scope=scope, object_id=object_id, reason="case 4711", **{"now": NOW, **more}
-    )  # fmt: skip
+def place(
+    tenant: Any, scope: str = "tenant", object_id: UUID | None = None, *, now: Any = NOW, by_operator: bool = False,
+    **more: Any,
+) -> Any:  # fmt: skip
+    data = {"scope": scope, "object": None if object_id is None else str(object_id), "reason": "case 4711", **more}
+    return hold_place(tenant=tenant, actor=ADMIN, data=data, now=now, by_operator=by_operator)
 
 
 def release(tenant: Any, hold: Any, **more: Any) -> Any:
@@ -72,12 +76,12 @@ def test_nothing_of_what_is_held_is_deleted_until_it_is_released(conn: Conn, acm
 
 def test_a_hold_on_one_step_holds_its_whole_run(conn: Conn, acme: Any) -> None:
     root, below, step, lone = (execution(conn, acme, at=OLD) for _ in range(4))
-    for run, depth in ((root, 0), (below, 1)):
+    for one, depth in ((root, 0), (below, 1)):
         conn.execute(
             f"INSERT INTO {acme.schema_name}.workflows_run (execution_id, root_id, parent_step_id, depth, workflow_id,"
             " version, state, reason, open, failed, started_at, finished_at, paused_by, paused_reason, generation,"
             " revision) VALUES (%s, %s, %s, %s, %s, 1, 'succeeded', '', 0, 0, %s, %s, '', '', 1, 1)",
-            [run, root, 1 if depth else None, depth, root, OLD, OLD],
+            [one, root, 1 if depth else None, depth, root, OLD, OLD],
         )
     for one, of in ((root, root), (below, below), (step, below)):
         conn.execute(
@@ -108,7 +112,8 @@ def test_placing_waits_for_the_batch_that_is_being_deleted(conn: Conn, second: C
 def test_what_is_refused(conn: Conn, acme: Any) -> None:
     for wrong in (
         {"scope": "job", "object_id": uuid.uuid4()}, {"scope": "tenant", "object_id": uuid.uuid4()},
-        {"scope": "schedule"}, {"scope": "all"}, {"from_at": NOW, "until_at": NOW},
+        {"scope": "schedule"}, {"scope": "all"}, {"from_at": NOW, "until_at": NOW}, {"from_at": "soon"},
+        {"reason": " "}, {"who": "me"},
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
             place(acme, **wrong)
@@ -143,3 +148,26 @@ def test_a_tenant_is_not_deleted_while_anything_of_it_is_held(conn: Conn, new_te
         place(tenant, now=utc_now())
     assert steps(conn)[-1].done
     assert not Tenant.objects.filter(pk=tenant.pk).exists()
+
+
+def test_the_command(acme: Any, globex: Any) -> None:
+    """Places, shows and releases; what it placed the tenant itself can't release."""
+    assert run("legal_hold", "--tenant", "acme")[:2] == (0, "There is no legal hold.\n")
+    job = str(make_job(acme))
+    placing = ("legal_hold", "--tenant", "acme", "--place", "job", "--object", job, "--reason", "case 4711")
+    assert (
+        "would be placed" in run(*placing, "--dry-run")[1] and run("legal_hold", "--tenant", "acme")[1][:5] == "There"
+    )
+    code, out, _ = run(*placing, "--format", "json")
+    hold = json.loads(out)
+    assert code == 0 and hold["object_id"] == job and hold["by_operator"] is True
+    with pytest.raises(Forbidden):
+        hold_release(tenant=acme, actor=ADMIN, hold_id=UUID(hold["id"]), reason="mine", now=NOW)
+    assert "case 4711" in run("legal_hold", "--tenant", "acme")[1]
+    releasing = ("legal_hold", "--tenant", "acme", "--release", hold["id"])
+    assert run(*releasing)[0] == 2
+    assert run(*releasing, "--reason", "settled")[0] == 0
+    assert run(*releasing, "--reason", "settled")[0] == 2
+    assert "released" in run("legal_hold", "--tenant", "acme", "--all")[1]
+    code, _, err = run("legal_hold", "--tenant", "globex", "--place", "job", "--object", job, "--reason", "x")
+    assert code == 2 and "There is no such job" in err

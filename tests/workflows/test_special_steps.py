@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from psycopg import sql
 
+from apps.audit.services import Actor
+from apps.life.suspending import tenant_resume, tenant_suspend
+from apps.outcomes.cancel import execution_cancel
 from kernel.clock import utc_now
 from kernel.errors import Conflict
 from tests.fixtures_flow import assert_exactly_one_outcome, executions_of, make_job
@@ -318,3 +322,24 @@ def settle(engine: Engine, started: Any, outcome: str = "cancelled", **more: Any
     from tests.fixtures_flow import settle_as
 
     settle_as(engine.conn, engine.registry, [started], outcome, **more)
+
+
+def test_no_time_passes_while_the_tenant_is_suspended(engine: Engine) -> None:
+    """Neither an approval's nor the run's ends; a delay, a wait for an instant, is over when the tenant goes on."""
+    steps = [step("ask", approval={"timeout_s": 60}), step("wait", delay_s=60), step("load", "wait")]
+    run_id = engine.run(make_workflow(engine.tenant, steps, deadline_s=90))
+    now, week = utc_now(), timedelta(days=7)
+    who: dict[str, Any] = {"tenant": engine.tenant, "actor": Actor("test", "admin")}
+    tenant_suspend(**who, now=now)
+    engine.pass_time(run_id)
+    engine.pass_time(run_id, whole=True)
+    assert engine.states(run_id) == {"ask": "running", "wait": "running", "load": "waiting"}
+    ask, whole = engine.step(run_id, "ask")["wake_at"], engine.of_run(run_id)["deadline_at"]
+    tenant_resume(**who, now=now + week)
+    engine.look()
+    assert engine.states(run_id) == {"ask": "running", "wait": "succeeded", "load": "running"}
+    assert (engine.step(run_id, "ask")["wake_at"], engine.of_run(run_id)["deadline_at"]) == (ask + week, whole + week)
+    tenant_suspend(**who, now=now + week)
+    execution_cancel(tenant=engine.tenant, actor=Actor("test", "admin"), execution_id=run_id, now=utc_now())
+    engine.look()
+    assert engine.states(run_id)["load"] == "cancelled", "an operator may still end it"

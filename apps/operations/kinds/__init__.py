@@ -1,9 +1,10 @@
 """All kinds of operations, by what is done to what. A new kind is one class and one line here."""
 
 from apps.operations.kinds.base import Kind
+from apps.operations.kinds.executions import CancelExecutions, RerunExecutions
 from kernel.errors import NotFound
 
-_ALL: tuple[Kind, ...] = ()
+_ALL: tuple[Kind, ...] = (CancelExecutions(), RerunExecutions())
 KINDS = {(kind.action, kind.target): kind for kind in _ALL}
 
 

@@ -1,0 +1,1 @@
+"""A tenant as a whole: suspended and let go on, renamed, put into a file, made from one."""

@@ -1,0 +1,100 @@
+"""Carrying out items, and taking them back: each in a savepoint of its own, through the service of a single request."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import psycopg
+from django.db import OperationalError, transaction
+
+from apps.operations.items import Settled, settled
+from apps.operations.kinds.base import Done, Kind, TakenItem, Work
+from kernel.clock import monotonic_s
+from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError
+
+log = logging.getLogger(__name__)
+BUDGET_S = 0.25  # of one transaction: others wait for its locks
+WAIT_S, WAIT_MAX_S = 5.0, 60.0  # for room in the plan, or on the platform
+BUSY = "busy"
+INTERNAL = "internal_error"
+NOT_UNDONE = "not_undone"
+
+
+@dataclass(slots=True)
+class Carried:
+    """What became of items. `waits_for`: the first one that is not here must wait, so long, because of this."""
+
+    settled: list[Settled] = field(default_factory=list)
+    waits_for: str = ""
+    wait_s: float = 0.0
+
+
+def carry_out(
+    kind: Kind, work: Work, items: Sequence[TakenItem], *, failures_left: int | None, give_up: bool
+) -> Carried:
+    """Carries items out in their order, until the time is over or `failures_left` of them have failed.
+
+    An error of the database that another try may not meet is raised, and nothing is done; with `give_up` the item that
+    meets it fails.
+    """
+    found = Carried()
+    failed = 0
+    for item in _in_time(items):
+        try:
+            done = _one(partial(kind.apply, work, item), give_up)
+        except (QuotaExceeded, Overloaded) as error:
+            found.waits_for = error.code
+            found.wait_s = min(WAIT_MAX_S, max(1.0, float(error.extra.get("retry_after_s") or WAIT_S)))
+            break
+        found.settled.append(settled(item, done))
+        failed += done.state == "failed"
+        if failures_left is not None and failed >= failures_left:
+            break
+    return found
+
+
+def take_back(kind: Kind, work: Work, items: Sequence[TakenItem], *, give_up: bool) -> list[Settled]:
+    """Takes items back in their order, until the time is over. One that can't be keeps its state, with the reason."""
+    found: list[Settled] = []
+    for item in _in_time(items):
+        done = _one(partial(_undone, kind, work, item), give_up)
+        if done.state == "succeeded":
+            found.append(Settled(item.n, item.state, "undone"))
+        else:
+            found.append(Settled(item.n, item.state, item.state, done.code or NOT_UNDONE, done.detail))
+    return found
+
+
+def _undone(kind: Kind, work: Work, item: TakenItem) -> Done:
+    kind.undo(work, item)
+    return Done("succeeded")
+
+
+def _in_time(items: Sequence[TakenItem]) -> Iterator[TakenItem]:
+    """The first item in any case, then others while there is time."""
+    stop_at = monotonic_s() + BUDGET_S
+    for number, item in enumerate(items):
+        if number and monotonic_s() >= stop_at:
+            return
+        yield item
+
+
+def _one(work: Callable[[], Done], give_up: bool) -> Done:
+    try:
+        with transaction.atomic():
+            return work()
+    except (QuotaExceeded, Overloaded):
+        raise
+    except (NotFound, Conflict) as error:
+        return Done("skipped", error.code, error.detail)
+    except ShardbeatError as error:
+        return Done("failed", error.code, error.detail)
+    except (OperationalError, psycopg.OperationalError) as error:
+        if not give_up:
+            raise
+        log.warning("an item of an operation is given up: %s", error)
+        return Done("failed", BUSY, "The database would not let it through; somebody holds what it needs.")
+    except Exception:  # one bad row must not stop the others
+        log.exception("an item of an operation failed")
+        return Done("failed", INTERNAL, "It failed for a reason that the log of the dispatcher tells.")

@@ -1,0 +1,1 @@
+"""Tenants as a whole: suspended, renamed, exported and imported."""
