@@ -37,8 +37,8 @@ WITH RECURSIVE prints AS (
             WHERE d.resolved_at IS NULL AND d.fingerprint > p.fingerprint ORDER BY d.fingerprint LIMIT 1)
     FROM prints p WHERE p.fingerprint IS NOT NULL),
 chosen AS (SELECT fingerprint FROM prints WHERE fingerprint IS NOT NULL LIMIT $2)
-SELECT c.fingerprint, least(counted.n, {COUNT_MOST}), counted.n <= {COUNT_MOST}, newest.id, newest.job_id, newest.error::text,
-       oldest.created_at, newest.created_at
+SELECT c.fingerprint, least(counted.n, {COUNT_MOST}), counted.n <= {COUNT_MOST}, newest.id, newest.job_id,
+       newest.error::text, oldest.created_at, newest.created_at
 FROM chosen c
 CROSS JOIN LATERAL (
     SELECT count(*) AS n FROM (
