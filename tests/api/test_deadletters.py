@@ -52,9 +52,9 @@ def test_open_letters_are_grouped_by_their_cause(api: Api, make: Makers, conn: C
     second = api.get(f"dead-letters/groups?page_size=1&cursor={first['next_cursor']}").body
     groups = {one["fingerprint"]: one for one in (*first["items"], *second["items"])}
     assert (second["next_cursor"], list(groups)) == (None, sorted(groups))
-    for newest, oldest, error in ((runs[4], runs[2], 500), (runs[3], runs[1], 501)):
+    for newest, oldest, status in ((runs[4], runs[2], 500), (runs[3], runs[1], 501)):
         group = groups[letters[newest]["fingerprint"]]
-        assert (group["count"], group["count_is_exact"], group["error"]["status"]) == (2, True, error)
+        assert (group["count"], group["count_is_exact"], group["error"]["status"]) == (2, True, status)
         assert (group["newest"], group["newest_at"]) == (letters[newest]["id"], letters[newest]["created_at"])
         assert (group["oldest_at"], group["job"]) == (letters[oldest]["created_at"], job)
 
