@@ -17,7 +17,7 @@ from django.template.response import TemplateResponse
 from apps.audit.services import record
 from apps.audit.trail import TrailMixin, actor_of, database_now
 from apps.console.deleting import deletion_page
-from apps.console.filters import NamedFilter
+from apps.console.filters import NamedFilter, SchemaFilter
 from apps.console.selecting import ticked
 from apps.console.shown import tenant_link
 from apps.dispatch.reserves import overbooked
@@ -132,7 +132,7 @@ class TenantAdmin(SmallAdmin):
         "slug", "name", "plan", "worker_group", "status", "delete_after", "dispatch_paused", "schema_version",
         "created_at", "tables",
     )  # fmt: skip
-    list_filter = ("status", "plan", ("worker_group", NamedFilter), "dispatch_paused")
+    list_filter = ("status", "plan", ("worker_group", NamedFilter), "dispatch_paused", SchemaFilter)
     list_select_related = ("plan",)
     search_fields = ("slug", "name")
     ordering = ("slug",)
