@@ -1,7 +1,4 @@
-"""Tenants and what belongs to them.
-
-A tenant is made with `manage.py tenant_create`: its schema needs the owner's role, which the web does not have.
-"""
+"""What belongs to tenants: plans, domains, API keys. Tenants themselves are in `admin_tenant`."""
 
 from __future__ import annotations
 
@@ -11,32 +8,32 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from apps.audit.services import record
 from apps.audit.trail import TrailMixin, actor_of, database_now
+<<<<<<< HEAD
 from apps.console.deleting import deletion_page
 from apps.console.filters import NamedFilter, SchemaFilter
+=======
+>>>>>>> 5ff818d1cf94e63d710fe2884975fca61968c411
 from apps.console.selecting import ticked
-from apps.console.shown import tenant_link
 from apps.dispatch.reserves import overbooked
-from kernel.addressrules import plain_rule
 from tenants import door
 from tenants.apikeys import scope_faults
 from tenants.keys import apikey_create, apikey_revoke
-from tenants.models import ApiKey, Domain, Plan, PlanPool, Tenant
+from tenants.models import ApiKey, Domain, Plan, PlanPool
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
     BaseInline = admin.StackedInline[PlanPool, Plan]
-    TenantModelForm = forms.ModelForm[Tenant]
     ApiKeyModelForm = forms.ModelForm[ApiKey]
     PlanModelForm = forms.ModelForm[Plan]
     PlanPoolModelForm = forms.ModelForm[PlanPool]
 else:
     BaseAdmin, BaseInline = admin.ModelAdmin, admin.StackedInline
-    TenantModelForm = ApiKeyModelForm = PlanModelForm = PlanPoolModelForm = forms.ModelForm
+    ApiKeyModelForm = PlanModelForm = PlanPoolModelForm = forms.ModelForm
 
 
 class SmallAdmin(TrailMixin, BaseAdmin):
@@ -108,6 +105,7 @@ def tell_overbooked(page: SmallAdmin, request: HttpRequest) -> None:
         page.message_user(request, str(one), messages.WARNING)
 
 
+<<<<<<< HEAD
 class TenantForm(TenantModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -170,6 +168,8 @@ class TenantAdmin(SmallAdmin):
         return tenant_link(obj.slug, "", "open")
 
 
+=======
+>>>>>>> 5ff818d1cf94e63d710fe2884975fca61968c411
 @admin.register(Domain)
 class DomainAdmin(SmallAdmin):
     list_display = ("domain", "tenant", "is_primary")

@@ -9,13 +9,14 @@ import psycopg
 from django.db import OperationalError, transaction
 
 from apps.operations.items import Settled, settled
-from apps.operations.kinds.base import Done, Kind, TakenItem, Work
+from apps.operations.kinds.base import Done, HeldBack, Kind, TakenItem, Work
 from kernel.clock import monotonic_s
-from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError
+from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError, code_of
 
 log = logging.getLogger(__name__)
 BUDGET_S = 0.25  # of one transaction: others wait for its locks
 WAIT_S, WAIT_MAX_S = 5.0, 60.0  # for room in the plan, or on the platform
+HELD_S = 1.0  # for an item's turn
 BUSY = "busy"
 INTERNAL = "internal_error"
 NOT_UNDONE = "not_undone"
@@ -43,8 +44,11 @@ def carry_out(
     for item in _in_time(items):
         try:
             done = _one(partial(kind.apply, work, item), give_up)
+        except HeldBack as error:
+            found.waits_for, found.wait_s = error.code, HELD_S
+            break
         except (QuotaExceeded, Overloaded) as error:
-            found.waits_for = error.code
+            found.waits_for = code_of(error)
             found.wait_s = min(WAIT_MAX_S, max(1.0, float(error.extra.get("retry_after_s") or WAIT_S)))
             break
         found.settled.append(settled(item, done))
@@ -84,12 +88,12 @@ def _one(work: Callable[[], Done], give_up: bool) -> Done:
     try:
         with transaction.atomic():
             return work()
-    except (QuotaExceeded, Overloaded):
+    except (HeldBack, QuotaExceeded, Overloaded):
         raise
     except (NotFound, Conflict) as error:
-        return Done("skipped", error.code, error.detail)
+        return Done("skipped", code_of(error), error.detail)
     except ShardbeatError as error:
-        return Done("failed", error.code, error.detail)
+        return Done("failed", code_of(error), error.detail)
     except (OperationalError, psycopg.OperationalError) as error:
         if not give_up:
             raise
