@@ -13,11 +13,6 @@ from django.template.response import TemplateResponse
 
 from apps.audit.services import record
 from apps.audit.trail import TrailMixin, actor_of, database_now
-<<<<<<< HEAD
-from apps.console.deleting import deletion_page
-from apps.console.filters import NamedFilter, SchemaFilter
-=======
->>>>>>> 5ff818d1cf94e63d710fe2884975fca61968c411
 from apps.console.selecting import ticked
 from apps.dispatch.reserves import overbooked
 from tenants import door
@@ -105,71 +100,6 @@ def tell_overbooked(page: SmallAdmin, request: HttpRequest) -> None:
         page.message_user(request, str(one), messages.WARNING)
 
 
-<<<<<<< HEAD
-class TenantForm(TenantModelForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "status" in self.fields:
-            kept = {Tenant.Status.ACTIVE, Tenant.Status.SUSPENDED, self.instance.status}
-            status: Any = self.fields["status"]
-            status.choices = [choice for choice in Tenant.Status.choices if choice[0] in kept]
-
-    def clean_network(self) -> list[str]:
-        """Rules as the hot paths read them."""
-        given = self.cleaned_data["network"]
-        try:
-            return [plain_rule(one) for one in given]
-        except (TypeError, ValueError) as error:
-            raise forms.ValidationError(f'A list such as ["10.0.0.0/8", "10.0.0.7/32 25"]: {error}') from error
-
-
-@admin.register(Tenant)
-class TenantAdmin(SmallAdmin):
-    form = TenantForm
-    list_display = (
-        "slug", "name", "plan", "worker_group", "status", "delete_after", "dispatch_paused", "schema_version",
-        "created_at", "tables",
-    )  # fmt: skip
-    list_filter = ("status", "plan", ("worker_group", NamedFilter), "dispatch_paused", SchemaFilter)
-    list_select_related = ("plan",)
-    search_fields = ("slug", "name")
-    ordering = ("slug",)
-    fields = (
-        "slug", "name", "plan", "worker_group", "status", "dispatch_paused", "network", "schema_name",
-        "schema_version", "created_at", "tables", "delete_after", "delete_note",
-    )  # fmt: skip
-    readonly_fields = (
-        "slug", "schema_name", "schema_version", "created_at", "tables", "delete_after", "delete_note",
-    )  # fmt: skip
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        super().save_related(request, form, formsets, change)
-        if {"plan", "status", "worker_group"} & set(form.changed_data):
-            tell_overbooked(self, request)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        marked = obj is not None and obj.status == Tenant.Status.DELETING
-        return (*self.readonly_fields, "status") if marked else self.readonly_fields
-
-    def delete_view(
-        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Marks the tenant, or takes the mark away; nothing is deleted in a request."""
-        tenant = self.get_object(request, object_id)
-        if tenant is None or not self.has_delete_permission(request, tenant):
-            raise Http404
-        return deletion_page(self, request, tenant)
-
-    @admin.display(description="its own tables")
-    def tables(self, obj: Tenant) -> str:
-        return tenant_link(obj.slug, "", "open")
-
-
-=======
->>>>>>> 5ff818d1cf94e63d710fe2884975fca61968c411
 @admin.register(Domain)
 class DomainAdmin(SmallAdmin):
     list_display = ("domain", "tenant", "is_primary")
