@@ -72,6 +72,10 @@ CODES: Mapping[str, Code] = {
     "schedule_completed": Code((409,), "there is nothing to pause"),
     "already_finished": Code((409,), "the execution can't be cancelled any more"),
     "not_finished": Code((409,), "a living execution is not rerun", "cancel it or wait"),
+    "operation_not_open": Code((409,), "the operation has ended, or can't go this way from its state"),
+    "no_undo": Code((409,), "nothing takes this action back"),
+    "nothing_to_undo": Code((409,), "the operation has done nothing yet that could be taken back"),
+    "too_many_items": Code((409,), "the filter fits more than 1,000,000 things", "narrow it, or do it in parts"),
     "not_open": Code((409,), "the dead letter was replayed or resolved before"),
     "not_dead": Code((409,), "the execution can't be replayed: it is not dead", "resolve the letter"),
     "replayed_too_often": Code(
