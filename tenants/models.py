@@ -51,6 +51,10 @@ class Plan(models.Model):  # type: ignore[django-manager-missing]  # its relatio
         help_text="Requests of one API key in a minute; empty: any number.",
     )  # fmt: skip
     retention_days = models.PositiveIntegerField(default=30)
+    archive_days = models.PositiveIntegerField(
+        default=0, db_default=0,
+        help_text="So many days more, old history is kept in archive files (ARCHIVE_URL). 0: it is deleted.",
+    )  # fmt: skip
     worker_group = models.CharField(
         max_length=40, blank=True, default="", db_default="", validators=[RegexValidator(GROUP_PATTERN)],
         help_text="Workers of its tenants that name none themselves. Empty: the shared ones.",

@@ -1,15 +1,11 @@
-"""Creating, migrating and dropping tenant schemas. Needs the migrating role (`door.connect(owner=True)`)."""
+"""Creating and dropping tenant schemas. Needs the migrating role (`door.connect(owner=True)`)."""
 
 import re
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
 
 import psycopg
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models.functions import Now
 from psycopg import sql
 
 from kernel.addressrules import read_rules
@@ -18,16 +14,7 @@ from tenants import door, template
 from tenants.models import SLUG_PATTERN, Domain, Plan, Tenant
 from tenants.queues import queue_name
 
-STATE_CHUNK = 400  # schemas per UNION ALL: bounded locks and plan size
 RESERVED_SLUGS = {"public", "www", "api", "admin", "static", "localhost", "shardbeat"}
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A tenant schema that lacks steps."""
-
-    schema: str
-    steps: tuple[template.Step, ...]
 
 
 def tenant_create(
@@ -99,6 +86,20 @@ def grants_sql(schema: str) -> sql.Composed:
     ).format(schema=sql.Identifier(schema), role=role)
 
 
+def missing_grants_sql(schema: str) -> sql.Composed:
+    """The same where a step has added something. A grant that is given again writes a row of the catalogue for each."""
+    return sql.SQL(
+        "DO $do$ DECLARE one record; BEGIN"
+        " FOR one IN SELECT c.oid::regclass::text AS name, c.relkind = 'S' AS sequence FROM pg_class c"
+        "   WHERE c.relnamespace = {schema}::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')"
+        "   AND NOT CASE c.relkind WHEN 'S' THEN has_sequence_privilege({role}, c.oid, 'USAGE')"
+        "           ELSE has_table_privilege({role}, c.oid, 'DELETE') END"
+        " LOOP EXECUTE format('GRANT %s ON %s %s TO %I', CASE WHEN one.sequence THEN 'USAGE, SELECT'"
+        "   ELSE 'SELECT, INSERT, UPDATE, DELETE' END, CASE WHEN one.sequence THEN 'SEQUENCE' ELSE 'TABLE' END,"
+        "   one.name, {role}); END LOOP; END $do$"
+    ).format(schema=sql.Literal(schema), role=sql.Literal(door.application_role() or "public"))
+
+
 def grant_shared() -> None:
     """Grants on the shared schema. Rows of the trail and its seals can only be added, the sealer's row only changed."""
     conn = door.raw()
@@ -109,93 +110,6 @@ def grant_shared() -> None:
     ).format(role=role)
     with conn.cursor() as cursor:  # several statements at once are one transaction: nothing is granted in between
         cursor.execute(grants_sql("public") + (taken if conn.info.user != door.application_role() else sql.SQL("")))
-
-
-def pending() -> list[Pending]:
-    """Tenant schemas that lack steps, from one look at all of them (a query per STATE_CHUNK schemas)."""
-    conn = door.connect("migrate", owner=True, guarded=False)
-    with conn:
-        known = list(Tenant.objects.exclude(delete_after__lte=Now()).values_list("schema_name", flat=True))
-        existing = {
-            row[0]
-            for row in conn.execute(
-                "SELECT schemaname FROM pg_tables WHERE tablename = 'django_migrations' AND schemaname = ANY(%s)",
-                [known],
-            )
-        }
-        applied: dict[str, set[str]] = {schema: set() for schema in known}
-        present = sorted(existing)
-        for start in range(0, len(present), STATE_CHUNK):
-            selects = [
-                sql.SQL("SELECT {name}, app || '.' || name FROM {schema}.django_migrations").format(
-                    name=sql.Literal(schema), schema=sql.Identifier(schema)
-                )
-                for schema in present[start : start + STATE_CHUNK]
-            ]
-            for schema, step in conn.execute(sql.SQL(" UNION ALL ").join(selects)):
-                applied[schema].add(step)
-    everything = template.steps()
-    lacking = []
-    for schema in known:
-        missing = tuple(step for step in everything if f"{step.app}.{step.name}" not in applied[schema])
-        if missing:
-            lacking.append(Pending(schema, missing))
-    return lacking
-
-
-def migrate(schemas: list[Pending], *, jobs: int, report: Callable[[str, str], None]) -> int:
-    """Brings schemas up to date, `jobs` at a time, each in a transaction of its own; returns how many failed.
-
-    May be stopped and run again at any time: a schema is either done or untouched.
-    """
-    failed = 0
-    with ThreadPoolExecutor(max_workers=max(1, jobs)) as threads:
-        for schema, error in threads.map(_migrate_one, schemas):
-            failed += bool(error)
-            report(schema, error or "migrated")
-    return failed
-
-
-def _migrate_one(pending_schema: Pending) -> tuple[str, str]:
-    schema = pending_schema.schema
-    is_new = len(pending_schema.steps) == len(template.steps())  # steps that hold Python have nothing to do there
-    if not is_new and any(step.sql is None for step in pending_schema.steps):
-        return schema, _migrate_with_django(schema)
-    try:
-        with door.connect("migrate", owner=True, guarded=False) as conn, conn.transaction():
-            conn.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [schema])  # two runs of the command at once
-            conn.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-            conn.execute(sql.SQL("SET LOCAL search_path TO {}").format(sql.Identifier(schema)))
-            done = _applied(conn, schema)
-            left = tuple(step for step in pending_schema.steps if f"{step.app}.{step.name}" not in done)
-            with conn.cursor() as cursor:
-                cursor.execute(sql.SQL(template.apply_sql(left)))
-                cursor.execute(grants_sql(schema))
-    except Exception as error:  # one schema's fault must not stop the others
-        return schema, f"failed: {error}"
-    Tenant.objects.filter(schema_name=schema).update(schema_version=template.version())
-    return schema, ""
-
-
-def _applied(conn: "psycopg.Connection[Any]", schema: str) -> set[str]:
-    row = conn.execute("SELECT to_regclass(%s)", [f"{schema}.django_migrations"]).fetchone()
-    if row is None or row[0] is None:
-        conn.execute(template.MIGRATIONS_TABLE)
-        return set()
-    return {row[0] for row in conn.execute("SELECT app || '.' || name FROM django_migrations")}
-
-
-def _migrate_with_django(schema: str) -> str:
-    from django.core.management import call_command
-
-    try:
-        call_command("migrate_schemas", schema_name=schema, interactive=False, verbosity=0)
-        with door.connect("migrate", owner=True, guarded=False) as conn, conn.cursor() as cursor:
-            cursor.execute(grants_sql(schema))
-    except Exception as error:  # one schema's fault must not stop the others
-        return f"failed: {error}"
-    Tenant.objects.filter(schema_name=schema).update(schema_version=template.version())
-    return ""
 
 
 def queue_for(tenant: Tenant, pool: str) -> str:

@@ -1,9 +1,7 @@
 """Forgetting a tenant's old history, in batches that nobody waits for.
 
-What is kept whatever its age: what is not finished, what has an open dead letter, what is under a legal hold, and the
-newest disposition of every schedule, since a lost due entry is made again from it. The steps of a workflow's run are
-kept as long as the run of their root is: a retry needs them. Run, steps and what an execution waited for go with its
-row.
+What is kept whatever its age is said in `apps.archive.rules`. Run, steps and what an execution waited for go with its
+row. Of a tenant whose history is archived, executions and what goes with them leave by the archive alone.
 """
 
 import logging
@@ -15,8 +13,8 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from apps.archive import holds
-from kernel.ids import attempt_id
+from apps.archive import holds, rules
+from kernel.ids import attempt_id, first_id_at
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -29,20 +27,7 @@ NOTHING = UUID(int=0)
 _EXECUTIONS = f"""
 WITH old AS MATERIALIZED (
     SELECT e.id FROM {{schema}}.executions_execution e
-    WHERE e.id > %(after)s AND e.id < %(bound)s AND e.finished_at < %(before)s
-      AND NOT EXISTS (SELECT 1 FROM {{schema}}.deadletters_deadletter d
-                      WHERE d.execution_id = e.id AND d.resolved_at IS NULL)
-      AND (e.schedule_id IS NULL OR e.trigger NOT IN ('schedule', 'catch_up')
-           OR EXISTS (SELECT 1 FROM {{schema}}.executions_execution n
-                      WHERE n.schedule_id = e.schedule_id AND n.nominal_at > e.nominal_at
-                        AND n.trigger IN ('schedule', 'catch_up')))
-      AND (e.workflow_run_id IS NULL OR NOT EXISTS (
-          SELECT 1 FROM {{schema}}.workflows_run r JOIN {{schema}}.workflows_run root ON root.execution_id = r.root_id
-          WHERE r.execution_id = e.workflow_run_id AND (
-              root.finished_at IS NULL OR root.finished_at >= %(before)s
-              OR EXISTS (SELECT 1 FROM {{schema}}.deadletters_deadletter d
-                         WHERE d.execution_id = root.execution_id AND d.resolved_at IS NULL))))
-      AND {holds.EXECUTION_NOT_HELD}
+    WHERE e.id > %(after)s AND e.id < %(bound)s AND {rules.MAY_GO} AND {rules.ITS_ROOT_MAY_GO}
     ORDER BY e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED)
 DELETE FROM {{schema}}.executions_execution e USING old WHERE e.id = old.id RETURNING e.id, e.attempt_count
 """
@@ -59,6 +44,8 @@ _LETTERS = f"""
 WITH old AS MATERIALIZED (
     SELECT d.id FROM {{schema}}.deadletters_deadletter d
     WHERE d.id > %(after)s AND d.id < %(bound)s AND d.resolved_at < %(before)s AND {holds.LETTER_NOT_HELD}
+      AND (NOT %(archived)s OR NOT EXISTS (
+          SELECT 1 FROM {{schema}}.executions_execution e WHERE e.id = d.execution_id))
     ORDER BY d.id LIMIT %(limit)s FOR UPDATE OF d SKIP LOCKED)
 DELETE FROM {{schema}}.deadletters_deadletter d USING old WHERE d.id = old.id RETURNING d.id
 """
@@ -84,13 +71,18 @@ DELETE FROM {{schema}}.webhooks_webhook w USING old WHERE w.id = old.id RETURNIN
 _JOBS = "DELETE FROM {schema}.schedules_job WHERE id = ANY(%s)"
 
 
-def forget(conn: Conn, schema: str, *, before: datetime, more: Callable[[], bool]) -> dict[str, int]:
-    """Deletes what ended before that instant, batch by batch while `more()`; counts by kind of row."""
+def forget(
+    conn: Conn, schema: str, *, before: datetime, more: Callable[[], bool], archived: bool = False
+) -> dict[str, int]:  # fmt: skip
+    """Deletes what ended before that instant, batch by batch while `more()`; counts by kind of row.
+
+    `archived`: executions and what goes with them are left to the archive.
+    """
     counts = {"dead_letters": 0, "executions": 0, "attempts": 0, "events": 0, "webhooks": 0}
-    _in_batches(_letters, conn, schema, before, more, counts)
-    _in_batches(_executions, conn, schema, before, more, counts)
-    _in_batches(_events, conn, schema, before, more, counts)
-    _in_batches(_webhooks, conn, schema, before, more, counts)
+    values = {**rules.parameters(conn, schema, before=before), "bound": first_id_at(before), "archived": archived}
+    for step in (_letters, _executions, _events, _webhooks):
+        if step is not _executions or not archived:
+            _in_batches(step, conn, schema, values, more, counts)
     return counts
 
 
@@ -98,11 +90,11 @@ Step = Callable[[Conn, str, dict[str, Any], dict[str, int]], list[UUID]]
 
 
 def _in_batches(
-    step: Step, conn: Conn, schema: str, before: datetime, more: Callable[[], bool], counts: dict[str, int]
+    step: Step, conn: Conn, schema: str, values: dict[str, Any], more: Callable[[], bool], counts: dict[str, int]
 ) -> None:
     limit, after = BATCH, NOTHING
     while more():
-        values = {"after": after, "bound": _first_id(before), "before": before, "limit": limit}
+        values = {**values, "after": after, "limit": limit}
         try:
             with conn.transaction():
                 conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
@@ -150,11 +142,6 @@ def _webhooks(conn: Conn, schema: str, values: dict[str, Any], counts: dict[str,
         conn.execute(_in(_JOBS, schema), [gone])
     counts["webhooks"] += len(gone)
     return gone
-
-
-def _first_id(at: datetime) -> UUID:
-    """No id that was made at or after this instant is lower."""
-    return UUID(int=int(at.timestamp() * 1_000) << 80)
 
 
 def _in(query: str, schema: str) -> sql.Composed:

@@ -9,7 +9,7 @@ import psycopg
 from django.db import OperationalError, transaction
 
 from apps.operations.items import Settled, settled
-from apps.operations.kinds.base import Done, Kind, TakenItem, Work
+from apps.operations.kinds.base import Done, HeldBack, Kind, TakenItem, Work
 from kernel.clock import monotonic_s
 from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError, Stale
 
@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 BUDGET_S = 0.25  # of one transaction: others wait for its locks
 WAIT_S, WAIT_MAX_S = 5.0, 60.0  # for room in the plan, or on the platform
 STALE_TRIES = 3
+HELD_S = 1.0  # for an item's turn
 BUSY = "busy"
 INTERNAL = "internal_error"
 NOT_UNDONE = "not_undone"
@@ -44,6 +45,9 @@ def carry_out(
     for item in _in_time(items):
         try:
             done = _one(partial(kind.apply, work, item), give_up)
+        except HeldBack as error:
+            found.waits_for, found.wait_s = error.code, HELD_S
+            break
         except (QuotaExceeded, Overloaded) as error:
             found.waits_for = error.code
             found.wait_s = min(WAIT_MAX_S, max(1.0, float(error.extra.get("retry_after_s") or WAIT_S)))
@@ -87,7 +91,7 @@ def _one(work: Callable[[], Done], give_up: bool, tries: int = STALE_TRIES) -> D
             return work()
     except Stale as error:  # somebody changed it between reading and writing
         return _one(work, give_up, tries - 1) if tries > 1 else Done("failed", error.code, error.detail)
-    except (QuotaExceeded, Overloaded):
+    except (HeldBack, QuotaExceeded, Overloaded):
         raise
     except (NotFound, Conflict) as error:
         return Done("skipped", error.code, error.detail)

@@ -108,7 +108,8 @@ class Turn:
             one.state, one.paused_reason, one.waits_for = "paused", CANARY_FAILED, ""
             self._look_again(ended)
         elif step.verb == "wait" or held:
-            one.waits_for = held
+            if step.at is None:  # until then it waits for what it said
+                one.waits_for = held
             self._look_again(ended, at=step.at)
         else:
             self._start(work, 1 if self.careful else step.room, standing, ended)

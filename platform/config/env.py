@@ -1,6 +1,7 @@
 """Reading the environment: every setting that an operator may change has its name and default here or in settings."""
 
 import hashlib
+import json
 import os
 import re
 from pathlib import Path
@@ -88,6 +89,17 @@ def whole(name: str, default: int, *, least: int = 0) -> int:
 def listed(name: str, default: str = "") -> list[str]:
     """A comma separated list, blanks dropped."""
     return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]
+
+
+def json_object(name: str) -> dict[str, Any]:
+    """A JSON object; empty when it is not set."""
+    try:
+        found = json.loads(os.environ.get(name) or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):  # its value is not repeated: it may hold a password
+        raise ImproperlyConfigured(f"{name} is no JSON object.")
+    return found
 
 
 def fingerprint(url: str) -> str:

@@ -154,6 +154,10 @@ PYTHON_TASKS: dict[str, str] = {
     **dict(pair.split("=", 1) for pair in env.listed("PYTHON_TASKS")),
 }
 
+# --- archive ------------------------------------------------------------------------------------------------------
+ARCHIVE_URL = env.text("ARCHIVE_URL", "")  # a folder's path or s3://bucket/prefix; empty: no archive
+ARCHIVE_OPTIONS = env.json_object("ARCHIVE_OPTIONS")  # for fsspec: {"key": ..., "secret": ..., "endpoint_url": ...}
+
 # --- containers: the web processes check with these what tenants may run, the workers again before they run it ---
 CONTAINER_RUNTIME = env.choice("CONTAINER_RUNTIME", "", ("runc", "docker", "kubernetes"))  # empty: no container jobs
 CONTAINER_SLOTS = env.whole("CONTAINER_SLOTS", 4, least=1)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from tests.fixtures_api import Api
 
 # Of good and of bad requests for each operation; what takes a body has more to get wrong.
-EXAMPLES = 7
-EXAMPLES_WITHOUT_BODY = 4
+EXAMPLES = 4
+EXAMPLES_WITHOUT_BODY = 2
+MANY = 10  # times as many, in a run without a limit of time
 
 
 @cache
@@ -34,22 +35,35 @@ def document() -> Any:
 
 @pytest.mark.parametrize(("method", "path"), operations(), ids=lambda value: value.removeprefix(f"{BASE}/"))
 def test_made_up_requests(api: Api, make: Makers, conn: Any, registry: Any, method: str, path: str) -> None:
+    world = World(api, make, conn, registry)
+    world.with_things(path)
+    made_up(api, world, method, path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("method", "path"), operations(), ids=lambda value: value.removeprefix(f"{BASE}/"))
+def test_many_made_up_requests(api: Api, make: Makers, conn: Any, registry: Any, method: str, path: str) -> None:
+    world = World(api, make, conn, registry)
+    world.with_things(path)
+    made_up(api, world, method, path, times=MANY)
+
+
+def made_up(api: Api, world: World, method: str, path: str, *, times: int = 1) -> None:
+    """Good and bad requests of one operation."""
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis.generation import GenerationMode
 
     from apps.api.openapi import openapi_document
 
-    world = World(api, make, conn, registry)
-    world.with_things(path)
     operation = document()[path][method]
 
     def one(case: Any) -> None:
         send(api, method, path, world.ids, case)
 
-    examples = EXAMPLES if "requestBody" in openapi_document()["paths"][path][method.lower()] else EXAMPLES_WITHOUT_BODY
+    has_body = "requestBody" in openapi_document()["paths"][path][method.lower()]
     bounded = settings(
-        max_examples=examples, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        max_examples=times * (EXAMPLES if has_body else EXAMPLES_WITHOUT_BODY), deadline=None, database=None,
+        derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
         bounded(given(operation.as_strategy(generation_mode=mode))(one))()

@@ -1,5 +1,6 @@
 """All kinds of operations, by what is done to what. A new kind is one class and one line here."""
 
+from apps.operations.kinds.backfill import BackfillSchedule
 from apps.operations.kinds.base import Kind
 from apps.operations.kinds.definitions import (
     LabelJobs,
@@ -21,6 +22,7 @@ _ALL: tuple[Kind, ...] = (
     PauseSchedules(),
     ResumeSchedules(),
     LabelSchedules(),
+    BackfillSchedule(),
 )
 KINDS = {(kind.action, kind.target): kind for kind in _ALL}
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tenants import deletion, door, provisioning
+from tenants import behind, deletion, door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 
@@ -17,15 +17,15 @@ class Command(Base):
         door.become_owner()
         with door.connect("tenant check", owner=True, guarded=False) as conn:
             orphans, stuck = deletion.orphans(conn), deletion.stuck(conn)
-        behind = [one.schema for one in provisioning.pending()]
+        lacking = [one.schema for one in behind.pending()]
         answer = {
-            "orphans": orphans, "behind": behind,
+            "orphans": orphans, "behind": lacking,
             "stuck": [{"slug": slug, "delete_after": at, "note": note} for slug, at, note in stuck],
         }  # fmt: skip
         lines = [
             *(f"belongs to no tenant: {what}" for what in orphans),
             *(f"deletion is stuck: {slug} since {at:%Y-%m-%d %H:%M} {note}".rstrip() for slug, at, note in stuck),
-            *(f"lacks migrations: {schema} (manage.py tenant_migrate)" for schema in behind),
+            *(f"lacks migrations: {schema} (manage.py tenant_migrate)" for schema in lacking),
         ]
         self.show(answer, "\n".join(lines) or "All tenants are whole.", as_json=options["format"] == "json")
         if lines:

@@ -1,0 +1,160 @@
+"""One run over a tenant: finish what was begun, archive what may go, remove what has been kept long enough.
+
+A batch is written, read back, and only then are its rows deleted (`deleting`); each step is a state of its row in the
+catalogue. A process that dies between two leaves a row that the next run finds: what was not verified is thrown away
+and made again; what was goes on where it stood.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from apps.archive import catalogue
+from apps.archive.catalogue import Batch
+from apps.archive.choosing import Choice, choose, day_start
+from apps.archive.deleting import batch_delete
+from apps.archive.errors import ArchiveDamaged
+from apps.archive.files import Store
+from apps.archive.restoring import batch_restore
+from apps.archive.rewriting import batch_rewrite, remove_files
+from apps.archive.verifying import batch_check
+from apps.archive.writing import BatchLost, batch_write, columns_now, hot_chunks, keeping
+from kernel.errors import ShardbeatError
+from tenants.models import Tenant
+
+log = logging.getLogger(__name__)
+Conn = psycopg.Connection[Any]
+
+
+@dataclass(slots=True)
+class Run:
+    """What a run did to one tenant."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    batches: int = 0
+    expired: int = 0
+    busy: bool = False  # another process works at a batch
+
+    def add(self, batch: Batch) -> None:
+        self.batches += 1
+        self.bytes += batch.bytes
+        for name, count in batch.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+
+
+def archive_run(
+    conn: Conn, tenant: Tenant, store: Store, *, before: datetime, keep: timedelta | None, more: Callable[[], bool]
+) -> Run:
+    """Archives what ended before the day of `before`, batch after batch while `more()`.
+
+    Files of days that are `keep` older than that are removed; None removes none. ArchiveUnreachable or ArchiveDamaged
+    when the store fails: nothing that was not read back is deleted.
+    """
+    before, run = day_start(before), Run()
+    _go_on(conn, tenant, store, run, before, more)
+    while not run.busy and more():
+        choice = choose(conn, tenant.schema_name, before=before)
+        if choice is None:
+            break
+        batch = catalogue.begin(conn, tenant, day=choice.day)
+        if batch is None:
+            run.busy = True
+            break
+        try:
+            _archive(conn, tenant, store, batch, choice, run, before, more)
+        except BatchLost:
+            run.busy = True
+        except ShardbeatError as error:
+            catalogue.failed(conn, tenant.schema_name, batch.id, error.detail)
+            raise
+    if keep is not None:
+        _expire(conn, tenant, store, run, before - keep, more)
+    return run
+
+
+def _archive(
+    conn: Conn, tenant: Tenant, store: Store, batch: Batch, choice: Choice, run: Run, before: datetime,
+    more: Callable[[], bool],
+) -> None:  # fmt: skip
+    """Takes one batch from its beginning as far as the time reaches."""
+    schema = tenant.schema_name
+    columns = columns_now(conn, schema)
+    chunks = hot_chunks(conn, schema, columns, choice.units)
+    found = batch_write(store, batch, chunks, columns, schema=schema, alive=keeping(conn, schema, batch))
+    if found is None:  # all of it went meanwhile
+        catalogue.drop(conn, schema, batch.id)
+        return
+    if not catalogue.written(conn, schema, batch.id, found):
+        raise BatchLost
+    batch = _read(conn, schema, batch.id)
+    wrong = batch_check(store, batch)
+    if wrong:
+        raise ArchiveDamaged(f"{wrong[0].path}: {wrong[0].detail}")
+    if not catalogue.verified(conn, schema, batch.id):
+        raise BatchLost
+    _finish(conn, tenant, store, _read(conn, schema, batch.id), run, before, more)
+
+
+def _finish(
+    conn: Conn, tenant: Tenant, store: Store, batch: Batch, run: Run, before: datetime, more: Callable[[], bool]
+) -> None:
+    """verified -> done: deletes the hot rows; what had to stay is left out of the files."""
+    if not batch_delete(conn, tenant.schema_name, store, batch, before=before, more=more):
+        run.busy = True
+        return
+    batch = _read(conn, tenant.schema_name, batch.id)
+    if batch.kept_back:
+        log.info("archive of %s: %d executions stay hot: they changed", tenant.slug, len(batch.kept_back))
+        left = batch_rewrite(conn, tenant, store, batch, without=[UUID(one) for one in batch.kept_back])
+        if left is not None:
+            run.add(left)
+    elif catalogue.done(conn, tenant.schema_name, batch.id):
+        run.add(batch)
+
+
+def _go_on(
+    conn: Conn, tenant: Tenant, store: Store, run: Run, before: datetime, more: Callable[[], bool]
+) -> None:  # fmt: skip
+    """Finishes or throws away what an earlier run left, and removes files that mean nothing any more."""
+    schema = tenant.schema_name
+    for batch in catalogue.open_batches(conn, schema):
+        if not batch.abandoned:
+            run.busy = run.busy or batch.replaces is None
+        elif batch.state in ("writing", "written"):
+            store.remove(batch.path)
+            catalogue.drop(conn, schema, batch.id)
+        elif batch.state == "verified":
+            try:
+                _finish(conn, tenant, store, batch, run, before, more)
+            except BatchLost:
+                run.busy = True
+        else:
+            batch_restore(conn, tenant, store, batch)
+    for batch in catalogue.refuse(conn, schema):
+        remove_files(conn, schema, store, batch)
+
+
+def _expire(
+    conn: Conn, tenant: Tenant, store: Store, run: Run, oldest: datetime, more: Callable[[], bool]
+) -> None:  # fmt: skip
+    """Removes the files of days before that of `oldest`."""
+    last = oldest.date() - timedelta(days=1)
+    for batch in catalogue.of_days(conn, tenant.schema_name, first=None, last=last, states=["done"]):
+        if not more():
+            return
+        if catalogue.end(conn, tenant.schema_name, batch.id, state="expired", sources=["done"]):
+            remove_files(conn, tenant.schema_name, store, batch)
+            run.expired += 1
+
+
+def _read(conn: Conn, schema: str, batch_id: UUID) -> Batch:
+    found = catalogue.read(conn, schema, batch_id)
+    if found is None:
+        raise BatchLost
+    return found
