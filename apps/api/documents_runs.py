@@ -170,6 +170,25 @@ class DeadLetterAnswer(Serializer):
     note = nullable(serializers.CharField)
 
 
+class DeadLetterGroupAnswer(Serializer):
+    """Open dead letters of one cause."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "fingerprint": "2f1c9d0a7b3e5864", "count": 12, "count_is_exact": True,
+        "error": {"class": "http", "status": 500, "message": "the answer was 500"},
+        "oldest_at": "2027-03-01T08:00:00Z", "newest_at": "2027-03-01T09:10:00Z",
+    }  # fmt: skip
+
+    fingerprint = serializers.CharField()
+    count = serializers.IntegerField(help_text="Counted up to 1,000.")
+    count_is_exact = serializers.BooleanField()
+    newest = serializers.UUIDField(help_text="The newest letter; `job` and `error` are its.")
+    job = serializers.UUIDField()
+    error = serializers.JSONField()
+    oldest_at = serializers.DateTimeField()
+    newest_at = serializers.DateTimeField()
+
+
 class ReasonInput(Serializer):
     """Why."""
 

@@ -11,7 +11,7 @@ from django.db import OperationalError, transaction
 from apps.operations.items import Settled, settled
 from apps.operations.kinds.base import Done, HeldBack, Kind, TakenItem, Work
 from kernel.clock import monotonic_s
-from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError, Stale
+from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError, Stale, code_of
 
 log = logging.getLogger(__name__)
 BUDGET_S = 0.25  # of one transaction: others wait for its locks
@@ -49,7 +49,7 @@ def carry_out(
             found.waits_for, found.wait_s = error.code, HELD_S
             break
         except (QuotaExceeded, Overloaded) as error:
-            found.waits_for = error.code
+            found.waits_for = code_of(error)
             found.wait_s = min(WAIT_MAX_S, max(1.0, float(error.extra.get("retry_after_s") or WAIT_S)))
             break
         found.settled.append(settled(item, done))
@@ -94,9 +94,9 @@ def _one(work: Callable[[], Done], give_up: bool, tries: int = STALE_TRIES) -> D
     except (HeldBack, QuotaExceeded, Overloaded):
         raise
     except (NotFound, Conflict) as error:
-        return Done("skipped", error.code, error.detail)
+        return Done("skipped", code_of(error), error.detail)
     except ShardbeatError as error:
-        return Done("failed", error.code, error.detail)
+        return Done("failed", code_of(error), error.detail)
     except (OperationalError, psycopg.OperationalError) as error:
         if not give_up:
             raise

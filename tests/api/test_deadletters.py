@@ -40,6 +40,25 @@ def test_a_dead_letter_tells_what_failed(api: Api, dead: dict[str, Any]) -> None
     assert api.get(f"dead-letters?schedule={NOWHERE}").body["items"] == []
 
 
+def test_open_letters_are_grouped_by_their_cause(api: Api, make: Makers, conn: Conn, registry: Registry) -> None:
+    job = make.job()["id"]
+    runs = [make.execution(job=job)["id"] for _ in range(5)]
+    for number, run in enumerate(runs):
+        error = {"class": "http", "status": 500 + number % 2, "message": f"row {number}"}
+        settle(conn, registry, begin(conn, run), "failed", error=error, retryable=False)
+    letters = {one["execution"]: one for one in api.get("dead-letters").body["items"]}
+    api.post(f"dead-letters/{letters[runs[0]]['id']}/resolve")
+    first = api.get("dead-letters/groups?page_size=1").body
+    second = api.get(f"dead-letters/groups?page_size=1&cursor={first['next_cursor']}").body
+    groups = {one["fingerprint"]: one for one in (*first["items"], *second["items"])}
+    assert (second["next_cursor"], list(groups)) == (None, sorted(groups))
+    for newest, oldest, status in ((runs[4], runs[2], 500), (runs[3], runs[1], 501)):
+        group = groups[letters[newest]["fingerprint"]]
+        assert (group["count"], group["count_is_exact"], group["error"]["status"]) == (2, True, status)
+        assert (group["newest"], group["newest_at"]) == (letters[newest]["id"], letters[newest]["created_at"])
+        assert (group["oldest_at"], group["job"]) == (letters[oldest]["created_at"], job)
+
+
 def test_a_replay_goes_on_under_the_same_run_key(
     api: Api, make: Makers, dead: dict[str, Any], conn: Conn, registry: Registry
 ) -> None:

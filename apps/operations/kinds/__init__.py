@@ -11,6 +11,7 @@ from apps.operations.kinds.definitions import (
     ResumeSchedules,
 )
 from apps.operations.kinds.executions import CancelExecutions, RerunExecutions
+from apps.operations.kinds.letters import ReplayLetters, ResolveLetters
 from kernel.errors import NotFound
 
 _ALL: tuple[Kind, ...] = (
@@ -22,6 +23,8 @@ _ALL: tuple[Kind, ...] = (
     PauseSchedules(),
     ResumeSchedules(),
     LabelSchedules(),
+    ReplayLetters(),
+    ResolveLetters(),
     BackfillSchedule(),
 )
 KINDS = {(kind.action, kind.target): kind for kind in _ALL}
