@@ -97,6 +97,8 @@ CODES: Mapping[str, Code] = {
     "nothing_to_retry": Code((409,), "no step of the run failed or was cancelled"),
     "undecodable": Code((409,), "the version of the workflow that the run keeps can't be read", "start a new run"),
     "held": Code((409,), "it is under a legal hold: nothing of it is deleted", "release the hold"),
+    "erased": Code((409,), "the execution was erased: there is nothing left to run again"),
+    "too_many_parts": Code((409,), "more than 10,000 executions go with it", "erase its parts"),
     "too_many_holds": Code((409,), "a tenant has at most 1,000 open legal holds", "release some"),
     "already_released": Code((409,), "the legal hold was released before"),
     "hold_of_operator": Code((403,), "an operator placed the legal hold, and only one can release it", "ask them"),

@@ -100,6 +100,12 @@ def dead_execution(world: World) -> str:
     return made
 
 
+def erased_execution(world: World) -> str:
+    made = dead_execution(world)
+    assert world.api.post(f"executions/{made}/erase", {"reason": "asked for"}).status == 200
+    return made
+
+
 def held_execution(world: World) -> str:
     """One whose receiver answered 202; `ids["completion"]` is the token that it was sent."""
     from tenants.runtokens import runtoken_make
@@ -241,6 +247,7 @@ THINGS: dict[str, Callable[[World], str]] = {
     "paused schedule": paused_schedule,
     "execution_id": execution,
     "dead execution": dead_execution,
+    "erased execution": erased_execution,
     "held execution": held_execution,
     "letter_id": letter,
     "calendar_id": calendar,
