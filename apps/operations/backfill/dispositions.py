@@ -1,13 +1,15 @@
 """What the tables say of a schedule's occurrences, in SQL."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
-from apps.operations.backfill.recognising import Record, latest
+from apps.operations.backfill.recognising import Known, Record, latest
+from apps.schedules.models import Schedule
+from tenants.models import Tenant
 from tenants.statements import run_in
 
 Conn = psycopg.Connection[Any]
@@ -36,3 +38,8 @@ def records(conn: Conn, schema: str, schedule_id: UUID, instants: Sequence[datet
     ordered = sorted(instants)
     rows = run_in(conn, _RECORDS, schema, [schedule_id, ordered[0], ordered[-1]])
     return latest(ordered, (Record._make(row) for row in rows))
+
+
+def known_of(tenant: Tenant, schedule: Schedule, due_from: datetime | None, *, now: datetime) -> Known:
+    """What is known of a schedule's past. `due_from` is the occurrence that its due entry stands for."""
+    return Known(schedule.created_at, now - timedelta(days=tenant.plan.retention_days), due_from)

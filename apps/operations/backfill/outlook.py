@@ -8,11 +8,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from apps.due import entries
-from apps.operations.backfill.dispositions import records
+from apps.operations.backfill.dispositions import known_of, records
 from apps.operations.backfill.forecast import Pace, Use, expected_end, uses
 from apps.operations.backfill.live import typical_s
 from apps.operations.backfill.recognising import Known, Standing, standing, wants
-from apps.operations.backfill.starting import known_of
 from apps.operations.backfill.wish import Wish
 from apps.operations.backfill.within import page
 from apps.schedules.defined import DefinedJob, definition_of, version_of

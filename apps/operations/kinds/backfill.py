@@ -11,14 +11,13 @@ from apps.operations.backfill.starting import occurrence_start
 from apps.operations.backfill.wish import wish_of
 from apps.operations.backfill.within import page
 from apps.operations.backfill.yielding import holds
-from apps.operations.kinds.base import Cursor, Done, Kind, NewItem, Planned, TakenItem, Work
+from apps.operations.kinds.base import Cursor, Done, HeldBack, Kind, NewItem, Planned, TakenItem, Work
 from apps.operations.models import Operation
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.timing_triggers import instant_of, instant_text
 from kernel.errors import Faults
 from kernel.pools import pool_of
 from tenants.models import Tenant
-from tenants.work import in_tenant
 
 
 class BackfillSchedule(Kind):
@@ -56,8 +55,15 @@ class BackfillSchedule(Kind):
 
     def apply(self, work: Work, item: TakenItem) -> Done:
         assert item.nominal_at is not None
-        wish, nominal_at = wish_of(work.operation.params), item.nominal_at
-        return in_tenant(work.tenant, lambda: occurrence_start(work, wish, nominal_at))
+        found = occurrence_start(
+            tenant=work.tenant, actor=work.actor, backfill_id=work.operation.pk, now=work.now,
+            wish=wish_of(work.operation.params), nominal_at=item.nominal_at,
+        )  # fmt: skip
+        if found.held:
+            raise HeldBack(found.held)
+        if found.execution_id is None:
+            return Done("skipped", found.skipped)
+        return Done("running", made_id=found.execution_id)
 
     def undo(self, work: Work, item: TakenItem) -> None:
         """Cancels a run that nobody has begun; Conflict otherwise."""
