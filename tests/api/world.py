@@ -209,6 +209,27 @@ def event(world: World) -> str:
     return str(event_id)
 
 
+def operation(world: World) -> str:
+    """One that is being planned; an editor may ask for it."""
+    return str(world.api.post("jobs/bulk-pause", {"filter": {"name": "none of this name"}}).body["id"])
+
+
+def paused_operation(world: World) -> str:
+    made = operation(world)
+    assert world.api.post(f"operations/{made}/pause").status == 200
+    return made
+
+
+def done_operation(world: World) -> str:
+    """A job was paused."""
+    from tests.operations.fixtures import work_off
+
+    name = world.make.job()["name"]
+    made = world.api.post("jobs/bulk-pause", {"filter": {"name": name}}).body["id"]
+    assert work_off("acme", made).succeeded == 1
+    return str(made)
+
+
 # By the parameter of the path; under other names what single rows ask for instead.
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
@@ -219,6 +240,9 @@ THINGS: dict[str, Callable[[World], str]] = {
     "step": lambda world: "ask",
     "waiting step": lambda world: "next",
     "schedule_id": schedule,
+    "operation_id": operation,
+    "paused operation": paused_operation,
+    "done operation": done_operation,
     "external_id": external_id,
     "paused schedule": paused_schedule,
     "execution_id": execution,
