@@ -59,6 +59,12 @@ LEAST_ROLE = {
     "execution.submit": "editor",
     "execution.cancel": "operator",
     "execution.rerun": "operator",
+    "operation.read": "viewer",
+    "operation.pause": "editor",  # these also take what its items need: apps.operations.access
+    "operation.resume": "editor",
+    "operation.cancel": "editor",
+    "operation.undo": "editor",
+    "operation.update": "editor",
     "execution.erase": "admin",  # it can't be undone
     "deadletter.read": "viewer",
     "deadletter.replay": "operator",

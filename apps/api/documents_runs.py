@@ -121,6 +121,9 @@ class ExecutionAnswer(Serializer):
     step = nullable(serializers.CharField, help_text="Of that run.")
     fired_by = serializers.CharField()
     labels = labels()
+    erased_at = nullable(
+        serializers.DateTimeField, help_text="Since then its payload, result, errors, labels and attempts are gone."
+    )
     as_of = serializers.DateTimeField()
     payload = serializers.JSONField(required=False, help_text="Its own; only when read alone.")
     depends_on = DependencyAnswer(many=True, required=False, help_text="Only when read alone.")

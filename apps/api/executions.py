@@ -107,7 +107,7 @@ class ExecutionRerun(Endpoint):
 
     @operation(
         "executions_rerun", "Run a finished execution again as a new one", body=NoInput, answer=ExecutionAnswer,
-        status=202, retry_safe=True, tag=TAG, problems=("not_finished", "quota_exceeded", "overloaded"),
+        status=202, retry_safe=True, tag=TAG, problems=("not_finished", "erased", "quota_exceeded", "overloaded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, execution_id: UUID) -> Response:

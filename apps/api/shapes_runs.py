@@ -46,6 +46,7 @@ def execution_shape(
         "step": row.step,
         "fired_by": row.fired_by,
         "labels": stored(row.labels) if row.labels else {},
+        "erased_at": row.erased_at,
         "as_of": as_of,
     }
     if payload:

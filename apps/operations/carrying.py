@@ -11,11 +11,12 @@ from django.db import OperationalError, transaction
 from apps.operations.items import Settled, settled
 from apps.operations.kinds.base import Done, HeldBack, Kind, TakenItem, Work
 from kernel.clock import monotonic_s
-from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError, code_of
+from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError, Stale, code_of
 
 log = logging.getLogger(__name__)
 BUDGET_S = 0.25  # of one transaction: others wait for its locks
 WAIT_S, WAIT_MAX_S = 5.0, 60.0  # for room in the plan, or on the platform
+STALE_TRIES = 3
 HELD_S = 1.0  # for an item's turn
 BUSY = "busy"
 INTERNAL = "internal_error"
@@ -84,10 +85,12 @@ def _in_time(items: Sequence[TakenItem]) -> Iterator[TakenItem]:
         yield item
 
 
-def _one(work: Callable[[], Done], give_up: bool) -> Done:
+def _one(work: Callable[[], Done], give_up: bool, tries: int = STALE_TRIES) -> Done:
     try:
         with transaction.atomic():
             return work()
+    except Stale as error:  # somebody changed it between reading and writing
+        return _one(work, give_up, tries - 1) if tries > 1 else Done("failed", error.code, error.detail)
     except (HeldBack, QuotaExceeded, Overloaded):
         raise
     except (NotFound, Conflict) as error:

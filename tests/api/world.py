@@ -114,6 +114,12 @@ def dead_execution(world: World) -> str:
     return made
 
 
+def erased_execution(world: World) -> str:
+    made = dead_execution(world)
+    assert world.api.post(f"executions/{made}/erase", {"reason": "asked for"}).status == 200
+    return made
+
+
 def held_execution(world: World) -> str:
     """One whose receiver answered 202; `ids["completion"]` is the token that it was sent."""
     from tenants.runtokens import runtoken_make
@@ -217,6 +223,27 @@ def event(world: World) -> str:
     return str(event_id)
 
 
+def operation(world: World) -> str:
+    """One that is being planned; an editor may ask for it."""
+    return str(world.api.post("jobs/bulk-pause", {"filter": {"name": "none of this name"}}).body["id"])
+
+
+def paused_operation(world: World) -> str:
+    made = operation(world)
+    assert world.api.post(f"operations/{made}/pause").status == 200
+    return made
+
+
+def done_operation(world: World) -> str:
+    """A job was paused."""
+    from tests.operations.fixtures import work_off
+
+    name = world.make.job()["name"]
+    made = world.api.post("jobs/bulk-pause", {"filter": {"name": name}}).body["id"]
+    assert work_off("acme", made).succeeded == 1
+    return str(made)
+
+
 # By the parameter of the path; under other names what single rows ask for instead.
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
@@ -227,12 +254,16 @@ THINGS: dict[str, Callable[[World], str]] = {
     "step": lambda world: "ask",
     "waiting step": lambda world: "next",
     "schedule_id": schedule,
+    "operation_id": operation,
+    "paused operation": paused_operation,
+    "done operation": done_operation,
     "external_id": external_id,
     "paused schedule": paused_schedule,
     "scheduled workflow": scheduled_workflow,
     "backfill_id": backfill,
     "execution_id": execution,
     "dead execution": dead_execution,
+    "erased execution": erased_execution,
     "held execution": held_execution,
     "letter_id": letter,
     "calendar_id": calendar,

@@ -2,6 +2,14 @@
 
 from apps.operations.kinds.backfill import BackfillSchedule
 from apps.operations.kinds.base import Kind
+from apps.operations.kinds.definitions import (
+    LabelJobs,
+    LabelSchedules,
+    PauseJobs,
+    PauseSchedules,
+    ResumeJobs,
+    ResumeSchedules,
+)
 from apps.operations.kinds.executions import CancelExecutions, RerunExecutions
 from apps.operations.kinds.letters import ReplayLetters, ResolveLetters
 from kernel.errors import NotFound
@@ -9,6 +17,12 @@ from kernel.errors import NotFound
 _ALL: tuple[Kind, ...] = (
     CancelExecutions(),
     RerunExecutions(),
+    PauseJobs(),
+    ResumeJobs(),
+    LabelJobs(),
+    PauseSchedules(),
+    ResumeSchedules(),
+    LabelSchedules(),
     ReplayLetters(),
     ResolveLetters(),
     BackfillSchedule(),
