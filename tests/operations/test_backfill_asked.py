@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -129,11 +130,11 @@ def test_with_the_command(
     shown = capsys.readouterr()
     assert json.loads(shown.out)["counts"]["succeeded"] == 23
     assert shown.err.splitlines()[-1].startswith(f"[{'#' * 30}] 23/23 100 %  completed")
-    assert len(runs(conn, acme, hourly)) == 23
+    assert len(runs(conn, acme, UUID(hourly))) == 23
 
     call_command("backfill", *given, "--yes", "--only", "all", "--no-wait")
     backfill_id = capsys.readouterr().out.strip()
-    operation_cancel(tenant=acme, actor=actor(acme), operation_id=backfill_id, now=database_now())
+    operation_cancel(tenant=acme, actor=actor(acme), operation_id=UUID(backfill_id), now=database_now())
     with pytest.raises(SystemExit) as stopped:
         call_command("backfill", "--tenant", "acme", "--watch", backfill_id)
     assert stopped.value.code == 1
