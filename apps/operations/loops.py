@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import psycopg
-from django.db import connection, transaction
+from django.db import close_old_connections, connection, transaction
 
 from apps.dispatch.keeper import Keeper
 from apps.due import operations as due_operations
@@ -54,6 +54,7 @@ class OperationService:
         connection.close()
 
     def _pass(self) -> Pass:
+        close_old_connections()  # the server's process behind one remembers each table of each tenant
         if not due_operations.any_due(door.raw()):  # costs one round trip, and is mostly the answer
             return Pass()
         with transaction.atomic():

@@ -77,7 +77,7 @@ def deadletters_replay(
             done[letter.pk] = _retry_run(tenant, actor, letter, how, now)
         done |= _replay(tenant, actor, [one for one in wanted if one.pk not in done], how, now)
         _record(tenant, actor, done, how, now)
-        return done
+        return {key: done[key] for key in letter_ids}
 
     return in_tenant(tenant, work)
 
