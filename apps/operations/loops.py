@@ -19,7 +19,7 @@ from apps.due.operations import DueOperation
 from apps.operations import turn
 from apps.operations.models import Operation
 from apps.operations.states import sources_of
-from apps.operations.turn import Turn
+from apps.operations.turn import ERROR_CHARS, Turn
 from kernel.backoff import delay_s
 from kernel.service import IDLE_S, Pass, Runnable
 from tenants import door
@@ -31,7 +31,6 @@ LOCK_TIMEOUT_MS = 1_000
 SUSPENDED_S = 30.0  # until a tenant that stands still is looked at again
 AGAIN_MAX_S = 30.0
 FAILURES_MAX = 12  # turns in a row; then the operation has failed
-ERROR_CHARS = 500
 
 
 def loops(keeper: Keeper) -> Sequence[tuple[str, Runnable, float]]:
