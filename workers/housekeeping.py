@@ -85,7 +85,7 @@ def retention() -> dict[str, int]:
             if not more():
                 break
             try:
-                for name, count in forget(line.get(), schema, before=before, more=more).items():
+                for name, count in forget(line.fresh(visits=1), schema, before=before, more=more).items():
                     total[name] = total.get(name, 0) + count
             except psycopg.Error:  # one tenant's trouble is not the others'
                 log.warning("retention of tenant %s failed; it is tried again at the next run", slug, exc_info=True)

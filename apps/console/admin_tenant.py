@@ -15,7 +15,7 @@ from django.urls import path
 
 from apps.console.admin_tenants import SmallAdmin, tell_overbooked
 from apps.console.deleting import deletion_page
-from apps.console.filters import NamedFilter
+from apps.console.filters import NamedFilter, SchemaFilter
 from apps.console.selecting import ticked
 from apps.console.shown import tenant_link
 from apps.console.tenant_life import REASON_CHARS, renaming_page, set_all, set_status
@@ -59,7 +59,7 @@ class TenantAdmin(SmallAdmin):
         "slug", "name", "plan", "worker_group", "status", "delete_after", "dispatch_paused", "schema_version",
         "created_at", "tables",
     )  # fmt: skip
-    list_filter = ("status", "plan", ("worker_group", NamedFilter), "dispatch_paused")
+    list_filter = ("status", "plan", ("worker_group", NamedFilter), "dispatch_paused", SchemaFilter)
     list_select_related = ("plan",)
     search_fields = ("slug", "name")
     ordering = ("slug",)

@@ -9,6 +9,7 @@ from django.conf import settings
 from apps.dispatch.pressure.gauging import PoolFigures, pools_of
 from apps.due import entries
 from apps.usage import pressure
+from tenants import behind
 
 Conn = psycopg.Connection[Any]
 
@@ -27,6 +28,7 @@ class Seen(NamedTuple):
     dispatchers: int
     workers: int
     measured: pressure.Pressure | None
+    schemas_of_other_version: int = 0
 
     @property
     def stale(self) -> bool:
@@ -42,10 +44,10 @@ class Seen(NamedTuple):
 
 
 def read(conn: Conn) -> Seen:
-    """Four short statements."""
+    """Five short statements."""
     measured = pressure.read(conn)
     now, earliest = entries.peek(conn, range(settings.SHARDS))
     row = conn.execute(_ALIVE).fetchone()
     assert row is not None
     oldest = min((at for at in earliest.values() if at <= now), default=now)
-    return Seen(now, (now - oldest).total_seconds(), row[0], row[1], measured)
+    return Seen(now, (now - oldest).total_seconds(), row[0], row[1], measured, behind.other_version(conn))
