@@ -4,6 +4,7 @@ from django.urls import URLPattern, path, re_path
 
 from apps.api import (
     audit,
+    backfills,
     breakers,
     bulk_wishes,
     by_external_id,
@@ -65,6 +66,7 @@ urlpatterns: list[URLPattern] = [
     path("workflows/<uuid:workflow_id>/pause", workflows.WorkflowPause.as_view()),
     path("workflows/<uuid:workflow_id>/resume", workflows.WorkflowResume.as_view()),
     path("workflows/<uuid:workflow_id>/run", workflows.WorkflowStart.as_view()),
+    path("workflows/<uuid:workflow_id>/backfill", backfills.WorkflowBackfill.as_view()),
     path("workflows/<uuid:workflow_id>/preview", workflow_views.WorkflowPreview.as_view()),
     path("workflows/<uuid:workflow_id>/graph", workflow_views.WorkflowGraph.as_view()),
     path("workflows/<uuid:workflow_id>/graph.svg", workflow_views.WorkflowPicture.as_view()),
@@ -106,6 +108,7 @@ urlpatterns: list[URLPattern] = [
     path("schedules/<uuid:schedule_id>/pause", schedules.SchedulePause.as_view()),
     path("schedules/<uuid:schedule_id>/resume", schedules.ScheduleResume.as_view()),
     path("schedules/<uuid:schedule_id>/trigger", schedules.ScheduleTrigger.as_view()),
+    path("schedules/<uuid:schedule_id>/backfill", backfills.ScheduleBackfill.as_view()),
     path("schedules/<uuid:schedule_id>/preview", previews.PreviewSaved.as_view()),
     path("schedules/<uuid:schedule_id>/executions", execution_lists.ScheduleExecutions.as_view()),
     path("schedules/<uuid:schedule_id>/dead-letters", deadletter_lists.ScheduleDeadLetters.as_view()),
@@ -150,6 +153,8 @@ urlpatterns: list[URLPattern] = [
     path("dead-letters/<uuid:letter_id>", deadletters.DeadLetterDetail.as_view()),
     path("dead-letters/<uuid:letter_id>/replay", deadletters.DeadLetterReplay.as_view()),
     path("dead-letters/<uuid:letter_id>/resolve", deadletters.DeadLetterResolve.as_view()),
+    path("backfills", backfills.BackfillList.as_view()),
+    path("backfills/<uuid:backfill_id>", backfills.BackfillDetail.as_view()),
     path("usage", usage.Usage.as_view()),
     path("usage/history", usage.UsageHistory.as_view()),
     path("queues", queues.QueueList.as_view()),

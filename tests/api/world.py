@@ -83,6 +83,20 @@ def schedule(world: World) -> str:
     return str(world.make.schedule()["id"])
 
 
+def scheduled_workflow(world: World) -> str:
+    made = workflow(world)
+    world.make.count += 1
+    body = {"name": f"schedule {world.make.count}", "workflow": made, "trigger": {"every_s": 300}}
+    _made(world, "schedules", body)
+    return made
+
+
+def backfill(world: World) -> str:
+    answer = world.api.post(f"schedules/{schedule(world)}/backfill", {"from": "2026-01-01", "to": "2026-01-02"})
+    assert answer.status == 202, answer.body
+    return str(answer.body["id"])
+
+
 def paused_schedule(world: World) -> str:
     made = schedule(world)
     assert world.api.post(f"schedules/{made}/pause").status == 200
@@ -245,6 +259,8 @@ THINGS: dict[str, Callable[[World], str]] = {
     "done operation": done_operation,
     "external_id": external_id,
     "paused schedule": paused_schedule,
+    "scheduled workflow": scheduled_workflow,
+    "backfill_id": backfill,
     "execution_id": execution,
     "dead execution": dead_execution,
     "erased execution": erased_execution,
