@@ -123,6 +123,9 @@ class Kind:
         """
         return {}
 
+    def ended(self, tenant: Tenant, operation: Operation, *, now: datetime) -> None:
+        """Tells whoever wants to know; once, in the transaction in which the operation ends for good."""
+
     def undo(self, work: Work, item: TakenItem) -> None:
         """Takes one item back that is running or has succeeded. Conflict with a code when that can't be any more."""
         raise Conflict("This can't be taken back.", code="no_undo")
