@@ -3,17 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import psycopg
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.db.models.functions import Now
 from psycopg import sql
 
 from tenants import door, template
 from tenants.models import Tenant
 
+Conn = psycopg.Connection[Any]
 CHUNK = 400  # schemas a query and a connection: bounded locks, plans, and memory of the server's process
 
 
@@ -67,12 +66,23 @@ def pending(only: Iterable[str] | None = None) -> list[Pending]:
     return standing(only).behind
 
 
-def shared_pending() -> list[str]:
-    """Steps that the shared schema lacks, by Django's connection; all of them in an empty database."""
-    cast(Any, connection).set_schema_to_public()
-    executor = MigrationExecutor(connection)
-    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+def shared_pending(conn: Conn) -> list[str]:
+    """Steps that the shared schema lacks; all of them in an empty database."""
+    row = conn.execute("SELECT to_regclass('public.django_migrations')").fetchone()
+    if row is None or row[0] is None:
+        return list(template.shared_labels())
+    done = {label for (label,) in conn.execute("SELECT app || '.' || name FROM public.django_migrations")}
+    return [label for label in template.shared_labels() if label not in done]
+
+
+def other_version(conn: Conn) -> int:
+    """How many tenant schemas are not of this process's version, as the last run left them: older, or newer already."""
+    row = conn.execute(
+        "SELECT count(*) FROM public.tenants_tenant WHERE schema_version <> %s"
+        " AND (delete_after IS NULL OR delete_after > clock_timestamp())",
+        [template.version()],
+    ).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _applied(schemas: list[str]) -> dict[str, frozenset[str]]:

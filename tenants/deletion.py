@@ -18,7 +18,7 @@ from psycopg import sql
 
 from apps.audit import personal
 from apps.audit.services import Actor, Entry, django_connection, record, record_by_system
-from kernel.errors import Conflict, FieldError, InvalidInput
+from kernel.errors import Conflict, FieldError, InvalidInput, ShardbeatError
 from tenants import keepers, suspension
 from tenants.models import Tenant
 from tenants.people import USER_PREFIX
@@ -155,7 +155,7 @@ def delete_step(conn: Conn, *, after: int = 0) -> Step | None:
             removed = keepers.remove_some(conn, chosen[0], chosen[2])
             step = Step(chosen[0], chosen[1], removed) if removed else _last_step(conn, *chosen)
         return step or delete_step(conn, after=chosen[0])
-    except (psycopg.Error, OSError, Kept) as error:
+    except (psycopg.Error, ShardbeatError, Kept) as error:
         if chosen is None or conn.closed:
             raise
         reason = str(error).partition("\n")[0][:NOTE_CHARS]

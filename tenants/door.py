@@ -5,6 +5,7 @@ The hot paths never change a schema; they use `connect()` and names qualified wi
 Querysets are lazy: what is read inside must be materialised inside.
 """
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -15,9 +16,11 @@ from django.conf import settings
 from django.db import connection
 from django_tenants.utils import tenant_context
 
+from kernel.clock import monotonic_s
 from tenants.models import Tenant
 
 LOCK_TIMEOUT_MS = 2_000
+SERVES_S, VISITS_MAX = 1_800, 500
 IDLE_IN_TRANSACTION_MS = 5_000
 # A plan that is kept may be one for tables that were empty when it was made, as those of live work are between bursts,
 # and then reads all that has come since, each time, until statistics are gathered. Planning is cheaper.
@@ -63,20 +66,38 @@ def connect(name: str, *, owner: bool = False, guarded: bool = True) -> "psycopg
 
 
 class Line:
-    """A connection that is opened again when it was lost. For one thread; `get()` before each piece of work."""
+    """A connection that is opened again when it was lost. For one thread; `get()` before each piece of work.
+
+    `fresh()` is for what works in tenants' schemas for as long as the process lives: the server's process behind a
+    connection remembers each table that it has touched, and forgets nothing.
+    """
 
     def __init__(self, name: str, *, opened: "Callable[[psycopg.Connection[Any]], None] | None" = None) -> None:
         self._name = name
         self._opened = opened
         self._conn: psycopg.Connection[Any] | None = None
+        self._until = 0.0
+        self._visits = 0
 
     def get(self) -> "psycopg.Connection[Any]":
         """The open connection; OperationalError when the database can't be reached."""
         if self._conn is None or self._conn.closed:
             self._conn = connect(self._name)
+            self._visits = 0
+            self._until = monotonic_s() + random.uniform(0.5, 1) * SERVES_S  # not all of a process at once
             if self._opened is not None:
                 self._opened(self._conn)
         return self._conn
+
+    def fresh(self, *, visits: int = 0) -> "psycopg.Connection[Any]":
+        """The same, but a new one when this has served for SERVES_S, or for VISITS_MAX schemas by the caller's count.
+
+        Only where nothing is under way on it.
+        """
+        self._visits += visits
+        if self._conn is not None and (monotonic_s() >= self._until or self._visits > VISITS_MAX):
+            self._conn.close()
+        return self.get()
 
     def close(self) -> None:
         if self._conn is not None:

@@ -21,7 +21,7 @@ class Keeper(Protocol):
 
     def remove_some(self, conn: Conn, tenant_id: int, schema: str) -> int:
         """Removes a bounded part of what the tenant has outside of the database, at no transaction's expense; how many
-        things. 0: nothing is left. May be called again after a crash. OSError when it does not work now."""
+        things. 0: nothing is left. May be called again after a crash. A ShardbeatError when it does not work now."""
 
     def orphans(self, conn: Conn) -> list[str]:
         """What is outside of the database and belongs to no tenant, named for people."""

@@ -42,6 +42,7 @@ LEAST_ROLE = {
     "schedule.pause": "editor",
     "schedule.resume": "editor",
     "schedule.trigger": "editor",
+    "schedule.backfill": "operator",
     "calendar.read": "viewer",
     "calendar.create": "editor",
     "calendar.update": "editor",
@@ -58,6 +59,12 @@ LEAST_ROLE = {
     "execution.submit": "editor",
     "execution.cancel": "operator",
     "execution.rerun": "operator",
+    "operation.read": "viewer",
+    "operation.pause": "editor",  # these also take what its items need: apps.operations.access
+    "operation.resume": "editor",
+    "operation.cancel": "editor",
+    "operation.undo": "editor",
+    "operation.update": "editor",
     "execution.erase": "admin",  # it can't be undone
     "deadletter.read": "viewer",
     "deadletter.replay": "operator",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from itertools import count
 
 import psycopg
 from django.core.exceptions import ValidationError
@@ -26,7 +27,7 @@ def tenant_create(
     """
     check_slug(slug)
     check_network(network := tuple(network))
-    schema = "t_" + slug.replace("-", "_")
+    schema = _free_schema(slug)
     try:
         with transaction.atomic():
             tenant = Tenant(
@@ -39,6 +40,15 @@ def tenant_create(
     except (ValidationError, IntegrityError, psycopg.errors.DuplicateSchema) as error:
         raise Conflict(f"There is already a tenant {slug!r}, its schema {schema!r} or a domain {host!r}.") from error
     return tenant
+
+
+def _free_schema(slug: str) -> str:
+    """A tenant that was given another slug keeps its schema's name: who has the slug after it gets the next one."""
+    plain = "t_" + slug.replace("-", "_")
+    taken = set(Tenant.objects.filter(schema_name__startswith=plain).values_list("schema_name", flat=True))
+    if plain not in taken or Tenant.objects.filter(slug=slug).exists():
+        return plain
+    return next(name for number in count(2) if (name := f"{plain}_{number}") not in taken)
 
 
 def check_slug(slug: str) -> None:

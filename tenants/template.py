@@ -88,6 +88,14 @@ def version() -> str:
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
 
+@cache
+def shared_labels() -> tuple[str, ...]:
+    """The names of all migrations in order: the shared schema records those of the tenant apps too."""
+    graph = MigrationLoader(None).graph
+    keys = dict.fromkeys(key for target in graph.leaf_nodes() for key in graph.forwards_plan(target))
+    return tuple(f"{app}.{name}" for app, name in keys)
+
+
 def table_count() -> int:
     """How many tables a schema has: those of the tenant apps' models, and the one that records migrations."""
     models = [

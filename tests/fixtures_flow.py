@@ -164,6 +164,9 @@ class OneLine:
     def get(self) -> Conn:
         return self.conn
 
+    def fresh(self, *, visits: int = 0) -> Conn:
+        return self.get()
+
     def close(self) -> None:
         pass
 

@@ -73,7 +73,7 @@ def _turn(line: Line, files: Store, turn: Turn) -> Run | None:
     tenant = Tenant(pk=turn.tenant_id, slug=turn.slug, schema_name=turn.schema)
     keep = timedelta(days=turn.archive_days)
     try:
-        run = archive_run(line.get(), tenant, files, before=turn.before, keep=keep, more=_until(TURN_S))
+        run = archive_run(line.fresh(visits=1), tenant, files, before=turn.before, keep=keep, more=_until(TURN_S))
         found = standing(line.get(), turn.schema, before=turn.before)
     except (psycopg.Error, ShardbeatError) as error:
         log.warning("archive of tenant %s failed; it is tried again at the next run", turn.slug, exc_info=True)

@@ -70,6 +70,19 @@ DELETE FROM {{schema}}.webhooks_webhook w USING old WHERE w.id = old.id RETURNIN
 """
 _JOBS = "DELETE FROM {schema}.schedules_job WHERE id = ANY(%s)"
 
+# Items first, so that no batch is large; then the operations that have none left.
+_ENDED = f"finished_at < %(before)s AND {holds.TENANT_NOT_HELD}"
+_ITEMS = f"""
+DELETE FROM {{schema}}.operations_item WHERE ctid = ANY(ARRAY(
+    SELECT i.ctid FROM {{schema}}.operations_item i
+    WHERE i.operation_id IN (SELECT id FROM {{schema}}.operations_operation WHERE {_ENDED}) LIMIT %(limit)s))
+RETURNING operation_id
+"""
+_OPERATIONS = f"""
+DELETE FROM {{schema}}.operations_operation o WHERE {_ENDED} AND NOT EXISTS (
+    SELECT 1 FROM {{schema}}.operations_item i WHERE i.operation_id = o.id)
+"""
+
 
 def forget(
     conn: Conn, schema: str, *, before: datetime, more: Callable[[], bool], archived: bool = False
@@ -78,9 +91,9 @@ def forget(
 
     `archived`: executions and what goes with them are left to the archive.
     """
-    counts = {"dead_letters": 0, "executions": 0, "attempts": 0, "events": 0, "webhooks": 0}
+    counts = {"dead_letters": 0, "executions": 0, "attempts": 0, "events": 0, "webhooks": 0, "operations": 0}
     values = {**rules.parameters(conn, schema, before=before), "bound": first_id_at(before), "archived": archived}
-    for step in (_letters, _executions, _events, _webhooks):
+    for step in (_letters, _executions, _events, _webhooks, _operations):
         if step is not _executions or not archived:
             _in_batches(step, conn, schema, values, more, counts)
     return counts
@@ -142,6 +155,13 @@ def _webhooks(conn: Conn, schema: str, values: dict[str, Any], counts: dict[str,
         conn.execute(_in(_JOBS, schema), [gone])
     counts["webhooks"] += len(gone)
     return gone
+
+
+def _operations(conn: Conn, schema: str, values: dict[str, Any], counts: dict[str, int]) -> list[UUID]:
+    gone = conn.execute(_in(_ITEMS, schema), values).fetchall()
+    if len(gone) < values["limit"]:
+        counts["operations"] += conn.execute(_in(_OPERATIONS, schema), values).rowcount
+    return [NOTHING for _ in gone]  # the next batch begins where this one did
 
 
 def _in(query: str, schema: str) -> sql.Composed:

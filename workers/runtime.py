@@ -152,7 +152,7 @@ class Runtime:
         Should the first have been committed all the same, the second finds nothing to do; what was started then is
         held by nobody and comes back as lost.
         """
-        conn = self._line.get()
+        conn = self._line.fresh()
         try:
             self._local.registry.refresh()
             return statement(conn)

@@ -122,7 +122,7 @@ class SettleBuffer:
     def _settle(self, batch: list[Settlement], counts: "Counter[str]", *, failures: int = 0) -> None:
         try:
             self._registry.refresh()
-            done = settle(self._line.get(), self._registry, batch)
+            done = settle(self._line.fresh(), self._registry, batch)
         except Exception:
             with self._lock:
                 self._waiting.extendleft(reversed(batch))

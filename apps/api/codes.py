@@ -72,6 +72,12 @@ CODES: Mapping[str, Code] = {
     "schedule_completed": Code((409,), "there is nothing to pause"),
     "already_finished": Code((409,), "the execution can't be cancelled any more"),
     "not_finished": Code((409,), "a living execution is not rerun", "cancel it or wait"),
+    "operation_not_open": Code((409,), "the operation has ended, or can't go this way from its state"),
+    "already_started": Code((409,), "of an item: its run has begun, so an undo leaves it alone"),
+    "changed_since": Code((409,), "of an item: it is not as the operation left it, so an undo leaves it alone"),
+    "no_undo": Code((409,), "nothing takes this action back"),
+    "nothing_to_undo": Code((409,), "the operation has done nothing yet that could be taken back"),
+    "too_many_items": Code((409,), "the filter fits more than 1,000,000 things", "narrow it, or do it in parts"),
     "not_open": Code((409,), "the dead letter was replayed or resolved before"),
     "not_dead": Code((409,), "the execution can't be replayed: it is not dead", "resolve the letter"),
     "replayed_too_often": Code(
@@ -90,7 +96,12 @@ CODES: Mapping[str, Code] = {
     ),
     "nothing_to_retry": Code((409,), "no step of the run failed or was cancelled"),
     "undecodable": Code((409,), "the version of the workflow that the run keeps can't be read", "start a new run"),
+    "archive_off": Code((409,), "there is no archive any more: `ARCHIVE_URL` is not set", "tell the operator"),
+    "archive_unreachable": Code((503,), "the store of the archive does not answer", "try again"),
+    "archive_damaged": Code((500,), "a file of the archive is missing, or not what was written", "tell the operator"),
     "held": Code((409,), "it is under a legal hold: nothing of it is deleted", "release the hold"),
+    "erased": Code((409,), "the execution was erased: there is nothing left to run again"),
+    "too_many_parts": Code((409,), "more than 10,000 executions go with it", "erase its parts"),
     "too_many_holds": Code((409,), "a tenant has at most 1,000 open legal holds", "release some"),
     "already_released": Code((409,), "the legal hold was released before"),
     "hold_of_operator": Code((403,), "an operator placed the legal hold, and only one can release it", "ask them"),
@@ -172,10 +183,13 @@ OF_A_BODY = ("malformed_json", "repeated_member", "unsupported_media_type")
 OF_A_PATH = ("not_found",)  # of paths that name a thing
 OF_A_CHANGE = ("csrf_failed", "busy", "secrets_key_unknown")  # the trail encrypts who it was
 OF_IF_MATCH = ("stale", "if_match_required")
+OF_ARCHIVES = ("archive_off", "archive_unreachable", "archive_damaged")  # of reads that may come from one
 OF_IDEMPOTENCY = ("request_in_progress", "idempotency_key_reused")
 
-# Of no operation: what a path answers that has none for the method, and what people meet who sign in.
-ELSEWHERE = ("method_not_allowed", "identity_provider_unusable", "id_token_refused")
+# Of no operation: what a path answers that has none for the method, what people meet who sign in, what items say.
+ELSEWHERE = (
+    "method_not_allowed", "identity_provider_unusable", "id_token_refused", "already_started", "changed_since",
+)  # fmt: skip
 
 
 def by_status(codes: Iterable[str]) -> dict[int, list[str]]:

@@ -48,3 +48,32 @@ class HoldReleaseInput(Serializer):
     EXAMPLE: ClassVar[Example] = {"reason": "Case 4711 is settled"}
 
     reason = serializers.CharField(max_length=500)
+
+
+class EraseInput(Serializer):
+    """Why, and how much."""
+
+    EXAMPLE: ClassVar[Example] = {"reason": "Asked for by the customer"}
+
+    reason = serializers.CharField(max_length=500)
+    everything = optional(
+        serializers.BooleanField,
+        help_text="Also the run of a workflow that it is a step of, and what was run again of it.",
+    )
+
+
+class ErasureAnswer(Serializer):
+    """What was erased with an execution."""
+
+    EXAMPLE: ClassVar[Example] = {"reason": "Asked for by the customer", "done": True, "left": []}
+
+    execution = serializers.UUIDField()
+    erased_at = serializers.DateTimeField()
+    reason = serializers.CharField()
+    done = serializers.BooleanField(help_text="Nothing is left of them anywhere.")
+    executions = serializers.ListField(
+        child=serializers.UUIDField(), help_text="All that went with it, itself among them."
+    )
+    left = serializers.ListField(
+        child=serializers.UUIDField(), help_text="Of these something is left; the platform goes on by itself."
+    )

@@ -121,6 +121,10 @@ class ExecutionAnswer(Serializer):
     step = nullable(serializers.CharField, help_text="Of that run.")
     fired_by = serializers.CharField()
     labels = labels()
+    archived = serializers.BooleanField(help_text="It has left the tables and was read from its archive.")
+    erased_at = nullable(
+        serializers.DateTimeField, help_text="Since then its payload, result, errors, labels and attempts are gone."
+    )
     as_of = serializers.DateTimeField()
     payload = serializers.JSONField(required=False, help_text="Its own; only when read alone.")
     depends_on = DependencyAnswer(many=True, required=False, help_text="Only when read alone.")
@@ -168,6 +172,25 @@ class DeadLetterAnswer(Serializer):
     resolved_at = nullable(serializers.DateTimeField)
     resolved_by = nullable(serializers.CharField)
     note = nullable(serializers.CharField)
+
+
+class DeadLetterGroupAnswer(Serializer):
+    """Open dead letters of one cause."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "fingerprint": "2f1c9d0a7b3e5864", "count": 12, "count_is_exact": True,
+        "error": {"class": "http", "status": 500, "message": "the answer was 500"},
+        "oldest_at": "2027-03-01T08:00:00Z", "newest_at": "2027-03-01T09:10:00Z",
+    }  # fmt: skip
+
+    fingerprint = serializers.CharField()
+    count = serializers.IntegerField(help_text="Counted up to 1,000.")
+    count_is_exact = serializers.BooleanField()
+    newest = serializers.UUIDField(help_text="The newest letter; `job` and `error` are its.")
+    job = serializers.UUIDField()
+    error = serializers.JSONField()
+    oldest_at = serializers.DateTimeField()
+    newest_at = serializers.DateTimeField()
 
 
 class ReasonInput(Serializer):

@@ -7,6 +7,8 @@ import psycopg
 from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 
+from tenants import behind
+
 log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 2  # the least that the driver knows
 STATEMENT_TIMEOUT_MS = 1_000
@@ -18,13 +20,21 @@ def alive(request: HttpRequest) -> JsonResponse:
 
 
 def ready(request: HttpRequest) -> JsonResponse:
-    """200 when the database answers, else 503 within about CONNECT_TIMEOUT_S: no traffic here, please."""
+    """200 when the database answers and has what this version needs, else 503 within about CONNECT_TIMEOUT_S.
+
+    Tenants whose schemas wait for their migration are told, and keep nobody from serving the others.
+    """
     try:
-        _ask()
+        with connection("readyz") as conn:
+            lacking = behind.shared_pending(conn)
+            others = 0 if lacking else behind.other_version(conn)
     except (psycopg.Error, OSError) as error:
         log.warning("not ready: %s", error)
         return JsonResponse({"status": "unavailable", "database": "does not answer"}, status=503)
-    return JsonResponse({"status": "ok"})
+    if lacking:
+        log.warning("not ready: the shared schema lacks %s", ", ".join(lacking))
+        return JsonResponse({"status": "unavailable", "database": "lacks migrations: tenant_migrate"}, status=503)
+    return JsonResponse({"status": "ok", "schemas_of_other_version": others})
 
 
 def connection(name: str) -> "psycopg.Connection[Any]":
@@ -33,8 +43,3 @@ def connection(name: str) -> "psycopg.Connection[Any]":
         settings.DATABASE_URL, connect_timeout=CONNECT_TIMEOUT_S, autocommit=True,
         options=f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}", application_name=f"shardbeat {name}",
     )  # fmt: skip
-
-
-def _ask() -> None:
-    with connection("readyz") as conn:
-        conn.execute("SELECT 1")

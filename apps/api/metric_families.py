@@ -52,6 +52,11 @@ class Families(Collector):
         yield _one("workers", "Live worker processes.", seen.workers)
         yield _one("oldest_due_seconds", "For how long the oldest due entry has been due.", seen.oldest_due_s)
         yield from _archive(seen.archive)
+        yield _one(
+            "schemas_of_other_version",
+            "Tenant schemas older or newer than this process.",
+            seen.schemas_of_other_version,
+        )
         if measured is not None:
             yield _one("figures_age_seconds", "When the figures below were measured.", measured.age_s)
         if measured is None or seen.stale:

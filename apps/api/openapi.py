@@ -26,7 +26,10 @@ from apps.api.openapi_problems import OWN_CODES, document_problems
 from apps.api.openapi_reads import document_reads
 from apps.api.openapi_roles import add_roles
 from apps.api.rehearsal import PARAMETER
+from apps.operations.backfill.wish import OVERLAPS
+from apps.operations.states import STATES as OPERATION_STATES
 from apps.schedules.job_input import KINDS
+from apps.schedules.timing_spec import CHOICES
 from apps.webhooks.services_deliveries import REPLAYS
 from apps.workflows.definitions.definition import StepType
 from apps.workflows.dependencies.depending_input import CONDITIONS
@@ -206,6 +209,9 @@ def openapi_document() -> dict[str, Any]:
             "StepRunType": [*STEP_TYPES],
             "StepState": [*STEP_STATES],
             "WorkflowRunState": [*STATES],
+            "OperationState": [*OPERATION_STATES],
+            "BackfillOverlap": [*OVERLAPS],
+            "OverlapEnum": [*CHOICES["overlap"]],
             "InvitationStatus": ["open", "accepted", "revoked", "expired"],
         },
     }

@@ -47,7 +47,7 @@ OF_WORKFLOW = [
 OF_ALL = [parameter("workflow", UUID), *OF_WORKFLOW]
 PAGE = listing(WorkflowRunItem, "WorkflowRun", counted=True)
 REOPENS = (
-    "run_not_begun", "run_paused", "run_cancelling", "run_compensated", "run_superseded", "undecodable",
+    "run_not_begun", "run_paused", "run_cancelling", "run_compensated", "run_superseded", "undecodable", "erased",
     "quota_exceeded", "job_deleted",
 )  # fmt: skip
 RERUN_FIELDS = ("downstream", "reason")

@@ -120,6 +120,15 @@ class Store:
             found = self._fs.find(self._full(folder))
         return sorted(str(one)[len(self._root) + 1 :] for one in found)
 
+    def folders(self) -> list[str]:
+        """Names of the folders right below the address."""
+        with self._guard(""):
+            try:
+                found = self._fs.ls(self._root, detail=True)
+            except FileNotFoundError:  # nothing was ever written
+                return []
+        return sorted(str(one["name"]).rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory")
+
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}"
 

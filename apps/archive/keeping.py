@@ -1,12 +1,22 @@
-"""What the deletion of a tenant asks (`tenants.keepers`): nothing of it goes while anything of it is held."""
+"""What the deletion of a tenant asks (`tenants.keepers`): nothing of it goes while anything of it is held, and its
+archive goes before its schema."""
 
+import re
 from typing import Any
 
 import psycopg
+from django.conf import settings
 
 from apps.archive import holds
+from apps.archive.errors import ArchiveUnreachable
+from apps.archive.files import store
+from tenants.statements import in_schema
 
 Conn = psycopg.Connection[Any]
+FOLDERS_A_STEP = 50
+_OURS = re.compile(r"t_[a-z0-9_]+-\d+")
+_TENANTS = "SELECT id, schema_name FROM tenants_tenant"
+_HAS_BATCHES = "SELECT to_regclass(format('%%I.archive_archivebatch', %s::text)) IS NOT NULL"
 
 _HAS_HOLDS = "SELECT to_regclass(format('%%I.archive_legalhold', %s::text)) IS NOT NULL"
 
@@ -22,10 +32,32 @@ def kept_by(conn: Conn, schema: str) -> str:
 
 
 def remove_some(conn: Conn, tenant_id: int, schema: str) -> int:
-    """Nothing of a tenant is outside of the database."""
-    return 0
+    """Removes some of the tenant's archive files; how many folders. ArchiveUnreachable; ArchiveOff when there are
+    files and no address any more."""
+    if not settings.ARCHIVE_URL and not _has_files(conn, schema):
+        return 0
+    folder = f"{schema}-{tenant_id}"
+    parents = dict.fromkeys(path.rpartition("/")[0] for path in store().files(folder))
+    some = list(parents)[:FOLDERS_A_STEP]
+    for parent in some or [folder]:  # when nothing is left, the empty folders go
+        store().remove(parent)
+    return len(some)
 
 
 def orphans(conn: Conn) -> list[str]:
-    """Nothing is outside of the database."""
-    return []
+    """Folders of archives that belong to no tenant."""
+    if not settings.ARCHIVE_URL:
+        return []
+    known = {f"{schema}-{tenant_id}" for tenant_id, schema in conn.execute(_TENANTS).fetchall()}
+    try:
+        return [f"archive {name}" for name in store().folders() if name not in known and _OURS.fullmatch(name)]
+    except ArchiveUnreachable as error:
+        return [f"archives: {error.detail}"]
+
+
+def _has_files(conn: Conn, schema: str) -> bool:
+    row = conn.execute(_HAS_BATCHES, [schema]).fetchone()
+    if row is None or not row[0]:
+        return False
+    query = in_schema("SELECT EXISTS (SELECT 1 FROM {schema}.archive_archivebatch WHERE path <> '')", schema)
+    return conn.execute(query).fetchone() == (True,)

@@ -11,7 +11,7 @@ import psycopg
 from django.db import DatabaseError
 
 from apps.audit.services import Actor, record
-from kernel.errors import Forbidden, QuotaExceeded, ShardbeatError, Stale
+from kernel.errors import Forbidden, QuotaExceeded, ShardbeatError, Stale, code_of
 
 log = logging.getLogger(__name__)
 NOTED = (Forbidden, QuotaExceeded, Stale)
@@ -27,7 +27,7 @@ def note(
     or_log(
         lambda: record(
             actor=actor, action=action, object_type=action.partition(".")[0], object_id=object_id, now=now,
-            tenant_id=tenant_id, allowed=False, reason=reason or str(error.extra.get("code", error.code)),
+            tenant_id=tenant_id, allowed=False, reason=reason or code_of(error),
             after=limits or None,
         )
     )  # fmt: skip

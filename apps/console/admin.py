@@ -2,7 +2,16 @@
 
 from django.contrib import admin
 
-from apps.console import admin_live, admin_members, admin_people, admin_queues, admin_signin, admin_tenants, admin_trail  # noqa: F401  they register themselves
+from apps.console import (  # noqa: F401  they register themselves
+    admin_live,
+    admin_members,
+    admin_people,
+    admin_queues,
+    admin_signin,
+    admin_tenant,
+    admin_tenants,
+    admin_trail,
+)
 from apps.console.login import GuardedLogin
 
 admin.site.site_header = admin.site.site_title = "Shardbeat"

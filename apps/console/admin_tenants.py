@@ -1,7 +1,4 @@
-"""Tenants and what belongs to them.
-
-A tenant is made with `manage.py tenant_create`: its schema needs the owner's role, which the web does not have.
-"""
+"""What belongs to tenants: plans, domains, API keys. Tenants themselves are in `admin_tenant`."""
 
 from __future__ import annotations
 
@@ -11,32 +8,27 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from apps.audit.services import record
 from apps.audit.trail import TrailMixin, actor_of, database_now
-from apps.console.deleting import deletion_page
-from apps.console.filters import NamedFilter
 from apps.console.selecting import ticked
-from apps.console.shown import tenant_link
 from apps.dispatch.reserves import overbooked
-from kernel.addressrules import plain_rule
 from tenants import door
 from tenants.apikeys import scope_faults
 from tenants.keys import apikey_create, apikey_revoke
-from tenants.models import ApiKey, Domain, Plan, PlanPool, Tenant
+from tenants.models import ApiKey, Domain, Plan, PlanPool
 
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
     BaseInline = admin.StackedInline[PlanPool, Plan]
-    TenantModelForm = forms.ModelForm[Tenant]
     ApiKeyModelForm = forms.ModelForm[ApiKey]
     PlanModelForm = forms.ModelForm[Plan]
     PlanPoolModelForm = forms.ModelForm[PlanPool]
 else:
     BaseAdmin, BaseInline = admin.ModelAdmin, admin.StackedInline
-    TenantModelForm = ApiKeyModelForm = PlanModelForm = PlanPoolModelForm = forms.ModelForm
+    ApiKeyModelForm = PlanModelForm = PlanPoolModelForm = forms.ModelForm
 
 
 class SmallAdmin(TrailMixin, BaseAdmin):
@@ -106,68 +98,6 @@ def tell_overbooked(page: SmallAdmin, request: HttpRequest) -> None:
     """Says where more slots are reserved than there are workers for; nothing is refused, workers come and go."""
     for one in overbooked(door.raw()):
         page.message_user(request, str(one), messages.WARNING)
-
-
-class TenantForm(TenantModelForm):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "status" in self.fields:
-            kept = {Tenant.Status.ACTIVE, Tenant.Status.SUSPENDED, self.instance.status}
-            status: Any = self.fields["status"]
-            status.choices = [choice for choice in Tenant.Status.choices if choice[0] in kept]
-
-    def clean_network(self) -> list[str]:
-        """Rules as the hot paths read them."""
-        given = self.cleaned_data["network"]
-        try:
-            return [plain_rule(one) for one in given]
-        except (TypeError, ValueError) as error:
-            raise forms.ValidationError(f'A list such as ["10.0.0.0/8", "10.0.0.7/32 25"]: {error}') from error
-
-
-@admin.register(Tenant)
-class TenantAdmin(SmallAdmin):
-    form = TenantForm
-    list_display = (
-        "slug", "name", "plan", "worker_group", "status", "delete_after", "dispatch_paused", "schema_version",
-        "created_at", "tables",
-    )  # fmt: skip
-    list_filter = ("status", "plan", ("worker_group", NamedFilter), "dispatch_paused")
-    list_select_related = ("plan",)
-    search_fields = ("slug", "name")
-    ordering = ("slug",)
-    fields = (
-        "slug", "name", "plan", "worker_group", "status", "dispatch_paused", "network", "schema_name",
-        "schema_version", "created_at", "tables", "delete_after", "delete_note",
-    )  # fmt: skip
-    readonly_fields = (
-        "slug", "schema_name", "schema_version", "created_at", "tables", "delete_after", "delete_note",
-    )  # fmt: skip
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        super().save_related(request, form, formsets, change)
-        if {"plan", "status", "worker_group"} & set(form.changed_data):
-            tell_overbooked(self, request)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        marked = obj is not None and obj.status == Tenant.Status.DELETING
-        return (*self.readonly_fields, "status") if marked else self.readonly_fields
-
-    def delete_view(
-        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Marks the tenant, or takes the mark away; nothing is deleted in a request."""
-        tenant = self.get_object(request, object_id)
-        if tenant is None or not self.has_delete_permission(request, tenant):
-            raise Http404
-        return deletion_page(self, request, tenant)
-
-    @admin.display(description="its own tables")
-    def tables(self, obj: Tenant) -> str:
-        return tenant_link(obj.slug, "", "open")
 
 
 @admin.register(Domain)

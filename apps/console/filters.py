@@ -15,6 +15,7 @@ from django.http import HttpRequest
 
 from apps.audit.trail import database_now
 from apps.due.models import Dispatcher
+from tenants import template
 
 
 def choice_filter(name: str, values: Sequence[str], label: str = "") -> type[admin.SimpleListFilter]:
@@ -39,6 +40,21 @@ class NamedFilter(admin.AllValuesFieldListFilter):
     def choices(self, changelist: Any) -> Iterator[Any]:
         for one in super().choices(changelist):
             yield {**one, "display": one["display"] or "(none)"}
+
+
+class SchemaFilter(admin.SimpleListFilter):
+    """Tenants whose schemas wait for a migration, or had one of a newer version already."""
+
+    title = "schema"
+    parameter_name = "schema"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("this", "of this version"), ("other", "of another version")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() == "this":
+            return queryset.filter(schema_version=template.version())
+        return queryset.exclude(schema_version=template.version()) if self.value() == "other" else queryset
 
 
 class WindowFilter(admin.SimpleListFilter):

@@ -6,7 +6,7 @@ from django.db import connection
 
 from apps.audit import chain
 from apps.due import slots, watch
-from tenants import door
+from tenants import behind, door
 
 CAP = watch.CAP
 LATE_S = 10.0
@@ -40,6 +40,7 @@ def overview() -> list[Line]:
         cursor.execute(_COUNTS, {"cap": CAP + 1, "sends": slots.SENDS_MAX})
         ranked, unranked, queued, running, workers, given_up = cursor.fetchone()
     late_s = seen.late.total_seconds()
+    others = behind.other_version(door.raw())
     waiting, alarms = chain.waiting(door.raw(), most=CAP + 1), chain.alarms(door.raw(), most=CAP + 1)
     return [
         _line("Dispatchers alive", seen.dispatchers, "due/dispatcher/?live=yes", bad=not seen.dispatchers),
@@ -52,6 +53,7 @@ def overview() -> list[Line]:
         _line("Tickets running", running, "tickets/ticket/?state=running"),
         _line("Audit rows not sealed yet", waiting, "audit/auditevent/", bad=waiting > UNSEALED_MANY),
         _line("Alarms of the audit trail", alarms, "audit/auditevent/?q=audit.alarm", bad=bool(alarms)),
+        _line("Schemas of another version", others, "tenants/tenant/?schema=other", bad=bool(others)),
         _line("Periodic slots given up", given_up, "due/beatslot/?state=given-up", bad=bool(given_up)),
     ]
 

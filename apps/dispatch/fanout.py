@@ -46,7 +46,7 @@ class FanOutService:
     def run_once(self) -> Pass:
         if not self._keeper.held(LEASE_KIND):
             return Pass()
-        conn = self._line.get()
+        conn = self._line.fresh()
         if self._ready is not conn:
             conn.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")
             self._ready = conn

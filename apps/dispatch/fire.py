@@ -69,7 +69,7 @@ class FireService:
         shards = self._keeper.held(KIND)
         if not shards:
             return Pass()
-        conn = self._line.get()
+        conn = self._line.fresh()
         if self._ready is not conn:
             conn.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")
             self._ready = conn

@@ -67,7 +67,7 @@ class ReconcileService:
     def run_once(self) -> Pass:
         if not self._keeper.held(KIND):
             return Pass()
-        conn = self._line.get()
+        conn = self._line.fresh(visits=1)
         self._registry.refresh()
         counts, self._lost_after = end_lost(conn, self._registry, self._definitions, after=self._lost_after)
         counts |= self._clock.step(conn, self._registry)

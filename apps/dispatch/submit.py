@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.audit.services import Actor, record
+from apps.executions.erasures import refuse_erased
 from apps.executions.models import Execution
 from apps.schedules.defined import version_of
 from apps.schedules.locked import lock_schedule
@@ -102,6 +103,7 @@ def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: da
             raise NotFound("There is no such execution.")
         if old.state not in FINAL_STATES:
             raise Conflict("The execution is not finished; cancel it or wait.", code="not_finished")
+        refuse_erased(door.raw(), tenant.schema_name, [execution_id])
         job = share_job(tenant, old.job_id, inside=True)
         source, payload = payload_of(old)
         run = Run(

@@ -55,7 +55,7 @@ class WorkflowService:
         if term is None:
             return Pass()
         counts: dict[str, int] = {}
-        conn = self._line.get()
+        conn = self._line.fresh()
         now, comes, ready = waiting.look(conn, WORKFLOW)
         self._registry.refresh()
         if comes:

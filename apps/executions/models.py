@@ -137,3 +137,25 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.execution_id} #{self.number} {self.state}"
+
+
+class Erasure(models.Model):
+    """An execution whose contents were erased, or are to be: what it was about is gone, that it was is not."""
+
+    execution_id = models.UUIDField(primary_key=True)
+    asked_id = models.UUIDField(help_text="The execution that was asked for; this one went with it.")
+    at = models.DateTimeField()
+    by = models.CharField(max_length=200)
+    reason = models.CharField(max_length=500)
+    done_at = models.DateTimeField(null=True, help_text="Nothing is left of it anywhere.")
+
+    class Meta:
+        indexes = [
+            # reader: whoever goes on where somebody was stopped
+            models.Index(fields=["execution_id"], condition=Q(done_at=None), name="erasure_undone"),
+            # reader: what came of one request
+            models.Index(fields=["asked_id"], name="erasure_asked"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.execution_id} erased"

@@ -51,6 +51,8 @@ class ExecutionRow(NamedTuple):
     cancel_requested: bool
     progress: str | None
     payload: str | None
+    erased_at: datetime | None = None
+    archived_at: datetime | None = None  # when it left the tables, of a row that was read from a file
 
 
 _COLUMNS = """
@@ -61,7 +63,8 @@ _COLUMNS = """
     e.workflow_run_id, e.step, e.fired_by,
     e.labels::text, CASE WHEN e.state = 'scheduled' THEN e.actual_at ELSE t.available_at END,
     t.start_by, CASE WHEN t.state = 'ready' AND t.rank IS NULL THEN t.wait_reason END,
-    coalesce(t.cancel_requested, false), t.progress::text, {payload}
+    coalesce(t.cancel_requested, false), t.progress::text, {payload},
+    (SELECT x.at FROM {{schema}}.executions_erasure x WHERE x.execution_id = e.id)
 """
 _JOIN = "LEFT JOIN tickets_ticket t ON t.execution_id = e.id"
 

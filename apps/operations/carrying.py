@@ -1,7 +1,10 @@
-"""Carrying out items, and taking them back: each in a savepoint of its own, through the service of a single request."""
+"""Carrying out items, and taking them back: each in a savepoint of its own, through the service of a single request.
+
+Where a kind's service takes many at once, the items of a chunk go through it together.
+"""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -9,13 +12,15 @@ import psycopg
 from django.db import OperationalError, transaction
 
 from apps.operations.items import Settled, settled
-from apps.operations.kinds.base import Done, Kind, TakenItem, Work
+from apps.operations.kinds.base import Done, HeldBack, Kind, TakenItem, Work
 from kernel.clock import monotonic_s
-from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError
+from kernel.errors import Conflict, NotFound, Overloaded, QuotaExceeded, ShardbeatError, Stale, code_of
 
 log = logging.getLogger(__name__)
 BUDGET_S = 0.25  # of one transaction: others wait for its locks
 WAIT_S, WAIT_MAX_S = 5.0, 60.0  # for room in the plan, or on the platform
+STALE_TRIES = 3
+HELD_S = 1.0  # for an item's turn
 BUSY = "busy"
 INTERNAL = "internal_error"
 NOT_UNDONE = "not_undone"
@@ -39,17 +44,22 @@ def carry_out(
     meets it fails.
     """
     found = Carried()
+    together = {} if give_up or len(items) == 1 else _together(kind, work, items)
     failed = 0
-    for item in _in_time(items):
+    for item in items if together else _in_time(items):
         try:
-            done = _one(partial(kind.apply, work, item), give_up)
+            known = together.get(item.n)
+            done = _one(partial(kind.apply, work, item), give_up) if known is None else _done(known)
+        except HeldBack as error:
+            found.waits_for, found.wait_s = error.code, HELD_S
+            break
         except (QuotaExceeded, Overloaded) as error:
-            found.waits_for = error.code
+            found.waits_for = code_of(error)
             found.wait_s = min(WAIT_MAX_S, max(1.0, float(error.extra.get("retry_after_s") or WAIT_S)))
             break
         found.settled.append(settled(item, done))
         failed += done.state == "failed"
-        if failures_left is not None and failed >= failures_left:
+        if not together and failures_left is not None and failed >= failures_left:
             break
     return found
 
@@ -66,6 +76,27 @@ def take_back(kind: Kind, work: Work, items: Sequence[TakenItem], *, give_up: bo
     return found
 
 
+def _together(kind: Kind, work: Work, items: Sequence[TakenItem]) -> Mapping[int, Done | ShardbeatError]:
+    """What became of all of them, by their numbers; empty when they go one by one."""
+    try:
+        with transaction.atomic():
+            return kind.apply_together(work, items)
+    except (OperationalError, psycopg.OperationalError):
+        raise
+    except Exception:  # one of them; which one is found out
+        log.warning("%d items of an operation could not be done together", len(items), exc_info=True)
+        return {}
+
+
+def _done(known: Done | ShardbeatError) -> Done:
+    """What a refusal makes of an item. HeldBack, QuotaExceeded and Overloaded are raised: the item waits."""
+    if isinstance(known, Done):
+        return known
+    if isinstance(known, HeldBack | QuotaExceeded | Overloaded):
+        raise known
+    return Done("skipped" if isinstance(known, NotFound | Conflict) else "failed", code_of(known), known.detail)
+
+
 def _undone(kind: Kind, work: Work, item: TakenItem) -> Done:
     kind.undo(work, item)
     return Done("succeeded")
@@ -80,16 +111,14 @@ def _in_time(items: Sequence[TakenItem]) -> Iterator[TakenItem]:
         yield item
 
 
-def _one(work: Callable[[], Done], give_up: bool) -> Done:
+def _one(work: Callable[[], Done], give_up: bool, tries: int = STALE_TRIES) -> Done:
     try:
         with transaction.atomic():
             return work()
-    except (QuotaExceeded, Overloaded):
-        raise
-    except (NotFound, Conflict) as error:
-        return Done("skipped", error.code, error.detail)
+    except Stale as error:  # somebody changed it between reading and writing
+        return _one(work, give_up, tries - 1) if tries > 1 else Done("failed", error.code, error.detail)
     except ShardbeatError as error:
-        return Done("failed", error.code, error.detail)
+        return _done(error)
     except (OperationalError, psycopg.OperationalError) as error:
         if not give_up:
             raise

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import psycopg
-from django.db import connection, transaction
+from django.db import close_old_connections, connection, transaction
 
 from apps.dispatch.keeper import Keeper
 from apps.due import operations as due_operations
@@ -19,7 +19,7 @@ from apps.due.operations import DueOperation
 from apps.operations import turn
 from apps.operations.models import Operation
 from apps.operations.states import sources_of
-from apps.operations.turn import Turn
+from apps.operations.turn import ERROR_CHARS, Turn
 from kernel.backoff import delay_s
 from kernel.service import IDLE_S, Pass, Runnable
 from tenants import door
@@ -31,7 +31,6 @@ LOCK_TIMEOUT_MS = 1_000
 SUSPENDED_S = 30.0  # until a tenant that stands still is looked at again
 AGAIN_MAX_S = 30.0
 FAILURES_MAX = 12  # turns in a row; then the operation has failed
-ERROR_CHARS = 500
 
 
 def loops(keeper: Keeper) -> Sequence[tuple[str, Runnable, float]]:
@@ -55,6 +54,7 @@ class OperationService:
         connection.close()
 
     def _pass(self) -> Pass:
+        close_old_connections()  # the server's process behind one remembers each table of each tenant
         if not due_operations.any_due(door.raw()):  # costs one round trip, and is mostly the answer
             return Pass()
         with transaction.atomic():

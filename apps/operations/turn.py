@@ -17,6 +17,7 @@ from apps.operations.items import Settled
 from apps.operations.kinds import kind_of
 from apps.operations.kinds.base import Work
 from apps.operations.models import Operation
+from kernel.errors import ShardbeatError
 from kernel.transitions import FINAL_STATES
 from tenants import door
 from tenants.models import Tenant
@@ -26,9 +27,9 @@ PLAN_ROWS = 2_000  # of one transaction
 UNDO_NUMBERS = 500  # looked at in one transaction; most of them may have nothing to take back
 LOOK_ROWS = 1_000
 LOOK_S, LOOK_IDLE_S = 0.5, 2.0  # between looks at what runs: when some have ended in the last one, and when none has
-COUNTS = ("planned", "pending", "running", "succeeded", "skipped", "failed", "undone")
 TOO_MANY = f"The filter fits more than {MAX_ITEMS:,} things; narrow it, or do it in parts."
 GIVE_UP_AFTER = 5  # turns in a row that failed: then the item that fails them does
+ERROR_CHARS = 500
 CANARY_FAILED = "canary_failed"
 GONE = "execution_gone"
 
@@ -64,13 +65,19 @@ class Turn:
             else:
                 self._look_again(ended)
         self._write()
+        if one.finished_at is not None and self._before["finished_at"] is None:
+            kind_of(one.action, one.target).ended(self.tenant, one, now=self.now)
 
     def _plan(self) -> None:
         one = self.operation
         kind = kind_of(one.action, one.target)
-        found = kind.planned(self.tenant, one, after=one.cursor, size=PLAN_ROWS)
+        try:
+            found = kind.planned(self.tenant, one, after=one.cursor, size=PLAN_ROWS)
+        except ShardbeatError as error:  # what it was asked for can't be asked for any more
+            self._fail(error.detail)
+            return
         if one.planned + len(found.items) > MAX_ITEMS:
-            one.state, one.error, one.finished_at, self.due_at = "failed", TOO_MANY, self.now, None
+            self._fail(TOO_MANY)
             return
         if found.items:
             items.add(self.conn, self.schema, one.pk, found.items, after_n=one.planned)
@@ -80,6 +87,10 @@ class Turn:
         self.counts["planned"] += len(found.items)
         if found.after is None:
             one.is_planned, one.state, one.started_at = True, "running", self.now
+
+    def _fail(self, why: str) -> None:
+        one = self.operation
+        one.state, one.error, one.finished_at, self.due_at = "failed", why[:ERROR_CHARS], self.now, None
 
     def _look(self) -> int:
         """Settles running items whose executions have ended; how many."""
@@ -108,7 +119,8 @@ class Turn:
             one.state, one.paused_reason, one.waits_for = "paused", CANARY_FAILED, ""
             self._look_again(ended)
         elif step.verb == "wait" or held:
-            one.waits_for = held
+            if step.at is None:  # until then it waits for what it said
+                one.waits_for = held
             self._look_again(ended, at=step.at)
         else:
             self._start(work, 1 if self.careful else step.room, standing, ended)

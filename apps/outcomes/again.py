@@ -31,7 +31,7 @@ class How:
     """How dead letters are replayed.
 
     A `payload` or `new_key` makes new executions; `force` replays what was replayed `max_replays` times already.
-    `yields`: live runs go first. `operation` is the one that it is part of, for the trail.
+    `yields`: live runs go first.
     """
 
     payload: Any = UNCHANGED
@@ -40,7 +40,6 @@ class How:
     max_replays: int = MAX_REPLAYS
     yields: bool = False
     note: str = ""
-    operation: UUID | None = None
 
     @property
     def makes_new(self) -> bool:

@@ -56,7 +56,9 @@ def deadletters_replay(
     after another: with several of them be ready to do it again with one, after a deadlock.
     """
     if how.payload is not UNCHANGED:
-        _check_payload(how.payload, tenant.plan.max_payload_bytes)
+        faults = check_payload(how.payload, tenant.plan.max_payload_bytes)
+        if faults:
+            raise InvalidInput(faults)
 
     def work() -> dict[UUID, Replayed | ShardbeatError]:
         letters = DeadLetter.objects.in_bulk(list(letter_ids))
@@ -75,9 +77,18 @@ def deadletters_replay(
             done[letter.pk] = _retry_run(tenant, actor, letter, how, now)
         done |= _replay(tenant, actor, [one for one in wanted if one.pk not in done], how, now)
         _record(tenant, actor, done, how, now)
-        return done
+        return {key: done[key] for key in letter_ids}
 
     return in_tenant(tenant, work)
+
+
+def check_payload(payload: Any, most: int) -> list[FieldError]:
+    """What is wrong with a payload; a plan allows `most` bytes."""
+    faults = value_faults(payload, "/payload")
+    size = json_bytes(payload)
+    if size > most:
+        faults.append(FieldError("/payload", "too_large", f"has {size:,} bytes; the plan allows {most:,}."))
+    return faults
 
 
 def _refused_as_poison(tenant: Tenant, letters: Sequence[DeadLetter], how: How) -> dict[UUID, ShardbeatError]:
@@ -158,21 +169,11 @@ def _refusal(old: Execution | None, jobs: Mapping[UUID, JobNow], how: How) -> Sh
     return None
 
 
-def _check_payload(payload: Any, most: int) -> None:
-    faults = value_faults(payload, "/payload")
-    size = json_bytes(payload)
-    if size > most:
-        faults.append(FieldError("/payload", "too_large", f"has {size:,} bytes; the plan allows {most:,}."))
-    if faults:
-        raise InvalidInput(faults)
-
-
 def _record(
     tenant: Tenant, actor: Actor, done: Mapping[UUID, Replayed | ShardbeatError], how: How, now: datetime
 ) -> None:  # fmt: skip
-    more = {} if how.operation is None else {"operation": str(how.operation)}
     entries = [
-        Entry("deadletter.replay", "dead_letter", key, after={"execution": str(one.execution_id), **more},
+        Entry("deadletter.replay", "dead_letter", key, after={"execution": str(one.execution_id)},
               reason=how.note)
         for key, one in done.items()
         if isinstance(one, Replayed)

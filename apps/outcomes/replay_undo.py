@@ -25,9 +25,8 @@ REASON = "replay_undone"
 
 
 def deadletter_unreplay(
-    *, tenant: Tenant, actor: Actor, letter_id: UUID, execution_id: UUID, before: Mapping[str, Any], now: datetime,
-    operation: UUID | None = None,
-) -> None:  # fmt: skip
+    *, tenant: Tenant, actor: Actor, letter_id: UUID, execution_id: UUID, before: Mapping[str, Any], now: datetime
+) -> None:
     """Takes the replay of a letter back that made `execution_id` run; `before` is what the replay told.
 
     A reopened execution is dead again, as it was; one that was made anew is cancelled. NotFound; Conflict when it has
@@ -60,10 +59,9 @@ def deadletter_unreplay(
         if followed:
             state = "dead" if reopened else "cancelled"
             dependents_decide(conn, tenancy_of(tenant), {execution_id: state}, now)
-        after = {"execution": str(execution_id)} | ({"operation": str(operation)} if operation else {})
         record(
             actor=actor, action="deadletter.unreplay", object_type="dead_letter", object_id=letter_id, now=now,
-            tenant_id=tenant.pk, after=after,
+            tenant_id=tenant.pk, after={"execution": str(execution_id)},
         )  # fmt: skip
 
     in_tenant(tenant, work)

@@ -21,17 +21,15 @@ def deadletter_resolve(*, tenant: Tenant, actor: Actor, letter_id: UUID, now: da
 
 
 def deadletters_resolve(
-    *, tenant: Tenant, actor: Actor, letter_ids: Sequence[UUID], now: datetime, note: str = "",
-    operation: UUID | None = None,
-) -> dict[UUID, ShardbeatError]:  # fmt: skip
+    *, tenant: Tenant, actor: Actor, letter_ids: Sequence[UUID], now: datetime, note: str = ""
+) -> dict[UUID, ShardbeatError]:
     """The same of many in one transaction, each on its own: those that were refused, and why."""
 
     def work() -> dict[UUID, ShardbeatError]:
         closed = deadletters.resolve_many(
             door.raw(), tenant.schema_name, letter_ids, resolution="resolved", now=now, note=note, by=actor.stored
         )
-        after = None if operation is None else {"operation": str(operation)}
-        entries = [Entry("deadletter.resolve", "dead_letter", key, after=after, reason=note) for key in sorted(closed)]
+        entries = [Entry("deadletter.resolve", "dead_letter", key, reason=note) for key in sorted(closed)]
         record_many(entries, actor=actor, now=now, tenant_id=tenant.pk)
         others = [key for key in letter_ids if key not in closed]
         known = dict(DeadLetter.objects.filter(pk__in=others).values_list("pk", "resolution")) if others else {}

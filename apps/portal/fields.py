@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.http import QueryDict
 
-from kernel.errors import FieldError, ShardbeatError
+from kernel.errors import FieldError, ShardbeatError, code_of
 
 MAX_INPUT_CHARS = 1_000_000  # of one field; services have closer limits of their own
 
@@ -88,7 +88,7 @@ class Form:
 
     def refuse(self, error: ShardbeatError) -> None:
         """A refusal of the whole, to the field of a name or id that is taken where it is about one."""
-        name, _, word = str(error.extra.get("code", error.code)).rpartition("_")
+        name, _, word = code_of(error).rpartition("_")
         if word == "taken" and name in self.fields:
             self.blame([FieldError(f"/{name}", error.code, error.detail)])
         else:

@@ -37,6 +37,9 @@ class Totals(NamedTuple):
     age_s: float  # since the run over a tenant that is the longest ago
 
 
+NONE = Totals(0, 0, 0, 0, 0.0, 0.0)
+
+
 def note(conn: Conn, tenant_id: int, *, executions: int, bytes: int, overdue_s: float) -> None:
     """What a tenant's archive holds after a run that went well."""
     values = {"tenant": tenant_id, "executions": executions, "bytes": bytes, "overdue_s": overdue_s, "fault": ""}

@@ -59,6 +59,13 @@ def lock(conn: Conn, tenant_ids: list[int], *, now: datetime) -> dict[int, Count
     return {row[0]: Count(row[1], row[2]) for row in rows}
 
 
+def used(conn: Conn, tenant_id: int, *, now: datetime) -> int:
+    """How many runs of the day are counted by now, without a lock; 0 as well where the plan has no limit."""
+    query = "SELECT runs FROM usage_daycount WHERE tenant_id = %s AND day = %s"
+    found = conn.execute(query, [tenant_id, day_of(now)]).fetchone()
+    return int(found[0]) if found else 0
+
+
 def take(conn: Conn, runs: Mapping[int, int], counts: Mapping[int, Count], *, now: datetime) -> None:
     """Counts runs of tenants whose counts are locked; fewer than 0 give some back that were not made after all."""
     changed = {tenant_id: count for tenant_id, count in runs.items() if count}

@@ -22,13 +22,15 @@ GLANCE_S = 1.0
 STALE_ROUNDS = 3  # so many measurements missed, and STALE_S: no dispatcher measures any more
 STALE_S = 10.0
 
+# JSON as text: Django's connections, which services use, do not read it.
 _READ = """
-SELECT measured_at, extract(epoch FROM clock_timestamp() - measured_at)::float8, every_s, live, ended_per_s, figures
+SELECT measured_at, extract(epoch FROM clock_timestamp() - measured_at)::float8, every_s, live, ended_per_s,
+       figures::text
 FROM usage_pressure
 """
 
 _PRESSED = """
-SELECT figures->'pressed' FROM usage_pressure
+SELECT (figures->'pressed')::text FROM usage_pressure
 WHERE measured_at > clock_timestamp() - (%s + %s * every_s) * interval '1 second'
 """
 
@@ -62,13 +64,14 @@ class Pressure(NamedTuple):
 def read(conn: Conn) -> Pressure | None:
     """The last measurement; None when there never was one."""
     row = conn.execute(_READ).fetchone()
-    return Pressure._make(row) if row is not None else None
+    return None if row is None else Pressure._make((*row[:5], orjson.loads(row[5])))
 
 
 def pressed(conn: Conn) -> frozenset[tuple[str, str]]:
     """Pools, each with a group of workers, whose live work waits too long; none when nobody measures any more."""
     row = conn.execute(_PRESSED, [STALE_S, STALE_ROUNDS]).fetchone()
-    return frozenset((pool, group) for pool, group in row[0]) if row is not None and row[0] else frozenset()
+    found = orjson.loads(row[0]) if row is not None and row[0] else ()
+    return frozenset((pool, group) for pool, group in found or ())
 
 
 def write(conn: Conn, *, every_s: float, live: int, ended_per_s: float, figures: dict[str, Any]) -> None:

@@ -90,6 +90,11 @@ class BatchRefused(ShardbeatError):
         self.refused = refused
 
 
+def code_of(error: ShardbeatError) -> str:
+    """The code that a caller sees: the error's own, or that of its class."""
+    return str(error.extra.get("code", error.code))
+
+
 @dataclass(slots=True)
 class Faults:
     """Collects field errors so that a caller is told all of them at once."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from tests.api.makers import NOWHERE, Makers, audit, begin, instant, kill, settle, ticket
 from tests.fixtures_api import Api
+from tests.operations.fixtures import work_off
 
 if TYPE_CHECKING:
+    from tenants.models import Tenant
     from tenants.registry import Registry
 
 Conn = psycopg.Connection[Any]
@@ -38,6 +41,25 @@ def test_a_dead_letter_tells_what_failed(api: Api, dead: dict[str, Any]) -> None
     assert api.get(f"dead-letters?fingerprint={letter['fingerprint']}&job={dead['job']}").body["items"] == [letter]
     assert api.get("dead-letters?status=resolved,replayed").body["items"] == []
     assert api.get(f"dead-letters?schedule={NOWHERE}").body["items"] == []
+
+
+def test_open_letters_are_grouped_by_their_cause(api: Api, make: Makers, conn: Conn, registry: Registry) -> None:
+    job = make.job()["id"]
+    runs = [make.execution(job=job)["id"] for _ in range(5)]
+    for number, run in enumerate(runs):
+        error = {"class": "http", "status": 500 + number % 2, "message": f"row {number}"}
+        settle(conn, registry, begin(conn, run), "failed", error=error, retryable=False)
+    letters = {one["execution"]: one for one in api.get("dead-letters").body["items"]}
+    api.post(f"dead-letters/{letters[runs[0]]['id']}/resolve")
+    first = api.get("dead-letters/groups?page_size=1").body
+    second = api.get(f"dead-letters/groups?page_size=1&cursor={first['next_cursor']}").body
+    groups = {one["fingerprint"]: one for one in (*first["items"], *second["items"])}
+    assert (second["next_cursor"], list(groups)) == (None, sorted(groups))
+    for newest, oldest, status in ((runs[4], runs[2], 500), (runs[3], runs[1], 501)):
+        group = groups[letters[newest]["fingerprint"]]
+        assert (group["count"], group["count_is_exact"], group["error"]["status"]) == (2, True, status)
+        assert (group["newest"], group["newest_at"]) == (letters[newest]["id"], letters[newest]["created_at"])
+        assert (group["oldest_at"], group["job"]) == (letters[oldest]["created_at"], job)
 
 
 def test_a_replay_goes_on_under_the_same_run_key(
@@ -84,6 +106,31 @@ def test_a_new_key_makes_a_new_run_and_what_dies_each_time_is_refused(
     refused = api.post(f"dead-letters/{last['id']}/replay")
     assert (refused.status, refused.code, refused.body["replays"]) == (409, "replayed_too_often", 3)
     assert api.post(f"dead-letters/{last['id']}/replay", {"force": True}).status == 202
+
+
+def test_many_are_replayed_by_their_cause(api: Api, make: Makers, conn: Conn, registry: Registry, acme: Tenant) -> None:
+    job = make.job()["id"]
+    runs = [make.execution(job=job)["id"] for _ in range(3)]
+    for run in runs:
+        kill(conn, registry, run)
+    kill(conn, registry, make.execution()["id"])  # of another job, for the same reason
+    (group,) = api.get("dead-letters/groups").body["items"]
+    body = {"filter": {"fingerprint": group["fingerprint"], "job": job}, "payload": {"x": 2}, "reason": "mended"}
+    rehearsed = api.post("dead-letters/bulk-replay", {**body, "dry_run": True})
+    assert (rehearsed.status, rehearsed.body["count"], len(rehearsed.body["sample"])) == (200, 3, 3)
+    asked = api.post("dead-letters/bulk-replay", body, Idempotency_Key="k")
+    assert (asked.status, api.post("dead-letters/bulk-replay", body, Idempotency_Key="k").body) == (202, asked.body)
+    work_off(acme, UUID(asked.body["id"]), most=3)
+    items = api.get(f"operations/{asked.body['id']}/items").body["items"]
+    made = [api.get(f"executions/{one['execution']}").body for one in items]
+    assert {(run["replay_of"], run["payload"]["x"]) for run in made} == {(run, 2) for run in runs}
+    closed = api.get(f"dead-letters/{items[0]['target']}").body
+    assert (closed["status"], closed["note"]) == ("replayed", "mended")
+    refused = api.post("dead-letters/bulk-replay", {"filter": {"status": "resolved"}, "max_replays": 101})
+    assert refused.faults == {"/filter/status": "choice"}
+    assert api.post("dead-letters/bulk-resolve", {"filter": {}}).faults == {"/filter": "required"}
+    resolved = api.post("dead-letters/bulk-resolve", {"filter": {"all": True}}).body
+    assert work_off(acme, UUID(resolved["id"])).succeeded == 1
 
 
 def test_dying_again_makes_a_new_letter(api: Api, dead: dict[str, Any], conn: Conn, registry: Registry) -> None:

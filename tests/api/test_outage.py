@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from django.db import OperationalError
 
+from tenants import template
+from tenants.models import Tenant
 from tests.api.test_problems import refused
 from tests.fixtures_api import Api
 
@@ -68,6 +70,19 @@ def test_probes_come_with_any_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
     client = Client(headers={"Host": "10.0.0.7"})
     assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 200)
+
+
+def test_ready_is_who_finds_what_its_version_needs(monkeypatch: pytest.MonkeyPatch, acme: Tenant) -> None:
+    """The shared schema must have it; a tenant's may wait, and only that tenant's requests can meet it."""
+    from django.test import Client
+
+    Tenant.objects.filter(pk=acme.pk).update(schema_version="older")
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "schemas_of_other_version": 1})
+    Tenant.objects.filter(pk=acme.pk).update(schema_version=template.version())
+    monkeypatch.setattr(template, "shared_labels", lambda: ("tenants.0001_initial", "tenants.9999_new"))
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
 
 
 def test_a_database_that_says_nothing_makes_not_ready_and_not_dead(silent: str, settings: Any) -> None:

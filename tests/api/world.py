@@ -83,6 +83,20 @@ def schedule(world: World) -> str:
     return str(world.make.schedule()["id"])
 
 
+def scheduled_workflow(world: World) -> str:
+    made = workflow(world)
+    world.make.count += 1
+    body = {"name": f"schedule {world.make.count}", "workflow": made, "trigger": {"every_s": 300}}
+    _made(world, "schedules", body)
+    return made
+
+
+def backfill(world: World) -> str:
+    answer = world.api.post(f"schedules/{schedule(world)}/backfill", {"from": "2026-01-01", "to": "2026-01-02"})
+    assert answer.status == 202, answer.body
+    return str(answer.body["id"])
+
+
 def paused_schedule(world: World) -> str:
     made = schedule(world)
     assert world.api.post(f"schedules/{made}/pause").status == 200
@@ -97,6 +111,12 @@ def execution(world: World) -> str:
 def dead_execution(world: World) -> str:
     made = execution(world)
     kill(world.conn, world.registry, made)
+    return made
+
+
+def erased_execution(world: World) -> str:
+    made = dead_execution(world)
+    assert world.api.post(f"executions/{made}/erase", {"reason": "asked for"}).status == 200
     return made
 
 
@@ -203,6 +223,27 @@ def event(world: World) -> str:
     return str(event_id)
 
 
+def operation(world: World) -> str:
+    """One that is being planned; an editor may ask for it."""
+    return str(world.api.post("jobs/bulk-pause", {"filter": {"name": "none of this name"}}).body["id"])
+
+
+def paused_operation(world: World) -> str:
+    made = operation(world)
+    assert world.api.post(f"operations/{made}/pause").status == 200
+    return made
+
+
+def done_operation(world: World) -> str:
+    """A job was paused."""
+    from tests.operations.fixtures import work_off
+
+    name = world.make.job()["name"]
+    made = world.api.post("jobs/bulk-pause", {"filter": {"name": name}}).body["id"]
+    assert work_off("acme", made).succeeded == 1
+    return str(made)
+
+
 # By the parameter of the path; under other names what single rows ask for instead.
 THINGS: dict[str, Callable[[World], str]] = {
     "job_id": job,
@@ -213,10 +254,16 @@ THINGS: dict[str, Callable[[World], str]] = {
     "step": lambda world: "ask",
     "waiting step": lambda world: "next",
     "schedule_id": schedule,
+    "operation_id": operation,
+    "paused operation": paused_operation,
+    "done operation": done_operation,
     "external_id": external_id,
     "paused schedule": paused_schedule,
+    "scheduled workflow": scheduled_workflow,
+    "backfill_id": backfill,
     "execution_id": execution,
     "dead execution": dead_execution,
+    "erased execution": erased_execution,
     "held execution": held_execution,
     "letter_id": letter,
     "calendar_id": calendar,

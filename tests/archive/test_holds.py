@@ -10,14 +10,17 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from django.conf import settings
 
 from apps.archive import holds
+from apps.archive.files import Store
 from apps.archive.holding import hold_place, hold_release
 from apps.audit.services import Actor
 from kernel.clock import utc_now
 from kernel.errors import Conflict, Forbidden, InvalidInput
-from tenants.deletion import StepFailed, delete_step, tenant_delete
+from tenants.deletion import StepFailed, delete_step, orphans, tenant_delete
 from tenants.models import Tenant
+from tests.archive.hands import archive, history
 from tests.beat.test_housekeeping import OLD, execution, executions, forget, letter
 from tests.fixtures_flow import NOW, at_once, make_job, make_schedule
 from tests.tenants.test_commands import run
@@ -171,3 +174,24 @@ def test_the_command(acme: Any, globex: Any) -> None:
     assert "released" in run("legal_hold", "--tenant", "acme", "--all")[1]
     code, _, err = run("legal_hold", "--tenant", "globex", "--place", "job", "--object", job, "--reason", "x")
     assert code == 2 and "There is no such job" in err
+
+
+def test_a_deleted_tenant_takes_its_archive_with_it(conn: Conn, new_tenant: Any, acme: Any, files: Store) -> None:
+    """In steps, also when a process dies between them; what belongs to nobody is found."""
+    tenant = new_tenant()
+    for one in (tenant, acme):
+        history(conn, one.schema_name, 5, letters=False)
+        archive(conn, one, files)
+    folder = f"{tenant.schema_name}-{tenant.pk}"
+    assert files.files(folder) and files.files(f"{acme.schema_name}-{acme.pk}")
+    mark(tenant)
+    url, settings.ARCHIVE_URL = settings.ARCHIVE_URL, ""
+    with pytest.raises(StepFailed, match="ARCHIVE_URL"):
+        steps(conn)
+    settings.ARCHIVE_URL = url
+    done = steps(conn)
+    assert [step.removed for step in done if not step.table and not step.done] == [1] and done[-1].done
+    assert files.files(folder) == [] and files.folders() == [f"{acme.schema_name}-{acme.pk}"]
+    with files.create("t_nobody-999999/x") as sink:
+        sink.write(b"x")
+    assert orphans(conn) == ["archive t_nobody-999999"]

@@ -18,7 +18,7 @@ Conn = psycopg.Connection[Any]
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 OLD = NOW - timedelta(days=40)
 BEFORE = NOW - timedelta(days=30)
-NOTHING = {"dead_letters": 0, "executions": 0, "attempts": 0, "events": 0, "webhooks": 0}
+NOTHING = {"dead_letters": 0, "executions": 0, "attempts": 0, "events": 0, "webhooks": 0, "operations": 0}
 
 
 def test_old_history_goes_and_young_history_stays(conn: Conn, acme: Any, globex: Any) -> None:

@@ -430,6 +430,40 @@ def test_a_tenant_is_marked_for_deletion_and_kept(page: Any, acme: Any, conn: Co
     acme.save(update_fields=["name", "network"])
 
 
+def test_a_tenant_is_suspended_and_let_go_on_as_by_the_commands(page: Any, acme: Any, globex: Any, conn: Conn) -> None:
+    """The status is no field like others: it has begin and end, and its own rows of the trail."""
+    path, spans = f"/admin/tenants/tenant/{acme.pk}/change/", "SELECT ended_at IS NULL, reason FROM tenants_suspension"
+    network = '["127.0.0.0/8", "::1/128"]'
+    same = {"name": acme.name, "plan": acme.plan_id, "network": network, "initial-network": network}
+    assert page.post(path, {**same, "status": "suspended", "reason": HOSTILE[:90]}).status_code == 302
+    assert conn.execute(spans).fetchall() == [(True, HOSTILE[:90])]
+    assert len(events(conn, "tenant.suspend")) == 1 and not events(conn, "tenant.update")
+    text = page.get(path).content.decode()
+    assert "since " in text and "<script>alert" not in text
+    page.post(path, {**same, "status": "active", "dispatch_paused": "on"})
+    assert conn.execute(spans).fetchall() == [(False, HOSTILE[:90])]
+    assert len(events(conn, "tenant.resume")) == len(events(conn, "tenant.update")) == 1
+    data = {"_selected_action": [acme.pk, globex.pk]}
+    assert b"2 suspended" in page.post("/admin/tenants/tenant/", {**data, "action": "suspend"}, follow=True).content
+    assert b"2 let go on" in page.post("/admin/tenants/tenant/", {**data, "action": "let_go_on"}, follow=True).content
+
+
+def test_a_tenant_is_renamed(page: Any, acme: Any, globex: Any, conn: Conn) -> None:
+    path = f"/admin/tenants/tenant/{acme.pk}/rename/"
+    assert f'href="{path}"' in page.get(f"/admin/tenants/tenant/{acme.pk}/change/").content.decode()
+    given = {"slug": "acme-2", "name": HOSTILE[:80], "keep_hosts": "on"}
+    for wrong, says in (
+        ({"slug": "globex"}, "another tenant"), ({"slug": "No"}, "a-z"), ({"host": "a b"}, "host name"),
+    ):  # fmt: skip
+        assert says in page.post(path, {**given, **wrong}).content.decode()
+    assert page.post(path, given).status_code == 302
+    text = page.get(path).content.decode()
+    assert "acme-2.localhost" in text and "acme.localhost" in text and "<script>alert" not in text
+    assert events(conn, "tenant.rename")[0][0] == "admin:ada"
+    assert page.post(path, {"slug": "acme", "name": "acme"}).status_code == 302
+    assert [one.domain for one in acme.domains.all()] == ["acme.localhost"], "the others were given up"
+
+
 def test_all_tenants_at_once_are_not_deleted(page: Any, acme: Any, globex: Any) -> None:
     """Case D12: there is no bulk deletion."""
     page.post(

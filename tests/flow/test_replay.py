@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,7 +14,7 @@ from apps.outcomes.replay import deadletter_replay, deadletters_replay
 from apps.outcomes.replay_undo import deadletter_unreplay
 from apps.outcomes.resolve import deadletters_resolve
 from apps.tickets.values import CATCH_UP
-from kernel.errors import Conflict, QuotaExceeded, ShardbeatError
+from kernel.errors import Conflict, QuotaExceeded, ShardbeatError, code_of
 from tenants.models import Tenant
 from tenants.registry import Registry
 from tests.fixtures_flow import (
@@ -49,8 +50,8 @@ def open_letters(conn: Conn, tenant: Tenant) -> dict[UUID, UUID]:
     return {row["execution_id"]: row["id"] for row in rows if row["resolved_at"] is None}
 
 
-def code_of(result: Replayed | ShardbeatError) -> str:
-    return str(result.extra.get("code", result.code)) if isinstance(result, ShardbeatError) else "replayed"
+def word(result: Replayed | ShardbeatError) -> str:
+    return code_of(result) if isinstance(result, ShardbeatError) else "replayed"
 
 
 def test_many_are_replayed_each_on_its_own(conn: Conn, registry: Registry, acme: Tenant) -> None:
@@ -66,9 +67,9 @@ def test_many_are_replayed_each_on_its_own(conn: Conn, registry: Registry, acme:
     deadletters_resolve(tenant=acme, actor=actor(acme), letter_ids=[letters[closed]], now=LATER)
     conn.execute(f"UPDATE {acme.schema_name}.schedules_job SET deleted_at = now() WHERE id = %s", [gone])
     asked = [*letters.values(), nowhere := uuid4()]
-    how = How(note="target is up again", yields=True, operation=(operation := uuid4()))
-    done = deadletters_replay(tenant=acme, actor=actor(acme), letter_ids=asked, now=LATER, how=how)
-    assert {key: code_of(one) for key, one in done.items()} == {
+    who, how = replace(actor(acme), request_id="operation:1"), How(note="target is up again", yields=True)
+    done = deadletters_replay(tenant=acme, actor=who, letter_ids=asked, now=LATER, how=how)
+    assert {key: word(one) for key, one in done.items()} == {
         letters[plain]: "replayed", letters[own]: "replayed", letters[occurrence]: "replayed",
         letters[lost]: "job_deleted", letters[closed]: "not_open", nowhere: "not_found",
     }  # fmt: skip
@@ -81,8 +82,7 @@ def test_many_are_replayed_each_on_its_own(conn: Conn, registry: Registry, acme:
     assert tickets[own]["priority"] == 9
     assert ticket_of(conn, lost) is None
     audited = conn.execute(
-        "SELECT count(*) FROM audit_auditevent WHERE action = 'deadletter.replay' AND after->>'operation' = %s",
-        [str(operation)],
+        "SELECT count(*) FROM audit_auditevent WHERE action = 'deadletter.replay' AND request_id = 'operation:1'"
     ).fetchone()
     assert audited == (3,)
     settle_as(conn, registry, started_now(conn, list(tickets), WORKER))
@@ -162,6 +162,6 @@ def test_a_batch_takes_what_there_is_room_for(conn: Conn, registry: Registry, ne
         die(conn, registry, make_ticket(tenant, job))
     letters = sorted(open_letters(conn, tenant).values())
     done = deadletters_replay(tenant=tenant, actor=actor(tenant), letter_ids=letters, now=LATER, how=How())
-    assert [code_of(done[key]) for key in letters] == ["replayed", "replayed", "quota_exceeded"]
+    assert [word(done[key]) for key in letters] == ["replayed", "replayed", "quota_exceeded"]
     assert isinstance(done[letters[2]], QuotaExceeded)
     assert list(open_letters(conn, tenant).values()) == letters[2:]

@@ -36,7 +36,7 @@ def passes(number: int = 1) -> dict[str, int]:
     return counts
 
 
-def work_off(tenant: Tenant, operation_id: UUID, *, most: int = 200) -> Operation:
+def work_off(tenant: Tenant | str, operation_id: UUID | str, *, most: int = 200) -> Operation:
     """Passes until the operation wants no more work, as if no time had to go by between them."""
     from apps.operations.loops import OperationService
     from tenants import door
@@ -49,14 +49,15 @@ def work_off(tenant: Tenant, operation_id: UUID, *, most: int = 200) -> Operatio
     return read(tenant, operation_id)
 
 
-def read(tenant: Tenant, operation_id: UUID) -> Operation:
-    """The operation as it is now; its counts are those of its items."""
+def read(tenant: Tenant | str, operation_id: UUID | str) -> Operation:
+    """The operation as it is now; its counts are those of its items. The tenant may be named by its slug."""
     from django.db.models import Count
 
     from apps.operations.models import Item, Operation
     from tenants import door
+    from tenants.models import Tenant as Model
 
-    with door.inside(tenant):
+    with door.inside(Model.objects.get(slug=tenant) if isinstance(tenant, str) else tenant):
         one: Operation = Operation.objects.get(pk=operation_id)
         rows = Item.objects.filter(operation_id=operation_id).values_list("state").annotate(Count("n"))
         counted = dict(rows)

@@ -9,6 +9,7 @@ from django.conf import settings
 from apps.dispatch.pressure.gauging import PoolFigures, pools_of
 from apps.due import entries
 from apps.usage import archives, pressure
+from tenants import behind
 
 Conn = psycopg.Connection[Any]
 
@@ -27,7 +28,8 @@ class Seen(NamedTuple):
     dispatchers: int
     workers: int
     measured: pressure.Pressure | None
-    archive: archives.Totals
+    archive: archives.Totals = archives.NONE
+    schemas_of_other_version: int = 0
 
     @property
     def stale(self) -> bool:
@@ -49,4 +51,6 @@ def read(conn: Conn) -> Seen:
     row = conn.execute(_ALIVE).fetchone()
     assert row is not None
     oldest = min((at for at in earliest.values() if at <= now), default=now)
-    return Seen(now, (now - oldest).total_seconds(), row[0], row[1], measured, archives.totals(conn))
+    return Seen(
+        now, (now - oldest).total_seconds(), row[0], row[1], measured, archives.totals(conn), behind.other_version(conn)
+    )

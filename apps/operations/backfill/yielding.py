@@ -6,7 +6,7 @@ from datetime import datetime
 PRESSED = "live_work_waits"  # for slots of the pool, too long: one run at a time is left, so that nothing starves
 NEXT_IS_NEAR = "next_run_is_near"  # the schedule's own, beside which no other one may be
 RUNS_ALREADY = "overlap"  # a run of the schedule is alive
-UNKNOWN_RUN_S = 1.0
+LEAST_GAP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,5 +27,5 @@ def holds(live: Live, *, running: int, serial: bool, now: datetime) -> str:
         return PRESSED
     if not serial or live.next_due is None:
         return ""
-    needed = UNKNOWN_RUN_S if live.run_s is None else live.run_s
+    needed = max(LEAST_GAP_S, live.run_s or 0.0)
     return NEXT_IS_NEAR if (live.next_due - now).total_seconds() <= needed else ""

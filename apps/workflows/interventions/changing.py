@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
+from apps.executions.erasures import refuse_erased
 from apps.workflows.interventions import redoing, store_changes
 from apps.workflows.interventions.redoing import FAILED, Changes, Key, Row, To
 from apps.workflows.runs import reopening
@@ -87,6 +88,7 @@ def open_again(turn: Turn, run: RunNow, *, by: str) -> None:
     turn.changed_run(run)
     if run.finished_at is None:
         return
+    refuse_erased(turn.conn, turn.tenancy.schema, [run.id])
     run.state, run.finished_at, run.generation = "running", None, run.generation + 1
     deadline_s = run.graph.workflow.deadline_s
     run.deadline_at = None if deadline_s is None else turn.now + timedelta(seconds=deadline_s)

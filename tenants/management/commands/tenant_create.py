@@ -5,11 +5,12 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandParser
 
+from apps.audit.services import Actor
 from tenants import door
 from tenants.commands import Command as Base
-from tenants.keys import apikey_create
+from tenants.creating import tenant_open
 from tenants.models import Plan
-from tenants.provisioning import tenant_create
+from tenants.work import database_now
 
 
 class Command(Base):
@@ -21,6 +22,7 @@ class Command(Base):
         parser.add_argument("--plan", default="standard", help="Name of the plan; 'standard' is made when missing.")
         parser.add_argument("--host", default="", help="Host name; SLUG.TENANT_DOMAIN by default.")
         parser.add_argument("--network", action="append", default=[], metavar="CIDR", help="May call this network too.")
+        parser.add_argument("--if-missing", action="store_true", help="One with this slug and host is enough; exit 0.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         door.become_owner()
@@ -30,10 +32,13 @@ class Command(Base):
         if plan is None:
             self.refuse(f"There is no plan {options['plan']!r}.")
         host = options["host"] or f"{options['slug']}.{settings.TENANT_DOMAIN}"
-        tenant = tenant_create(
-            slug=options["slug"], name=options["name"], plan=plan, host=host, network=options["network"]
-        )
-        _, text = apikey_create(tenant=tenant, name="first key")
-        answer = {"slug": tenant.slug, "schema": tenant.schema_name, "host": host, "api_key": text}
+        made = tenant_open(
+            slug=options["slug"], name=options["name"], plan=plan, host=host, network=options["network"],
+            actor=Actor(name="command:tenant_create", role="admin"), now=database_now(),
+            if_missing=options["if_missing"],
+        )  # fmt: skip
+        tenant = made.tenant
+        answer = {"slug": tenant.slug, "schema": tenant.schema_name, "host": host}
+        answer |= {"api_key": made.api_key} if made.api_key else {"note": "It is there already."}
         lines = "\n".join(f"{key}: {value}" for key, value in answer.items())
         self.show(answer, lines, as_json=options["format"] == "json")

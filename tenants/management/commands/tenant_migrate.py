@@ -50,9 +50,10 @@ class Command(Base):
         )  # fmt: skip
         door.become_owner()
         if options["dry_run"] or options["status"]:
-            shared = behind.shared_pending()
-            only = None if "tenants.0001_initial" in shared else self._schemas(options["tenant"])
-            found = behind.Standing() if "tenants.0001_initial" in shared else behind.standing(only)
+            with door.connect("migrate look", owner=True, guarded=False) as conn:
+                shared = behind.shared_pending(conn)
+            empty = "tenants.0001_initial" in shared  # nothing knows of tenants yet
+            found = behind.Standing() if empty else behind.standing(self._schemas(options["tenant"]))
             (self._show_status if options["status"] else self._show_pending)(found, shared, as_json=as_json)
             raise SystemExit(EXIT_FOUND if found.behind or shared else 0)
         shared_migrate(lock_timeout_ms=rules.lock_timeout_ms, retry_for_s=rules.retry_for_s, say=self.stderr.write)

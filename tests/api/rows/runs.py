@@ -26,6 +26,7 @@ ROWS = {
     ),
     "attempts_list": Row("viewer"),
     "dead_letters_list": Row("viewer"),
+    "dead_letters_groups": Row("viewer"),
     "dead_letters_read": Row("viewer"),
     "dead_letters_replay": Row("operator", 202),
     "dead_letters_resolve": Row("operator"),

@@ -1,0 +1,73 @@
+"""What operators do to a tenant as a whole, in the admin: stop it, let it go on, give it another name."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from apps.audit.trail import actor_of, database_now
+from apps.life.suspending import REASON_CHARS, tenant_resume, tenant_suspend
+from kernel.errors import InvalidInput, ShardbeatError
+from tenants.models import Tenant
+from tenants.renaming import NAME_CHARS, hosts_of, tenant_rename
+
+VERBS = {Tenant.Status.SUSPENDED: tenant_suspend, Tenant.Status.ACTIVE: tenant_resume}
+
+
+def set_status(request: HttpRequest, tenant: Tenant, status: str, reason: str = "") -> None:
+    """Suspends the tenant or lets it go on. Conflict."""
+    VERBS[Tenant.Status(status)](tenant=tenant, actor=actor_of(request), now=database_now(), reason=reason)
+
+
+def set_all(admin: Any, request: HttpRequest, ids: Iterable[Any], status: str) -> None:
+    """The same for what is ticked, each on its own; those that refuse are named."""
+    count = 0
+    for tenant in Tenant.objects.filter(pk__in=list(ids)).exclude(status=status).order_by("pk"):
+        try:
+            set_status(request, tenant, status)
+            count += 1
+        except ShardbeatError as error:
+            admin.message_user(request, f"{tenant.slug}: {error.detail}", messages.ERROR)
+    word = "suspended" if status == Tenant.Status.SUSPENDED else "let go on"
+    admin.message_user(request, f"{count} {word}.", messages.SUCCESS if count else messages.WARNING)
+
+
+class RenamingForm(forms.Form):
+    """What it is called."""
+
+    slug = forms.CharField(max_length=40, help_text="In the paths of the admin, and in the names of its own queues.")
+    name = forms.CharField(max_length=NAME_CHARS)
+    host = forms.CharField(
+        max_length=253, required=False, help_text="Empty: one that is made of the slug follows it, any other stays."
+    )
+    keep_hosts = forms.BooleanField(
+        label="Other hosts still lead to it", required=False, initial=True, help_text="Else links to them break now."
+    )
+    reason = forms.CharField(max_length=REASON_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 3}))
+
+
+def renaming_page(admin: Any, request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    """Shows the form and does what it asks; the tenant is one that this person may change."""
+    data = request.POST if request.method == "POST" else None
+    form = RenamingForm(data, initial={"slug": tenant.slug, "name": tenant.name})
+    if data is not None and form.is_valid():
+        try:
+            given = {**form.cleaned_data, "host": form.cleaned_data["host"] or None}
+            done = tenant_rename(tenant=tenant, actor=actor_of(request), now=database_now(), **given)
+            words = "; ".join(f"{old} is {new} now" for old, new in done.queues)
+            messages.success(request, f"It is called {done.tenant.slug}. {words}")
+            return HttpResponseRedirect(reverse("admin:tenants_tenant_change", args=[tenant.pk]))
+        except InvalidInput as error:
+            for fault in error.errors:
+                form.add_error(fault.pointer.strip("/"), fault.detail)
+        except ShardbeatError as error:
+            form.add_error(None, error.detail)
+    context = {
+        **admin.admin_site.each_context(request), "opts": admin.opts, "tenant": tenant, "form": form,
+        "hosts": hosts_of(tenant), "title": f"Rename tenant {tenant.slug}",
+    }  # fmt: skip
+    return TemplateResponse(request, "console/tenant_renaming.html", context)

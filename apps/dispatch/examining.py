@@ -1,0 +1,94 @@
+"""What an operator would look at first, all at once: is each part there, and do the parts fit each other."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import kombu
+import psycopg
+from django.conf import settings
+
+from apps.due import watch
+from kernel.clock import utc_now
+from tenants import behind
+
+Conn = psycopg.Connection[Any]
+BROKER_TIMEOUT_S = 2
+CONNECTIONS_MANY = 0.8  # of those that the server allows
+NAMES_SHOWN = 5
+LATE_S = 10.0
+
+_CONNECTIONS = """
+SELECT count(*), current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+FROM pg_stat_activity WHERE usename IS NOT NULL
+"""
+_WORKERS = "SELECT count(*) FROM tickets_worker WHERE expires_at > clock_timestamp()"
+_SHARDS = "SELECT count(*) FROM due_shardlease WHERE kind = 'fire'"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at; `detail` says what was found, and what to do when it is not `ok`."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def examine(conn: Conn, broker_url: str) -> Iterator[Finding]:
+    """Everything in turn. When the shared schema lacks migrations, nothing that reads its tables."""
+    lacking = behind.shared_pending(conn)
+    shown = ", ".join(lacking[:NAMES_SHOWN]) + (" and more" if len(lacking) > NAMES_SHOWN else "")
+    yield Finding("shared schema", not lacking, f"lacks {shown}: run tenant_migrate" if lacking else "of this version")
+    yield _clock(conn)
+    yield _connections(conn)
+    yield _broker(broker_url)
+    if lacking:
+        return
+    others = behind.other_version(conn)
+    yield Finding(
+        "tenant schemas", not others,
+        f"{others:,} of another version: see tenant_migrate --status" if others else "all of this version",
+    )  # fmt: skip
+    yield _shards(conn)
+    seen, workers = watch.look(conn), _number(conn, _WORKERS)
+    yield Finding("dispatchers", bool(seen.dispatchers), f"{seen.dispatchers} alive")
+    yield Finding("leases", not seen.unheld, f"{len(seen.unheld)} that no live dispatcher holds")
+    yield Finding("workers", bool(workers), f"{workers} alive")
+    late_s = seen.late.total_seconds()
+    yield Finding("due entries", late_s <= LATE_S, f"the oldest has been due for {late_s:.1f} s")
+    yield Finding("put aside", not seen.parked, f"{seen.parked:,} due entries: write their schedules again")
+
+
+def _clock(conn: Conn) -> Finding:
+    before = utc_now()
+    row = conn.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None
+    off_s = abs((row[0] - before).total_seconds()) - (utc_now() - before).total_seconds()
+    return Finding("clock", off_s < settings.CLOCK_WARN_S, f"{max(0.0, off_s):.1f} s from the database's")
+
+
+def _connections(conn: Conn) -> Finding:
+    row = conn.execute(_CONNECTIONS).fetchone()
+    assert row is not None
+    used, allowed = row
+    return Finding("connections", used < CONNECTIONS_MANY * allowed, f"{used} of {allowed} that the database allows")
+
+
+def _broker(url: str) -> Finding:
+    try:
+        with kombu.Connection(url, connect_timeout=BROKER_TIMEOUT_S) as broker:
+            broker.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
+    except Exception as error:  # each transport has its own
+        return Finding("broker", False, f"does not answer: {type(error).__name__}")
+    return Finding("broker", True, "answers")
+
+
+def _shards(conn: Conn) -> Finding:
+    found = _number(conn, _SHARDS)
+    if found == settings.SHARDS:
+        return Finding("shards", True, f"{found}, as installed")
+    return Finding("shards", False, f"SHARDS is {settings.SHARDS}, installed were {found}: set it back")
+
+
+def _number(conn: Conn, query: str) -> int:
+    row = conn.execute(query).fetchone()
+    return int(row[0]) if row else 0

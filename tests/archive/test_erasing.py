@@ -1,0 +1,174 @@
+"""Erasing one execution: a word that only it holds is nowhere in the database afterwards; that it ran stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from apps.archive import erasing
+from apps.archive.erasing import erase_some, execution_erase, receipt
+from apps.archive.holding import hold_release
+from apps.dispatch.workflow_runs import WorkflowService
+from kernel.errors import Conflict, InvalidInput, NotFound
+from tests.api.makers import TARGET, Makers, audit, begin, kill, settle, utc_now
+from tests.archive.test_holds import ADMIN, place
+from tests.fixtures_api import Api
+from tests.fixtures_flow import OneLine, make_ticket, rows_of, run_to_the_end
+from tests.webhooks.hands import carry, deliveries_of, make_webhook
+
+if TYPE_CHECKING:
+    from apps.dispatch.keeper import Keeper
+    from tenants.door import Line
+    from tenants.models import Tenant
+    from tenants.registry import Registry
+
+Conn = psycopg.Connection[Any]
+WORD = "Mallory-7f1c"
+TABLES = """
+SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND (n.nspname = 'public' OR n.nspname LIKE 't\\_%%')
+"""
+
+
+@pytest.fixture
+def make(api: Api) -> Makers:
+    return Makers(api)
+
+
+def places(conn: Conn, word: str = WORD) -> set[str]:
+    """The tables in which some row holds a text."""
+    found = set()
+    for schema, table in conn.execute(TABLES).fetchall():
+        query = sql.SQL("SELECT EXISTS (SELECT 1 FROM {} r WHERE r::text LIKE %s)").format(
+            sql.Identifier(schema, table)
+        )
+        if conn.execute(query, [f"%{word}%"]).fetchone() == (True,):
+            found.add(table)
+    return found
+
+
+def erase(tenant: Tenant, execution_id: Any, **more: Any) -> Any:
+    return execution_erase(
+        tenant=tenant, actor=ADMIN, execution_id=UUID(str(execution_id)), reason="asked for", now=utc_now(), **more
+    )  # fmt: skip
+
+
+def fail(conn: Conn, registry: Registry, execution_id: str) -> None:
+    error = {"class": "http", "status": 400, "message": f"no {WORD}"}
+    settle(conn, registry, begin(conn, execution_id), "failed", error=error, retryable=False)
+
+
+def test_what_it_was_about_is_nowhere_and_that_it_ran_stays(
+    conn: Conn, acme: Tenant, registry: Registry, api: Api, make: Makers
+) -> None:
+    """Payload, labels, answer, error, letter, event, delivery, kept answers; the delivery is on its way meanwhile."""
+    webhook = make_webhook(acme, registry, now=utc_now()).webhook
+    body = {"job": make.job()["id"], "payload": {"name": WORD}, "labels": {"customer": WORD}}
+    one = api.post("executions", body, Idempotency_Key="k1").body["id"]
+    other = make.execution(payload={"name": "somebody"})["id"]
+    fail(conn, registry, one)
+    kill(conn, registry, other)
+    again = api.post(f"executions/{one}/rerun").body["id"]
+    settle(conn, registry, begin(conn, again), "succeeded", result=f'"{WORD}"')
+    carry(conn, registry, acme)
+    deliveries = deliveries_of(conn, acme, webhook)
+    sent = begin(conn, str(deliveries[0]["id"]))
+    before = places(conn)
+    assert before == {
+        "executions_execution", "executions_attempt", "deadletters_deadletter", "events_event", "api_idempotentanswer"
+    }  # fmt: skip
+
+    done = api.post(f"executions/{one}/erase", {"reason": "asked for", "everything": True}).body
+    assert {one, again} <= set(done["executions"]) and other not in done["executions"]
+    assert done["done"] is False and set(done["left"]) == {str(deliveries[0]["id"])}
+    assert places(conn) == {"executions_execution"}, "only what is being sent just now"
+    assert conn.execute("SELECT execution_id FROM tickets_ticket WHERE cancel_requested").fetchall() == [
+        (sent.execution_id,)
+    ]
+    settle(conn, registry, sent, "cancelled")  # its worker has stopped
+    assert erase_some(acme, now=utc_now()) == 1
+    assert places(conn) == set()
+    assert api.get(f"executions/{one}/erase").body["left"] == []
+
+    seen = api.get(f"executions/{one}").body
+    assert (seen["state"], seen["attempt_count"], seen["payload"], seen["error"]) == ("dead", 1, None, None)
+    assert seen["erased_at"] == done["erased_at"] and seen["labels"] == {}
+    assert api.get(f"executions/{one}/attempts").body["items"] == []
+    assert api.get(f"dead-letters?execution={one}").body["items"] == []
+    assert api.get(f"dead-letters?execution={other}").body["items"] != []
+    assert api.get(f"executions/{other}").body["payload"] == {"name": "somebody"}
+    assert api.post(f"executions/{one}/rerun").code == "erased"
+    assert api.post(f"executions/{one}/erase", {"reason": "twice"}).body["reason"] == "asked for"
+    assert audit(conn, one) == ["execution.submit", "execution.rerun", "execution.erase"]
+
+
+def test_a_run_of_a_workflow_goes_with_its_steps_and_a_step_alone_leaves_the_others(
+    conn: Conn, acme: Tenant, leader: Keeper, registry: Registry, api: Api, make: Makers
+) -> None:
+    runs = WorkflowService(cast("Line", OneLine(conn)), leader)
+    job = {"kind": "http", "target": TARGET, "retry": {"max_attempts": 1}}
+    copied = {"name": "copy", "job": job, "needs": ["read"], "input": {"of": "{{ steps.read.result }}"}}
+    made = make.workflow({"name": "read", "job": job}, copied, output={"of": "{{ steps.read.result }}"})
+
+    def started() -> tuple[str, dict[str, str]]:
+        run = str(api.post(f"workflows/{made['id']}/run", {"input": {"name": WORD}}).body["id"])
+        runs.run_once()
+        ids = {}
+        for step in ("read", "copy"):
+            ids[step] = str(api.get(f"workflow-runs/{run}/steps/{step}").body["execution"])
+            one = begin(conn, ids[step])
+            if step == "copy":
+                assert_refused(acme, ids["read"], "not_finished")
+            settle(conn, registry, one, "succeeded", result=f'{{"name": "{WORD}"}}')
+        runs.run_once()
+        return run, ids
+
+    run, ids = started()
+    assert {"workflows_run", "executions_execution"} <= places(conn)
+    erase(acme, ids["copy"])
+    assert api.get(f"executions/{ids['copy']}").body["result"] is None
+    assert api.get(f"executions/{ids['read']}").body["result"] == {"name": WORD}
+    erase(acme, run)
+    assert places(conn) == set()
+    assert api.get(f"workflow-runs/{run}").body["state"] == "succeeded"
+    assert api.post(f"workflow-runs/{run}/rerun", {"step": "read"}).code == "erased"
+
+    run, ids = started()
+    done = erase(acme, ids["read"], everything=True)
+    assert {str(one.execution_id) for one in done.parts} == {run, *ids.values()} and done.left == []
+    assert places(conn) == set()
+
+
+def test_what_goes_on_or_is_held_is_not_erased_and_a_hold_that_comes_late_stops_it(
+    conn: Conn, acme: Tenant, globex: Tenant, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive = make_ticket(acme, payload={"name": WORD})
+    assert_refused(acme, alive, "not_finished")
+    with pytest.raises(NotFound):
+        erase(globex, alive)
+    run_to_the_end(conn, registry, [acme])
+    hold = place(acme, "execution", alive, now=utc_now())
+    assert_refused(acme, alive, "held")
+    hold_release(tenant=acme, actor=ADMIN, hold_id=hold.pk, reason="settled", now=utc_now())
+    with pytest.raises(InvalidInput):
+        execution_erase(tenant=acme, actor=ADMIN, execution_id=alive, reason=" ", now=utc_now())
+
+    with monkeypatch.context() as patch:  # as if it was killed right after the request was noted
+        patch.setattr(erasing, "erase_some", lambda *args, **more: 0)
+        assert erase(acme, alive).left == [alive]
+    hold = place(acme, "execution", alive, now=utc_now())
+    assert erase_some(acme, now=utc_now()) == 0 and places(conn) == {"executions_execution"}
+    hold_release(tenant=acme, actor=ADMIN, hold_id=hold.pk, reason="settled", now=utc_now())
+    assert erase_some(acme, now=utc_now()) == 1 and places(conn) == set()
+    assert receipt(acme, alive).left == []
+    assert [one["id"] for one in rows_of(conn, acme, "executions_execution")] == [alive]
+
+
+def assert_refused(tenant: Tenant, execution_id: Any, code: str) -> None:
+    with pytest.raises(Conflict) as refused:
+        erase(tenant, execution_id)
+    assert refused.value.extra["code"] == code

@@ -1,0 +1,82 @@
+"""Connections: as many as there are loops and threads, however many tenants there are, and none for ever."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import call_command
+
+from apps.dispatch.dispatcher import Dispatcher
+from kernel.clock import monotonic_s
+from tenants import door, template
+from tenants.models import Tenant
+from tests.conftest import wait_until
+from tests.fixtures_flow import executions_of, make_schedule
+
+Conn = psycopg.Connection[Any]
+
+
+def test_a_line_that_served_long_or_many_schemas_is_made_anew(database: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Conn] = []
+    line = door.Line("test line", opened=opened.append)
+    first = line.fresh()
+    assert line.fresh() is first and line.get() is first
+    later = monotonic_s() + door.SERVES_S
+    monkeypatch.setattr(door, "monotonic_s", lambda: later)
+    assert line.get() is first, "something may be under way on it"
+    second = line.fresh()
+    assert first.closed and second is not first and opened == [first, second]
+    assert line.fresh(visits=door.VISITS_MAX) is second
+    third = line.fresh(visits=1)
+    assert second.closed and third is not second
+    assert line.fresh(visits=1) is third
+    line.close()
+
+
+def test_connections_do_not_grow_with_tenants(conn: Conn, acme: Tenant, new_tenant: Callable[..., Tenant]) -> None:
+    """A dispatcher has one for each loop, whoever it works for."""
+    tenants = [acme, *(new_tenant() for _ in range(4))]
+    before = len(sessions(conn))
+    dispatcher = Dispatcher()
+    dispatcher.start()
+    try:
+        made = [(tenant, make_schedule(tenant)) for tenant in tenants]
+        wait_until(lambda: all(executions_of(conn, *one) for one in made), "schedules of all to fire")
+        names = sessions(conn)
+        assert len(names) <= before + len(dispatcher._loops)
+        of_loops = [name for name in names if str(dispatcher.keeper.id)[:8] in name]
+        assert of_loops and len(set(of_loops)) == len(of_loops)
+    finally:
+        dispatcher.close()
+
+
+def sessions(conn: Conn) -> list[str]:
+    """The names of all connections of the application to this database."""
+    query = (
+        "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"
+    )
+    return [name for (name,) in conn.execute(query)]
+
+
+def test_the_doctor_names_what_is_wrong(database: None, acme: Tenant, settings: Any) -> None:
+    def doctor() -> tuple[int, dict[str, bool]]:
+        out, code = io.StringIO(), 0
+        try:
+            call_command("doctor", "--format", "json", stdout=out)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, {one["name"]: one["ok"] for one in json.loads(out.getvalue())}
+
+    code, found = doctor()
+    assert code == 1 and not found["dispatchers"] and not found["workers"], "nobody is started in this test"
+    assert all(found[name] for name in ("shared schema", "tenant schemas", "clock", "connections", "broker", "shards"))
+    Tenant.objects.filter(pk=acme.pk).update(schema_version="older")
+    settings.SHARDS, settings.BROKER_URL = 32, "redis://127.0.0.1:1/0"
+    _, found = doctor()
+    assert not any(found[name] for name in ("tenant schemas", "shards", "broker"))
+    Tenant.objects.filter(pk=acme.pk).update(schema_version=template.version())
