@@ -65,6 +65,8 @@ class Turn:
             else:
                 self._look_again(ended)
         self._write()
+        if one.finished_at is not None and self._before["finished_at"] is None:
+            kind_of(one.action, one.target).ended(self.tenant, one, now=self.now)
 
     def _plan(self) -> None:
         one = self.operation
