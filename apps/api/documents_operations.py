@@ -9,8 +9,10 @@ from rest_framework import serializers
 
 from apps.api.documents import Example, Serializer, label, nullable, optional
 from apps.api.openapi_examples import ID, INSTANT
+from apps.operations.kinds.letters import MAX_REPLAYS_MOST
 from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX
 from apps.operations.states import ITEM_STATES, STATES
+from apps.outcomes.again import MAX_REPLAYS
 
 MAX_REASON_CHARS = 500
 
@@ -162,10 +164,22 @@ def _labels() -> Any:
 
 
 def _examples(own: tuple[str, ...]) -> dict[str, Any]:
-    return {"labels": {"team": "billing"}} if "labels" in own else {}
+    return {name: value for name, value in OWN_EXAMPLES.items() if name in own}
+
+
+OWN_EXAMPLES: Mapping[str, Any] = {"labels": {"team": "billing"}, "payload": {"format": "html"}}
 
 
 OWN: Mapping[str, Any] = {
     "labels": _labels,
     "catch_up": lambda: optional(serializers.BooleanField, help_text="What they missed is due now."),
+    "payload": lambda: serializers.JSONField(required=False, help_text="Instead of theirs, in new executions."),
+    "new_key": lambda: optional(serializers.BooleanField, help_text="As new executions, with new run keys."),
+    "force": lambda: optional(serializers.BooleanField, help_text="However often they were replayed."),
+    "max_replays": lambda: optional(
+        serializers.IntegerField,
+        min_value=1,
+        max_value=MAX_REPLAYS_MOST,
+        help_text=f"What was replayed so often and died each time is skipped; {MAX_REPLAYS} when not given.",
+    ),
 }

@@ -13,12 +13,12 @@ from apps.operations import pacing
 from apps.operations.kinds.base import NewItem
 from apps.operations.models import Operation
 from apps.operations.pacing import Pace
+from apps.operations.reading import COUNTS
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
 from apps.schedules.input_fields import Fields
 from kernel.errors import Faults
 
 COMMON = ("filter", "dry_run", "reason", *pacing.NAMES)
-COUNTS = ("planned", "pending", "running", "succeeded", "skipped", "failed", "undone")
 
 
 class WishEndpoint(Endpoint):

@@ -32,7 +32,7 @@ Conn = psycopg.Connection[Any]
 Row = Mapping[str, Any]
 _DISPOSED = (
     "id", "schedule_id", "nominal_at", "until_at", "count", "trigger", "state", "reason", "schedule_version",
-    "created_at",
+    "created_at", "attempt_count",
 )  # fmt: skip
 
 
@@ -59,6 +59,7 @@ class Disposition(NamedTuple):
     reason: str
     schedule_version: int | None
     created_at: datetime
+    attempts: int
 
 
 def archived_execution(tenant: Tenant, execution_id: UUID, *, conn: Conn | None = None) -> Archived | None:
@@ -120,6 +121,7 @@ def _dispositions(table: pa.Table, schedule_id: UUID, since: datetime, until: da
                     id=row["id"], nominal_at=nominal_at, until_at=row["until_at"], occurrences=row["count"],
                     trigger=row["trigger"], state=row["state"], reason=row["reason"],
                     schedule_version=row["schedule_version"], created_at=row["created_at"],
+                    attempts=row["attempt_count"],
                 )
             )  # fmt: skip
     return found

@@ -1,7 +1,10 @@
-"""Carrying out items, and taking them back: each in a savepoint of its own, through the service of a single request."""
+"""Carrying out items, and taking them back: each in a savepoint of its own, through the service of a single request.
+
+Where a kind's service takes many at once, the items of a chunk go through it together.
+"""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -41,10 +44,12 @@ def carry_out(
     meets it fails.
     """
     found = Carried()
+    together = {} if give_up or len(items) == 1 else _together(kind, work, items)
     failed = 0
-    for item in _in_time(items):
+    for item in items if together else _in_time(items):
         try:
-            done = _one(partial(kind.apply, work, item), give_up)
+            known = together.get(item.n)
+            done = _one(partial(kind.apply, work, item), give_up) if known is None else _done(known)
         except HeldBack as error:
             found.waits_for, found.wait_s = error.code, HELD_S
             break
@@ -54,7 +59,7 @@ def carry_out(
             break
         found.settled.append(settled(item, done))
         failed += done.state == "failed"
-        if failures_left is not None and failed >= failures_left:
+        if not together and failures_left is not None and failed >= failures_left:
             break
     return found
 
@@ -69,6 +74,27 @@ def take_back(kind: Kind, work: Work, items: Sequence[TakenItem], *, give_up: bo
         else:
             found.append(Settled(item.n, item.state, item.state, done.code or NOT_UNDONE, done.detail))
     return found
+
+
+def _together(kind: Kind, work: Work, items: Sequence[TakenItem]) -> Mapping[int, Done | ShardbeatError]:
+    """What became of all of them, by their numbers; empty when they go one by one."""
+    try:
+        with transaction.atomic():
+            return kind.apply_together(work, items)
+    except (OperationalError, psycopg.OperationalError):
+        raise
+    except Exception:  # one of them; which one is found out
+        log.warning("%d items of an operation could not be done together", len(items), exc_info=True)
+        return {}
+
+
+def _done(known: Done | ShardbeatError) -> Done:
+    """What a refusal makes of an item. HeldBack, QuotaExceeded and Overloaded are raised: the item waits."""
+    if isinstance(known, Done):
+        return known
+    if isinstance(known, HeldBack | QuotaExceeded | Overloaded):
+        raise known
+    return Done("skipped" if isinstance(known, NotFound | Conflict) else "failed", code_of(known), known.detail)
 
 
 def _undone(kind: Kind, work: Work, item: TakenItem) -> Done:
@@ -91,12 +117,8 @@ def _one(work: Callable[[], Done], give_up: bool, tries: int = STALE_TRIES) -> D
             return work()
     except Stale as error:  # somebody changed it between reading and writing
         return _one(work, give_up, tries - 1) if tries > 1 else Done("failed", error.code, error.detail)
-    except (HeldBack, QuotaExceeded, Overloaded):
-        raise
-    except (NotFound, Conflict) as error:
-        return Done("skipped", code_of(error), error.detail)
     except ShardbeatError as error:
-        return Done("failed", code_of(error), error.detail)
+        return _done(error)
     except (OperationalError, psycopg.OperationalError) as error:
         if not give_up:
             raise

@@ -14,6 +14,7 @@ from tenants.models import Tenant
 from tenants.permissions import may
 
 LINES_AT_ONCE = 2_000
+COUNTS = ("planned", "pending", "running", "succeeded", "skipped", "failed", "undone")
 
 
 class ItemPage(NamedTuple):

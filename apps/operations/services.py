@@ -197,6 +197,8 @@ def _change(
             due_operations.put(conn, one.pk, tenant_id=tenant.pk, due_at=now)
         else:
             due_operations.remove(conn, one.pk)
+            if was["finished_at"] is None:
+                kind_of(one.action, one.target).ended(tenant, one, now=now)
         told = [name for name in shown if name in changed]
         _note(
             actor, verb, one, now, tenant, reason=reason, before={name: was[name] for name in told},

@@ -27,7 +27,6 @@ PLAN_ROWS = 2_000  # of one transaction
 UNDO_NUMBERS = 500  # looked at in one transaction; most of them may have nothing to take back
 LOOK_ROWS = 1_000
 LOOK_S, LOOK_IDLE_S = 0.5, 2.0  # between looks at what runs: when some have ended in the last one, and when none has
-COUNTS = ("planned", "pending", "running", "succeeded", "skipped", "failed", "undone")
 TOO_MANY = f"The filter fits more than {MAX_ITEMS:,} things; narrow it, or do it in parts."
 GIVE_UP_AFTER = 5  # turns in a row that failed: then the item that fails them does
 ERROR_CHARS = 500
@@ -66,6 +65,8 @@ class Turn:
             else:
                 self._look_again(ended)
         self._write()
+        if one.finished_at is not None and self._before["finished_at"] is None:
+            kind_of(one.action, one.target).ended(self.tenant, one, now=self.now)
 
     def _plan(self) -> None:
         one = self.operation

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from tests.api.makers import NOWHERE, Makers, audit, begin, instant, kill, settle, ticket
 from tests.fixtures_api import Api
+from tests.operations.fixtures import work_off
 
 if TYPE_CHECKING:
+    from tenants.models import Tenant
     from tenants.registry import Registry
 
 Conn = psycopg.Connection[Any]
@@ -103,6 +106,31 @@ def test_a_new_key_makes_a_new_run_and_what_dies_each_time_is_refused(
     refused = api.post(f"dead-letters/{last['id']}/replay")
     assert (refused.status, refused.code, refused.body["replays"]) == (409, "replayed_too_often", 3)
     assert api.post(f"dead-letters/{last['id']}/replay", {"force": True}).status == 202
+
+
+def test_many_are_replayed_by_their_cause(api: Api, make: Makers, conn: Conn, registry: Registry, acme: Tenant) -> None:
+    job = make.job()["id"]
+    runs = [make.execution(job=job)["id"] for _ in range(3)]
+    for run in runs:
+        kill(conn, registry, run)
+    kill(conn, registry, make.execution()["id"])  # of another job, for the same reason
+    (group,) = api.get("dead-letters/groups").body["items"]
+    body = {"filter": {"fingerprint": group["fingerprint"], "job": job}, "payload": {"x": 2}, "reason": "mended"}
+    rehearsed = api.post("dead-letters/bulk-replay", {**body, "dry_run": True})
+    assert (rehearsed.status, rehearsed.body["count"], len(rehearsed.body["sample"])) == (200, 3, 3)
+    asked = api.post("dead-letters/bulk-replay", body, Idempotency_Key="k")
+    assert (asked.status, api.post("dead-letters/bulk-replay", body, Idempotency_Key="k").body) == (202, asked.body)
+    work_off(acme, UUID(asked.body["id"]), most=3)
+    items = api.get(f"operations/{asked.body['id']}/items").body["items"]
+    made = [api.get(f"executions/{one['execution']}").body for one in items]
+    assert {(run["replay_of"], run["payload"]["x"]) for run in made} == {(run, 2) for run in runs}
+    closed = api.get(f"dead-letters/{items[0]['target']}").body
+    assert (closed["status"], closed["note"]) == ("replayed", "mended")
+    refused = api.post("dead-letters/bulk-replay", {"filter": {"status": "resolved"}, "max_replays": 101})
+    assert refused.faults == {"/filter/status": "choice"}
+    assert api.post("dead-letters/bulk-resolve", {"filter": {}}).faults == {"/filter": "required"}
+    resolved = api.post("dead-letters/bulk-resolve", {"filter": {"all": True}}).body
+    assert work_off(acme, UUID(resolved["id"])).succeeded == 1
 
 
 def test_dying_again_makes_a_new_letter(api: Api, dead: dict[str, Any], conn: Conn, registry: Registry) -> None:

@@ -12,15 +12,17 @@ import pytest
 
 from tests.fixtures_flow import (
     actor,
+    at_once,
     executions_of,
     fire_all,
     make_schedule,
+    rows_of,
     run_to_the_end,
     settle_as,
     started_now,
     ticket_of,
 )
-from tests.operations.fixtures import read, receipt, work_off
+from tests.operations.fixtures import passes, read, receipt, work_off
 
 if TYPE_CHECKING:
     from apps.operations.backfill.outlook import Outlook
@@ -250,3 +252,31 @@ def test_it_is_cancelled_and_undone_by_its_operation(
     states = {run["id"]: run["state"] for run in runs(conn, acme, schedule)}
     assert states == {begun: "succeeded", **dict.fromkeys(waiting, "cancelled")}
     assert read(acme, one.pk).finished_at is not None
+    [told] = rows_of(conn, acme, "events_event")
+    assert (told["type"], told["schedule_id"], told["data"]["state"]) == ("backfill.done", schedule, "undone")
+    assert told["data"]["counts"]["undone"] == 5
+
+
+def test_two_backfills_and_the_dispatcher_at_once_run_each_occurrence_once(
+    conn: Conn, second: Conn, registry: Registry, acme: Tenant, hour: datetime
+) -> None:
+    """All of them want the same hours; each is decided under the locks of the schedule."""
+    from django.db import connection
+
+    schedule = make_schedule(acme, **HOURLY, misfire="fire_all", now=hour - DAY)
+    range_ = {"from": text(hour - 2 * DAY), "to": text(hour)}
+    both = [backfill(acme, schedule, **range_, max_in_flight=100) for _ in range(2)]
+
+    def worked_off() -> None:
+        try:
+            passes(10)
+        finally:
+            connection.close()
+
+    at_once(worked_off, worked_off, lambda: fire_all(second, registry, now=hour))
+    ended = [turns(acme, one.pk) for one in both]
+    found = executions_of(conn, acme, schedule)
+    assert len({one["nominal_at"] for one in found}) == len(found) == 49
+    made = sum(one["trigger"] == "backfill" for one in found)
+    assert made == sum(one.running for one in ended) == 25, "what was due is not theirs"
+    assert sum(one.running + one.skipped for one in ended) == sum(one.planned for one in ended)

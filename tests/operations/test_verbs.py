@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -60,6 +62,8 @@ def test_definitions_are_paused_labelled_and_put_back_where_nobody_touched_them(
     assert (undone.state, undone.undone, undone.succeeded) == ("undone", 2, 1)
     assert receipt(acme, paused.pk)[1] == (2, "succeeded", "changed_since")
     assert work_off(acme, labelled.pk).undone == 3  # of the last one what nobody changed
+    assert _command("--id", str(paused.pk), "--undo", "--dry-run", "--format", "json")["state"] == "undone"
+    assert [row["action"] for row in _command("--format", "json")] == ["label", "pause", "pause"]
     assert now_are() == (
         ["active"] * 3, [{"team": "old", "tier": "1"}, {"team": "old", "tier": "1"}, {"team": "mine", "tier": "1"}],
     )  # fmt: skip
@@ -150,6 +154,15 @@ def test_what_holds_an_operation_back_and_what_stops_it(
     run_to_the_end(conn, registry, [acme])
     ended = work_off(acme, one.pk)
     assert (ended.succeeded, ended.running) == (2, 0) and ended.finished_at is not None
+
+
+def _command(*options: str) -> Any:
+    """What `manage.py operation` prints of acme's."""
+    from django.core.management import call_command
+
+    out = StringIO()
+    call_command("operation", "--tenant", "acme", *options, stdout=out)
+    return json.loads(out.getvalue())
 
 
 def _made(conn: Conn) -> list[uuid.UUID]:

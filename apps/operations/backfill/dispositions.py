@@ -1,4 +1,4 @@
-"""What the tables say of a schedule's occurrences, in SQL."""
+"""What the tables and the archive say of a schedule's occurrences."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,6 +7,7 @@ from uuid import UUID
 
 import psycopg
 
+from apps.archive.reading import archived_dispositions
 from apps.operations.backfill.recognising import Known, Record, latest
 from apps.schedules.models import Schedule
 from tenants.models import Tenant
@@ -31,13 +32,21 @@ WHERE schedule_id = $1 AND trigger IN ('backfill', 'replay') AND nominal_at BETW
 """
 
 
-def records(conn: Conn, schema: str, schedule_id: UUID, instants: Sequence[datetime]) -> dict[datetime, Record]:
-    """The newest record of each of these occurrences that has one."""
+def records(
+    conn: Conn, tenant: Tenant, schedule_id: UUID, instants: Sequence[datetime]
+) -> dict[datetime, Record]:  # fmt: skip
+    """The newest record of each of these occurrences that has one. ArchiveUnreachable, ArchiveDamaged."""
     if not instants:
         return {}
     ordered = sorted(instants)
-    rows = run_in(conn, _RECORDS, schema, [schedule_id, ordered[0], ordered[-1]])
-    return latest(ordered, (Record._make(row) for row in rows))
+    first, last = ordered[0], ordered[-1]
+    rows = run_in(conn, _RECORDS, tenant.schema_name, [schedule_id, first, last]).fetchall()
+    found = [Record._make(row) for row in rows]
+    found += [
+        Record(one.id, one.nominal_at, one.until_at, one.state, one.attempts)
+        for one in archived_dispositions(tenant, schedule_id, since=first, until=last, conn=conn)
+    ]
+    return latest(ordered, found)
 
 
 def known_of(tenant: Tenant, schedule: Schedule, due_from: datetime | None, *, now: datetime) -> Known:

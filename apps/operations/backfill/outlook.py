@@ -69,7 +69,7 @@ def stood(
 ) -> Iterator[tuple[datetime, Standing]]:
     """How each of these occurrences stands now, in their order."""
     known: Known = known_of(tenant, found.schedule, found.due_from, now=now)
-    of = records(door.raw(), tenant.schema_name, wish.schedule_id, instants)
+    of = records(door.raw(), tenant, wish.schedule_id, instants)
     for at in instants:
         yield at, standing(at, of.get(at), known)
 

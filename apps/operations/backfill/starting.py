@@ -51,7 +51,7 @@ def occurrence_start(
     def work() -> Outcome:
         entry, schedule = lock_schedule(wish.schedule_id, now=now)
         conn = door.raw()
-        found = records(conn, tenant.schema_name, schedule.pk, [nominal_at]).get(nominal_at)
+        found = records(conn, tenant, schedule.pk, [nominal_at]).get(nominal_at)
         due_from = None if entry is None else entry.nominal_at
         how = standing(nominal_at, found, known_of(tenant, schedule, due_from, now=now))
         if not wants(wish.only, how):

@@ -1,13 +1,16 @@
 """Backfill: past occurrences of a schedule become runs, in order and a few at a time."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from apps.events import store as events
 from apps.operations.backfill.live import live_of
 from apps.operations.backfill.outlook import scheduled, stood
 from apps.operations.backfill.recognising import wants
 from apps.operations.backfill.starting import occurrence_start
+from apps.operations.backfill.telling import done_event
 from apps.operations.backfill.wish import wish_of
 from apps.operations.backfill.within import page
 from apps.operations.backfill.yielding import holds
@@ -17,6 +20,7 @@ from apps.outcomes.cancel import execution_cancel
 from apps.schedules.timing_triggers import instant_of, instant_text
 from kernel.errors import Faults
 from kernel.pools import pool_of
+from tenants import door
 from tenants.models import Tenant
 
 
@@ -64,6 +68,10 @@ class BackfillSchedule(Kind):
         if found.execution_id is None:
             return Done("skipped", found.skipped)
         return Done("running", made_id=found.execution_id)
+
+    def ended(self, tenant: Tenant, operation: Operation, *, now: datetime) -> None:
+        told = done_event(operation, now)
+        events.emit(door.raw(), tenant.schema_name, tenant.pk, [told], ring=bool(tenant.event_types))
 
     def undo(self, work: Work, item: TakenItem) -> None:
         """Cancels a run that nobody has begun; Conflict otherwise."""

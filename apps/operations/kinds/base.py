@@ -116,6 +116,16 @@ class Kind:
         """Carries out one item through the service of a single request."""
         raise NotImplementedError
 
+    def apply_together(self, work: Work, items: Sequence[TakenItem]) -> Mapping[int, Done | ShardbeatError]:
+        """Carries out all of them at once, for kinds whose service does; what became of each, by its number.
+
+        Empty: one by one. Behind one for which there is no room (QuotaExceeded) nothing was done.
+        """
+        return {}
+
+    def ended(self, tenant: Tenant, operation: Operation, *, now: datetime) -> None:
+        """Tells whoever wants to know; once, in the transaction in which the operation ends for good."""
+
     def undo(self, work: Work, item: TakenItem) -> None:
         """Takes one item back that is running or has succeeded. Conflict with a code when that can't be any more."""
         raise Conflict("This can't be taken back.", code="no_undo")

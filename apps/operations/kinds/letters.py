@@ -3,7 +3,7 @@
 What dies again has a new letter, which is none of them: an operation never takes what it made itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -15,11 +15,12 @@ from apps.operations.filters import LETTER_NAMES, kept, letter_filter, query_of
 from apps.operations.kinds.base import Cursor, Done, Kind, Planned, TakenItem, Work
 from apps.operations.kinds.paging import frozen, planned_of, position_of
 from apps.operations.models import Operation
-from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How
+from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How, Replayed
 from apps.outcomes.replay import check_payload, deadletters_replay
 from apps.outcomes.replay_undo import deadletter_unreplay
-from apps.outcomes.resolve import deadletter_resolve
+from apps.outcomes.resolve import deadletter_resolve, deadletters_resolve
 from apps.schedules.input_fields import Fields
+from apps.workflows.models import Run
 from kernel.errors import Faults, ShardbeatError
 from tenants import door
 from tenants.models import Tenant
@@ -77,13 +78,17 @@ class ReplayLetters(_OfLetters):
         return [f"{often:,}{of} were replayed {how.max_replays} times or more and died each time; they are skipped."]
 
     def apply(self, work: Work, item: TakenItem) -> Done:
-        assert item.target_id is not None
-        done = deadletters_replay(
-            tenant=work.tenant, actor=work.actor, letter_ids=[item.target_id], now=work.now, how=how_of(work.operation)
-        )[item.target_id]
+        done = self._replay(work, [item])[item.n]
         if isinstance(done, ShardbeatError):
             raise done
-        return Done("running", made_id=done.execution_id, before=dict(done.before))
+        return done
+
+    def apply_together(self, work: Work, items: Sequence[TakenItem]) -> Mapping[int, Done | ShardbeatError]:
+        """Runs of workflows go one by one: each has a lock that comes before those of the others."""
+        executions = DeadLetter.objects.filter(pk__in=[item.target_id for item in items]).values("execution_id")
+        if Run.objects.filter(pk__in=executions).exists():
+            return {}
+        return self._replay(work, items)
 
     def undo(self, work: Work, item: TakenItem) -> None:
         assert item.target_id is not None
@@ -92,6 +97,15 @@ class ReplayLetters(_OfLetters):
             tenant=work.tenant, actor=work.actor, letter_id=item.target_id, execution_id=item.made_id,
             before=item.before or {}, now=work.now,
         )  # fmt: skip
+
+    def _replay(self, work: Work, items: Sequence[TakenItem]) -> dict[int, Done | ShardbeatError]:
+        numbers = {item.target_id: item.n for item in items if item.target_id is not None}
+        done = deadletters_replay(
+            tenant=work.tenant, actor=work.actor, letter_ids=list(numbers), now=work.now, how=how_of(work.operation)
+        )
+        return {
+            numbers[key]: one if isinstance(one, ShardbeatError) else _runs(one) for key, one in done.items()
+        }  # fmt: skip
 
 
 class ResolveLetters(_OfLetters):
@@ -108,6 +122,13 @@ class ResolveLetters(_OfLetters):
         )
         return Done("succeeded")
 
+    def apply_together(self, work: Work, items: Sequence[TakenItem]) -> Mapping[int, Done | ShardbeatError]:
+        numbers = {item.target_id: item.n for item in items if item.target_id is not None}
+        refused = deadletters_resolve(
+            tenant=work.tenant, actor=work.actor, letter_ids=list(numbers), now=work.now, note=work.operation.reason
+        )
+        return {n: refused.get(key, Done("succeeded")) for key, n in numbers.items()}
+
 
 def how_of(operation: Operation) -> How:
     """How an operation's letters are replayed: its reason is their note, and live runs go before theirs."""
@@ -116,6 +137,10 @@ def how_of(operation: Operation) -> How:
         payload=params.get("payload", UNCHANGED), new_key=params["new_key"], force=params["force"],
         max_replays=params["max_replays"], yields=True, note=operation.reason,
     )  # fmt: skip
+
+
+def _runs(one: Replayed) -> Done:
+    return Done("running", made_id=one.execution_id, before=dict(one.before))
 
 
 def _wanted(operation: Operation) -> LetterFilter:

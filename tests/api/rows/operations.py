@@ -5,6 +5,8 @@ from tests.api.rows import Row
 ROWS = {
     "executions_bulk_cancel": Row("operator", 202, other=202),
     "executions_bulk_rerun": Row("operator", 202, other=202),
+    "dead_letters_bulk_replay": Row("operator", 202, other=202),
+    "dead_letters_bulk_resolve": Row("operator", 202, other=202),
     "jobs_bulk_pause": Row("editor", 202, other=202),
     "jobs_bulk_resume": Row("editor", 202, other=202),
     "jobs_bulk_label": Row("editor", 202, other=202),

@@ -12,8 +12,8 @@ from apps.audit.actors import Actor
 from apps.operations.models import Operation
 from apps.operations.pacing import Pace
 from apps.operations.progress_line import progress_line
+from apps.operations.reading import COUNTS
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
-from apps.operations.turn import COUNTS
 from apps.operations.watching import Look, until_ended
 from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How
 from apps.outcomes.replay import deadletters_replay
