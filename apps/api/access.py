@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from apps.archive.finding import execution_find
 from apps.archive.models import LegalHold
 from apps.audit.services import Actor
 from apps.deadletters.models import DeadLetter
@@ -64,8 +65,10 @@ def access_schedule(*, actor: Actor, schedule_id: UUID, need: str) -> DefinedSch
 
 
 def access_execution(*, tenant: Tenant, actor: Actor, execution_id: UUID, need: str) -> ExecutionRow:
-    """An execution with its live state."""
+    """An execution with its live state; one that has left the tables is read from its archive."""
     found = execution_read(tenant, execution_id)
+    if found is None and (archived := execution_find(tenant, execution_id)) is not None:
+        found = archived.execution
     if found is None or not may(actor, need):
         raise NotFound("There is no such execution.")
     return found

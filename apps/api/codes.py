@@ -96,6 +96,9 @@ CODES: Mapping[str, Code] = {
     ),
     "nothing_to_retry": Code((409,), "no step of the run failed or was cancelled"),
     "undecodable": Code((409,), "the version of the workflow that the run keeps can't be read", "start a new run"),
+    "archive_off": Code((409,), "there is no archive any more: `ARCHIVE_URL` is not set", "tell the operator"),
+    "archive_unreachable": Code((503,), "the store of the archive does not answer", "try again"),
+    "archive_damaged": Code((500,), "a file of the archive is missing, or not what was written", "tell the operator"),
     "held": Code((409,), "it is under a legal hold: nothing of it is deleted", "release the hold"),
     "erased": Code((409,), "the execution was erased: there is nothing left to run again"),
     "too_many_parts": Code((409,), "more than 10,000 executions go with it", "erase its parts"),
@@ -180,6 +183,7 @@ OF_A_BODY = ("malformed_json", "repeated_member", "unsupported_media_type")
 OF_A_PATH = ("not_found",)  # of paths that name a thing
 OF_A_CHANGE = ("csrf_failed", "busy", "secrets_key_unknown")  # the trail encrypts who it was
 OF_IF_MATCH = ("stale", "if_match_required")
+OF_ARCHIVES = ("archive_off", "archive_unreachable", "archive_damaged")  # of reads that may come from one
 OF_IDEMPOTENCY = ("request_in_progress", "idempotency_key_reused")
 
 # Of no operation: what a path answers that has none for the method, what people meet who sign in, what items say.

@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_execution, access_job, access_schedule
+from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_runs import DeadLetterAnswer
 from apps.api.endpoint import Endpoint
 from apps.api.lists import ListQuery, listed
@@ -19,8 +20,10 @@ from apps.api.openapi import (
     time_parameters,
 )
 from apps.api.shapes import deadletter_shapes
+from apps.archive.finding import letters_find
 from apps.deadletters.reading import ORDERS, STATUSES, deadletters_count, deadletters_read
 from apps.operations.filters import letter_filter
+from kernel.keyset import Count
 
 TAG = "dead letters"
 FILTERS = [
@@ -83,9 +86,27 @@ class ExecutionDeadLetters(_Nested):
 
     @operation(
         "executions_dead_letters", "List the dead letters of an execution: one for each time that it died",
-        answer=PAGE, parameters=FILTERS, tag="executions",
+        answer=PAGE, parameters=FILTERS, tag="executions", problems=OF_ARCHIVES,
     )  # fmt: skip
     def get(self, request: Request, execution_id: UUID) -> Response:
         query = self.asked()
-        access_execution(tenant=self.tenant, actor=self.actor, execution_id=execution_id, need="deadletter.read")
+        found = access_execution(
+            tenant=self.tenant, actor=self.actor, execution_id=execution_id, need="deadletter.read"
+        )
+        if found.archived_at is not None:
+            return _of_archived(self, query, execution_id)
         return list_deadletters(self, query, execution_id=execution_id)
+
+
+def _of_archived(endpoint: Endpoint, query: ListQuery, execution_id: UUID) -> Response:
+    """All of them on one page: an execution has one for each time that it died."""
+    wanted = letter_filter(query, execution_id=execution_id)
+    order, counted = query.order(list(ORDERS)), query.counted()
+    query.position(ORDERS[order]), query.page_size()
+    query.finish()
+    letters = letters_find(endpoint.tenant, execution_id, wanted)
+    if not ORDERS[order].descending:
+        letters.reverse()
+    shown = deadletter_shapes(endpoint.tenant, letters)
+    count = Count(len(shown), exact=True) if counted else None
+    return Response(listed(shown, None, query=query, count=count, shape=lambda one: one))

@@ -121,6 +121,7 @@ class ExecutionAnswer(Serializer):
     step = nullable(serializers.CharField, help_text="Of that run.")
     fired_by = serializers.CharField()
     labels = labels()
+    archived = serializers.BooleanField(help_text="It has left the tables and was read from its archive.")
     erased_at = nullable(
         serializers.DateTimeField, help_text="Since then its payload, result, errors, labels and attempts are gone."
     )

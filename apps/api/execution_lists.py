@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_execution, access_job, access_schedule
+from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_runs import AttemptAnswer, ExecutionAnswer
 from apps.api.endpoint import Endpoint
 from apps.api.lists import COUNTED, PAGING, ListQuery, listed
@@ -20,6 +21,7 @@ from apps.api.openapi import (
     time_parameters,
 )
 from apps.api.shapes_runs import attempt_shape, execution_shape
+from apps.archive.finding import attempts_find, executions_find
 from apps.dispatch.reasons import with_reasons
 from apps.executions.filtering import NEED_SCHEDULE, ORDERS
 from apps.executions.models import TRIGGERS
@@ -30,6 +32,7 @@ from kernel.keyset import Position
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
 TAG = "executions"
+NEWEST = "-created_at"
 FILTERS = [
     parameter("state", choices=EXECUTION_STATES),
     parameter("trigger", choices=TRIGGERS),
@@ -41,6 +44,7 @@ FILTERS = [
     parameter("error_class", text="class of the error that it ended with"),
     LABEL_PARAMETER,
     *time_parameters("created", "nominal", "started", "finished"),
+    parameter("archived", bool, text="true: instead those that are in archives; newest first, not counted"),
     parameter("order", choices=list(ORDERS), several=False, text="-created_at; by nominal_at only of one schedule"),
     COUNT_PARAMETER, PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
 ]  # fmt: skip
@@ -62,8 +66,22 @@ def list_executions(
     order = query.order(list(ORDERS))
     if order in NEED_SCHEDULE and schedule_id is None and query.id("schedule") is None:
         query.fault("order", "needs_schedule", "Only the runs of one schedule have a nominal order.")
+    archived = query.flag("archived")
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
+    if archived and counted:
+        query.fault("count", "contradiction", "What is archived is not counted.")
+    if archived and order != NEWEST:
+        query.fault("order", "contradiction", f"What is archived comes in the order {NEWEST} only.")
     found = execution_filter(query, job_id=job_id, schedule_id=schedule_id, replay_of=replay_of)
+    if archived:
+        cold = executions_find(endpoint.tenant, found, after=after, size=size)
+        now = endpoint.now
+        return Response(
+            listed(
+                cold.rows, cold.after, query=query, count=None,
+                shape=lambda row: execution_shape(row, as_of=now, archived=True),
+            )
+        )  # fmt: skip
     page = executions_read(endpoint.tenant, found, order=order, after=after, size=size)
     count = executions_count(endpoint.tenant, found, order=order) if counted else None
     now = endpoint.now
@@ -78,7 +96,10 @@ class JobExecutions(Endpoint):
 
     actions = {"GET": "execution.read"}
 
-    @operation("jobs_executions", "List the executions of a job", answer=PAGE, parameters=OF_JOB, tag="jobs")
+    @operation(
+        "jobs_executions", "List the executions of a job", answer=PAGE, parameters=OF_JOB, tag="jobs",
+        problems=OF_ARCHIVES,
+    )  # fmt: skip
     def get(self, request: Request, job_id: UUID) -> Response:
         query = self.query(*(one.name for one in OF_JOB))
         access_job(actor=self.actor, job_id=job_id, need="execution.read")
@@ -91,8 +112,9 @@ class ScheduleExecutions(Endpoint):
     actions = {"GET": "execution.read"}
 
     @operation(
-        "schedules_executions", "List the executions of a schedule", answer=PAGE, parameters=FILTERS, tag="schedules"
-    )
+        "schedules_executions", "List the executions of a schedule", answer=PAGE, parameters=FILTERS, tag="schedules",
+        problems=OF_ARCHIVES,
+    )  # fmt: skip
     def get(self, request: Request, schedule_id: UUID) -> Response:
         query = self.query(*(one.name for one in FILTERS))
         access_schedule(actor=self.actor, schedule_id=schedule_id, need="execution.read")
@@ -106,7 +128,7 @@ class ExecutionReruns(Endpoint):
 
     @operation(
         "executions_reruns", "List the executions that ran an execution again", answer=PAGE, tag=TAG,
-        parameters=[PAGE_SIZE_PARAMETER, CURSOR_PARAMETER, COUNT_PARAMETER],
+        problems=OF_ARCHIVES, parameters=[PAGE_SIZE_PARAMETER, CURSOR_PARAMETER, COUNT_PARAMETER],
     )  # fmt: skip
     def get(self, request: Request, execution_id: UUID) -> Response:
         query = self.query(*COUNTED)
@@ -121,6 +143,7 @@ class ExecutionAttempts(Endpoint):
 
     @operation(
         "executions_attempts", "List the attempts of an execution, newest first", answer=ATTEMPT_PAGE, tag=TAG,
+        problems=OF_ARCHIVES,
         parameters=[PAGE_SIZE_PARAMETER, CURSOR_PARAMETER],
     )  # fmt: skip
     def get(self, request: Request, execution_id: UUID) -> Response:
@@ -131,7 +154,10 @@ class ExecutionAttempts(Endpoint):
             tenant=self.tenant, actor=self.actor, execution_id=execution_id, need="execution.read"
         )
         number = before.int if before is not None else None  # this list's cursors hold numbers
-        page = attempts_of(self.tenant, execution, before=number, size=size)
+        if execution.archived_at is not None:
+            page = attempts_find(self.tenant, execution_id, before=number, size=size)
+        else:
+            page = attempts_of(self.tenant, execution, before=number, size=size)
         return Response(listed(page.rows, page.after, query=query, count=None, shape=attempt_shape))
 
 

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from apps.api.access import access_execution
 from apps.api.bulk import Batch, BulkEndpoint, Result
+from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_bulk import BulkAnswer, ExecutionsBulkInput
 from apps.api.documents_runs import ExecutionAnswer, NoInput, SubmitInput
 from apps.api.endpoint import Endpoint, retry_safe
@@ -14,6 +15,7 @@ from apps.api.execution_lists import OF_ALL, PAGE, TAG, list_executions
 from apps.api.openapi import operation
 from apps.api.reading import nothing_of
 from apps.api.shapes_runs import execution_shape
+from apps.archive.finding import execution_find
 from apps.dispatch.reasons import with_reasons
 from apps.dispatch.submission import execution_submit, executions_submit
 from apps.dispatch.submit import execution_rerun
@@ -28,8 +30,12 @@ def execution_answer(endpoint: Endpoint, execution_id: UUID, *, status: int = 20
         tenant=endpoint.tenant, actor=endpoint.actor, execution_id=execution_id, need="execution.read"
     )
     headers = {"Location": f"/api/v1/executions/{row.id}"} if status == 202 else None
-    (row,) = with_reasons(endpoint.tenant, [row], now=endpoint.now)
-    parents = parents_of(door.raw(), endpoint.tenant.schema_name, row.id)
+    if row.archived_at is None:
+        (row,) = with_reasons(endpoint.tenant, [row], now=endpoint.now)
+        parents = parents_of(door.raw(), endpoint.tenant.schema_name, row.id)
+    else:
+        found = execution_find(endpoint.tenant, execution_id)
+        parents = [] if found is None else found.parents
     shape = execution_shape(row, as_of=endpoint.now, payload=True, parents=parents)
     return Response(shape, status=status, headers=headers)
 
@@ -39,7 +45,7 @@ class ExecutionList(Endpoint):
 
     actions = {"GET": "execution.read", "POST": "execution.submit"}
 
-    @operation("executions_list", "List executions", answer=PAGE, parameters=OF_ALL, tag=TAG)
+    @operation("executions_list", "List executions", answer=PAGE, parameters=OF_ALL, tag=TAG, problems=OF_ARCHIVES)
     def get(self, request: Request) -> Response:
         return list_executions(self, self.query(*(one.name for one in OF_ALL)))
 
@@ -77,7 +83,7 @@ class ExecutionDetail(Endpoint):
 
     actions = {"GET": "execution.read"}
 
-    @operation("executions_read", "Read an execution", answer=ExecutionAnswer, tag=TAG)
+    @operation("executions_read", "Read an execution", answer=ExecutionAnswer, tag=TAG, problems=OF_ARCHIVES)
     def get(self, request: Request, execution_id: UUID) -> Response:
         self.query().finish()
         return execution_answer(self, execution_id)

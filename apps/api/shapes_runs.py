@@ -11,8 +11,9 @@ from apps.workflows.dependencies.depending_reading import Parent
 
 
 def execution_shape(
-    row: ExecutionRow, *, as_of: datetime, payload: bool = False, parents: Sequence[Parent] | None = None
-) -> dict[str, Any]:
+    row: ExecutionRow, *, as_of: datetime, payload: bool = False, parents: Sequence[Parent] | None = None,
+    archived: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """An execution as the API answers it; `parents` are what it depends on, where they were read."""
     shape = {
         "id": row.id,
@@ -46,6 +47,7 @@ def execution_shape(
         "step": row.step,
         "fired_by": row.fired_by,
         "labels": stored(row.labels) if row.labels else {},
+        "archived": archived or row.archived_at is not None,
         "erased_at": row.erased_at,
         "as_of": as_of,
     }

@@ -120,7 +120,7 @@ def begin(conn: Conn, tenant: Tenant, *, day: date, replaces: UUID | None = None
         "replaces": replaces, "open": list(OPEN_STATES),
     }  # fmt: skip
     row = conn.execute(in_schema(_BEGIN, tenant.schema_name), values).fetchone()
-    return None if row is None else Batch._make(row)
+    return None if row is None else _batch(row)
 
 
 def touch(conn: Conn, schema: str, batch: Batch) -> bool:
@@ -233,6 +233,12 @@ def of_days(conn: Conn, schema: str, *, first: date | None, last: date | None, s
     return _select(conn, schema, condition, [list(states), first, last], order="day, seq")
 
 
+def paths(conn: Conn, schema: str) -> list[str]:
+    """Folders that belong to some batch."""
+    query = f"SELECT path FROM {_TABLE} WHERE path <> ''"
+    return [row[0] for row in conn.execute(in_schema(query, schema))]
+
+
 def kept_ranges(conn: Conn, schema: str) -> list[tuple[UUID, UUID]]:
     """Ranges of ids that were restored lately: they are not archived again yet, nor deleted."""
     query = f"SELECT min_id, max_id FROM {_TABLE} WHERE keep_until > clock_timestamp()"
@@ -241,4 +247,12 @@ def kept_ranges(conn: Conn, schema: str) -> list[tuple[UUID, UUID]]:
 
 def _select(conn: Conn, schema: str, condition: str, values: Sequence[Any], *, order: str = "id") -> list[Batch]:
     query = f"SELECT {_COLUMNS} FROM {_TABLE} WHERE {condition} ORDER BY {order}"
-    return [Batch._make(row) for row in conn.execute(in_schema(query, schema), values)]
+    return [_batch(row) for row in conn.execute(in_schema(query, schema), values)]
+
+
+def _batch(row: tuple[Any, ...]) -> Batch:
+    """Django's connection gives JSON as its text, others as what it says."""
+    found = Batch._make(row)
+    if isinstance(found.counts, str):
+        return found._replace(counts=orjson.loads(found.counts), kept_back=orjson.loads(str(found.kept_back)))
+    return found

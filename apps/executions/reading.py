@@ -52,6 +52,7 @@ class ExecutionRow(NamedTuple):
     progress: str | None
     payload: str | None
     erased_at: datetime | None = None
+    archived_at: datetime | None = None  # when it left the tables, of a row that was read from a file
 
 
 _COLUMNS = """

@@ -1,0 +1,73 @@
+"""What the API and the console show of archives: executions that have left the tables, as they were in them."""
+
+from datetime import datetime
+from uuid import UUID
+
+from apps.archive.reading import Archived, archived_execution, archived_range
+from apps.deadletters.models import DeadLetter
+from apps.deadletters.reading import LetterFilter
+from apps.executions import erasures
+from apps.executions.filtering import ExecutionFilter
+from apps.executions.reading import ExecutionRow
+from apps.executions.reading_attempts import AttemptRow
+from kernel.keyset import Page, Position
+from tenants import door
+from tenants.models import Tenant
+
+
+def execution_find(tenant: Tenant, execution_id: UUID) -> Archived | None:
+    """One archived execution with all that goes with it. ArchiveOff, ArchiveUnreachable, ArchiveDamaged."""
+    found = archived_execution(tenant, execution_id)
+    if found is None:
+        return None
+    erased = erasures.of(door.raw(), tenant.schema_name, [execution_id]).get(execution_id)
+    row = found.execution._replace(archived_at=found.archived_at, erased_at=erased.at if erased else None)
+    return found._replace(execution=row)
+
+
+def executions_find(
+    tenant: Tenant, wanted: ExecutionFilter, *, after: Position | None, size: int
+) -> Page[ExecutionRow]:  # fmt: skip
+    """Archived executions that fit, newest first; a page may be short, or empty, before the last one."""
+    page = archived_range(tenant, wanted, after=after, size=size)
+    erased = erasures.of(door.raw(), tenant.schema_name, [row.id for row in page.rows])
+    return Page([row._replace(erased_at=_at(erased.get(row.id))) for row in page.rows], page.after)
+
+
+def attempts_find(tenant: Tenant, execution_id: UUID, *, before: int | None, size: int) -> Page[AttemptRow]:
+    """The attempts of an archived execution by descending number. Positions of this list hold numbers."""
+    found = execution_find(tenant, execution_id)
+    rows = [one for one in (found.attempts if found else ()) if before is None or one.number < before]
+    more = len(rows) > size
+    return Page(rows[:size], Position(UUID(int=rows[size - 1].number)) if more else None)
+
+
+def letters_find(tenant: Tenant, execution_id: UUID, wanted: LetterFilter) -> list[DeadLetter]:
+    """The dead letters of an archived execution that fit, newest first: one for each time that it died."""
+    found = execution_find(tenant, execution_id)
+    fitting = [one for one in (found.letters if found else ()) if _fits(one, wanted)]
+    return sorted(fitting, key=lambda one: one.pk, reverse=True)
+
+
+def _fits(letter: DeadLetter, wanted: LetterFilter) -> bool:
+    error = letter.error if isinstance(letter.error, dict) else {}
+    times = (
+        (letter.created_at, wanted.created_after, wanted.created_before),
+        (letter.resolved_at, wanted.resolved_after, wanted.resolved_before),
+    )
+    return (
+        (not wanted.statuses or (letter.resolution or "open") in wanted.statuses)
+        and wanted.fingerprint in (None, letter.fingerprint)
+        and wanted.error_class in (None, error.get("class"))
+        and all(_within(*one) for one in times)
+    )
+
+
+def _within(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:
+    if after is None and before is None:
+        return True
+    return at is not None and (after is None or at > after) and (before is None or at < before)
+
+
+def _at(erased: erasures.Erased | None) -> datetime | None:
+    return None if erased is None else erased.at
