@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -40,12 +42,12 @@ def test_a_month_runs_once_each_through_kill_9_and_live_runs_stay_on_time(
         assert rehearse(acme, schedule, **range_).count == count
         one = backfill(acme, schedule, **range_, max_in_flight=20)
         done = len(runs(conn, acme, schedule))
-        wait_until(lambda done=done: len(runs(conn, acme, schedule)) > done + 200, "a good part", timeout_s=120)
+        wait_until(partial(more_runs, conn, acme, schedule, done + 200), "a good part", timeout_s=120)
         kill(dispatchers.pop())
         kill(workers.pop())
         dispatchers.append(processes.dispatcher())
         workers.append(processes.worker())
-        wait_until(lambda one=one: read_quietly(acme, one.pk).state == "completed", "its end", timeout_s=240)
+        wait_until(partial(completed, acme, one.pk), "its end", timeout_s=240)
         now = read(acme, one.pk)
         assert (now.planned, now.succeeded, now.failed, now.skipped) == (count, count, 0, 0)
         assert rehearse(acme, schedule, **range_).standings == {"ran": count}
@@ -84,10 +86,14 @@ def alive(conn: Conn) -> bool:
     return conn.execute("SELECT 1 FROM tickets_ticket LIMIT 1").fetchone() is not None
 
 
-def read_quietly(tenant: Any, operation_id: Any) -> Any:
-    """Without its items, which others write."""
+def more_runs(conn: Conn, tenant: Any, schedule: UUID, than: int) -> bool:
+    return len(runs(conn, tenant, schedule)) > than
+
+
+def completed(tenant: Any, operation_id: UUID) -> bool:
+    """Asked without its items, which others write."""
     from apps.operations.models import Operation
     from tenants import door
 
     with door.inside(tenant):
-        return Operation.objects.get(pk=operation_id)
+        return Operation.objects.filter(pk=operation_id, state="completed").exists()
