@@ -18,7 +18,14 @@ from rest_framework.exceptions import AuthenticationFailed
 from apps.api import health, metrics
 from apps.api.authentication import actor_of, invalid_key
 from apps.api.bodies import BodyBroken, BodyTooLarge, LengthRequired, take_in
-from apps.api.problems import NO_DATABASE, plain_response, refusal_response, unavailable_response
+from apps.api.problems import (
+    NO_DATABASE,
+    migrating_response,
+    plain_response,
+    refusal_response,
+    unavailable_response,
+    waits_for_migration,
+)
 from apps.api.throttle import count_failure, count_request, know, look_at
 from apps.audit.actors import Actor, at_request
 from apps.audit.services import record
@@ -102,6 +109,8 @@ class TenantMiddleware:
 
     def process_exception(self, request: TenantRequest, exception: Exception) -> HttpResponse | None:
         """Views outside of the API, too: a lost database is no fault of ours."""
+        if waits_for_migration(request, exception):
+            return migrating_response(request, exception)
         return unavailable_response(request, exception) if isinstance(exception, NO_DATABASE) else None
 
     def _serve(self, request: TenantRequest) -> HttpResponse:

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from apps.api.refusals import note_refusal
 from apps.api.renderers import encode
 from kernel.errors import FieldError, InvalidInput, ShardbeatError
+from tenants import template
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
@@ -23,6 +24,9 @@ TYPE_PREFIX = "urn:shardbeat:problem:"
 SHOWN_ERRORS = 100
 RETRY_AFTER_S = 1
 UNAVAILABLE = "The database does not answer; try again."
+MIGRATING = "This tenant's data are being brought up to date; try again."
+MIGRATING_RETRY_AFTER_S = 10
+NOT_THERE_YET = (psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
 # Django wraps what goes through its cursors; the stores' psycopg connections raise their own.
 NO_DATABASE = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 
@@ -90,6 +94,21 @@ def unavailable_response(request: HttpRequest, error: Exception) -> HttpResponse
     return response
 
 
+def migrating_response(request: HttpRequest, error: Exception) -> HttpResponse:
+    """The same when the tenant's schema waits for a migration (`waits_for_migration`)."""
+    log.warning("request %s: the tenant's schema is behind", request_id_of(request), exc_info=error)
+    response = plain_response(request, status=503, code="unavailable", detail=MIGRATING)
+    response["Retry-After"] = str(MIGRATING_RETRY_AFTER_S)
+    return response
+
+
+def waits_for_migration(request: HttpRequest | Request, error: Exception) -> bool:
+    """Whether a statement failed on what the tenant's schema has in another version, which is not the schema's now."""
+    cause = error.__cause__ if isinstance(error, DatabaseError) else error
+    tenant = getattr(request, "tenant", None)
+    return isinstance(cause, NOT_THERE_YET) and tenant is not None and tenant.schema_version != template.version()
+
+
 def refusal_response(request: HttpRequest, error: ShardbeatError) -> HttpResponse:
     """A ShardbeatError outside of DRF, as `exception_handler` answers it."""
     extra = dict(error.extra)
@@ -135,6 +154,10 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response:
         log.warning("request %s: the database did not answer", request_id, exc_info=error)
         status, code, detail = 503, "unavailable", UNAVAILABLE
         headers["Retry-After"] = str(RETRY_AFTER_S)
+    elif waits_for_migration(request, error):
+        log.warning("request %s: the tenant's schema is behind", request_id, exc_info=error)
+        status, code, detail = 503, "unavailable", MIGRATING
+        headers["Retry-After"] = str(MIGRATING_RETRY_AFTER_S)
     else:
         kind = "database error" if isinstance(error, DatabaseError | psycopg.Error) else "error"
         log.error("request %s: unexpected %s", request_id, kind, exc_info=error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ import pytest
 from tests.fixtures_flow import (
     actor,
     at_once,
+    end_backend,
     executions_of,
     fire_all,
     make_schedule,
@@ -95,6 +97,41 @@ def test_a_range_over_a_clock_change_runs_once_each_and_in_order(conn: Conn, reg
     assert found[0]["run_key"] == f"{one.pk.hex}.20240330T190000Z"
     again = backfill(acme, schedule, **CHANGE)
     assert turns(acme, again.pk).planned == 0, "all of it ran"
+
+
+def test_a_clock_change_runs_once_each_through_crashes(
+    conn: Conn, registry: Registry, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dispatcher's connection ends in the middle of a chunk, three times: the chunk was not done, and is then."""
+    from django.db import OperationalError
+
+    from apps.operations.kinds import backfill as kind
+    from tenants import door
+
+    plain, calls = kind.occurrence_start, count(1)
+
+    def dies(**given: Any) -> Any:
+        made = plain(**given)
+        if next(calls) in (3, 20, 50):
+            end_backend(door.raw().info.backend_pid)
+        return made
+
+    monkeypatch.setattr(kind, "occurrence_start", dies)
+    schedule = make_schedule(acme, **HOURLY)
+    days = {"from": "2024-03-30", "to": "2024-04-02"}
+    assert rehearse(acme, schedule, **days).count == 71
+    one = backfill(acme, schedule, **days, max_in_flight=60)
+    crashes = 0
+    while (now := read(acme, one.pk)).state in ("planning", "running"):
+        try:
+            turns(acme, one.pk, most=3)
+        except OperationalError:
+            crashes += 1
+        run_to_the_end(conn, registry, [acme])
+    assert (crashes, now.state, now.planned, now.succeeded) == (3, "completed", 71, 71)
+    found = runs(conn, acme, schedule)
+    assert len(found) == len({run["nominal_at"] for run in found}) == 71
+    assert {(run["state"], run["attempt_count"]) for run in found} == {("succeeded", 1)}
 
 
 @pytest.fixture

@@ -33,19 +33,20 @@ WHERE schedule_id = $1 AND trigger IN ('backfill', 'replay') AND nominal_at BETW
 
 
 def records(
-    conn: Conn, tenant: Tenant, schedule_id: UUID, instants: Sequence[datetime]
-) -> dict[datetime, Record]:  # fmt: skip
-    """The newest record of each of these occurrences that has one. ArchiveUnreachable, ArchiveDamaged."""
+    conn: Conn, tenant: Tenant, schedule_id: UUID, instants: Sequence[datetime], *, archived: bool = True
+) -> dict[datetime, Record]:
+    """The newest record of each of these occurrences that has one. ArchiveUnreachable, ArchiveDamaged.
+
+    Without `archived` only what is in the tables: files are read whole, whatever is asked of them.
+    """
     if not instants:
         return {}
     ordered = sorted(instants)
     first, last = ordered[0], ordered[-1]
     rows = run_in(conn, _RECORDS, tenant.schema_name, [schedule_id, first, last]).fetchall()
     found = [Record._make(row) for row in rows]
-    found += [
-        Record(one.id, one.nominal_at, one.until_at, one.state, one.attempts)
-        for one in archived_dispositions(tenant, schedule_id, since=first, until=last, conn=conn)
-    ]
+    old = archived_dispositions(tenant, schedule_id, since=first, until=last, conn=conn) if archived else []
+    found += [Record(one.id, one.nominal_at, one.until_at, one.state, one.attempts) for one in old]
     return latest(ordered, found)
 
 

@@ -51,7 +51,9 @@ def occurrence_start(
     def work() -> Outcome:
         entry, schedule = lock_schedule(wish.schedule_id, now=now)
         conn = door.raw()
-        found = records(conn, tenant, schedule.pk, [nominal_at]).get(nominal_at)
+        # What was missing when it was planned was not in the archive, and nothing comes into that so soon.
+        archived = wish.only != "missing"
+        found = records(conn, tenant, schedule.pk, [nominal_at], archived=archived).get(nominal_at)
         due_from = None if entry is None else entry.nominal_at
         how = standing(nominal_at, found, known_of(tenant, schedule, due_from, now=now))
         if not wants(wish.only, how):
