@@ -16,9 +16,11 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from apps.archive.erasing import erase_some
+from apps.archive.standing import unkept_plans
 from apps.due import slots, watch
 from apps.executions import erasures
 from apps.tickets import breakers, workers
+from apps.usage import archives
 from kernel.clock import monotonic_s
 from kernel.errors import ShardbeatError
 from tenants.door import Line
@@ -38,7 +40,7 @@ KEEP_INVITATIONS_S = 30 * 86_400  # after they were accepted, revoked or over
 BATCH = 1_000
 
 _TENANTS = """
-SELECT t.slug, t.schema_name, clock_timestamp() - p.retention_days * interval '1 day'
+SELECT t.slug, t.schema_name, clock_timestamp() - p.retention_days * interval '1 day', p.archive_days > 0
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id WHERE t.status IN ('active', 'suspended')
 """
 
@@ -81,19 +83,22 @@ WHERE expires_at > clock_timestamp() AND abs(skew_ms) > %(ms)s
 
 @app.task(name="shardbeat.retention", ignore_result=True)
 def retention() -> dict[str, int]:
-    """Deletes finished executions, attempts and resolved dead letters older than the plan's retention_days;
-    goes on with what is to be erased."""
+    """Deletes finished executions, attempts and resolved dead letters older than the plan's retention_days.
+
+    Those of plans with archive_days are left to the archive. Goes on with what is to be erased.
+    """
     more = _budget()
     total: dict[str, int] = {}
     line = Line("housekeeping")
     try:
         tenants = line.get().execute(_TENANTS).fetchall()
         random.shuffle(tenants)  # when the time does not reach for all, it is not always the same ones who wait
-        for slug, schema, before in tenants:
+        for slug, schema, before, archived in tenants:
             if not more():
                 break
             try:
-                for name, count in forget(line.fresh(visits=1), schema, before=before, more=more).items():
+                gone = forget(line.fresh(visits=1), schema, before=before, more=more, archived=archived)
+                for name, count in gone.items():
                     total[name] = total.get(name, 0) + count
                 total["erased"] = total.get("erased", 0) + _erase(line, slug, schema, more)
             except (psycopg.Error, DatabaseError, ShardbeatError):  # one tenant's trouble is not the others'
@@ -129,12 +134,14 @@ def prune() -> dict[str, int]:
 
 @app.task(name="shardbeat.health", ignore_result=True)
 def health() -> dict[str, Any]:
-    """Says in the log whether what is due is being served, and whose clock is off."""
+    """Says in the log whether what is due is being served, whose clock is off, and what is not archived."""
     line = Line("housekeeping")
     try:
         conn = line.get()
         seen = watch.look(conn)
         skewed = conn.execute(_SKEWED, {"ms": settings.CLOCK_WARN_S * 1_000}).fetchall()
+        unkept = [] if settings.ARCHIVE_URL else unkept_plans(conn)
+        archived = archives.totals(conn)
     finally:
         line.close()
     if not seen.dispatchers:
@@ -148,9 +155,13 @@ def health() -> dict[str, Any]:
         log.warning("%d due entries are put aside", seen.parked)
     for kind, host, pid, skew_ms in skewed:
         log.warning("the clock of %s %s:%d is %+d ms off the database's", kind, host, pid, skew_ms)
+    if unkept:
+        log.error("no ARCHIVE_URL: old history of the plans %s is neither archived nor deleted", ", ".join(unkept))
+    if archived.failing:
+        log.error("the archive of %d tenants failed at its last run", archived.failing)
     found = {
         "dispatchers": seen.dispatchers, "unheld": len(seen.unheld), "late_s": seen.late.total_seconds(),
-        "parked": seen.parked, "skewed": len(skewed),
+        "parked": seen.parked, "skewed": len(skewed), "archives_failing": archived.failing,
     }  # fmt: skip
     log.info("health: %s", found)
     return found
