@@ -29,7 +29,7 @@ def test_every_page_is_there(kept: Stock, console_of: Any, role: str) -> None:
 def test_empty_pages_say_what_to_do(acme: Tenant, console_of: Any) -> None:
     browser = console_of(acme)
     assert "Nothing is set up yet." in browser.text("/console/")
-    for path in ("jobs", "schedules", "executions", "dead-letters", "webhooks", "keys"):
+    for path in ("jobs", "schedules", "executions", "dead-letters", "operations", "webhooks", "keys"):
         assert 'class="empty"' in browser.text(f"/console/{path}")
 
 
