@@ -37,7 +37,7 @@ class Stock:
         """Every page that reads."""
         return [
             "/console/", "/console/jobs", "/console/schedules", "/console/executions", "/console/dead-letters",
-            "/console/webhooks", "/console/operations", f"/console/operations/{self.operation}",
+            "/console/webhooks", "/console/backfills", "/console/operations", f"/console/operations/{self.operation}",
             f"/console/jobs/{self.job}", f"/console/schedules/{self.schedule}",
             *(f"/console/executions/{one}" for one in (self.waiting, self.done, self.dead)),
             *(f"/console/executions/{one}/explain" for one in (self.waiting, self.done, self.dead)),
@@ -56,6 +56,7 @@ class Stock:
             f"{job}/pause": "job.pause", f"{job}/resume": "job.resume", f"{job}/delete": "job.delete",
             "/console/schedules/new": "schedule.create", f"{schedule}/edit": "schedule.update",
             f"{schedule}/run": "schedule.trigger", f"{schedule}/pause": "schedule.pause",
+            f"{schedule}/backfill": "schedule.backfill",
             f"{schedule}/resume": "schedule.resume", f"{schedule}/delete": "schedule.delete",
             f"/console/executions/{self.waiting}/cancel": "execution.cancel",
             f"/console/executions/{self.done}/rerun": "execution.rerun",
