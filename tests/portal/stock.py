@@ -35,6 +35,7 @@ class Stock:
         """Every page that reads."""
         return [
             "/console/", "/console/jobs", "/console/schedules", "/console/executions", "/console/dead-letters",
+            "/console/dead-letters/causes",
             "/console/webhooks",
             f"/console/jobs/{self.job}", f"/console/schedules/{self.schedule}",
             *(f"/console/executions/{one}" for one in (self.waiting, self.done, self.dead)),
