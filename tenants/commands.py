@@ -1,6 +1,7 @@
 """What all management commands share: output as text or JSON, exit codes, the tenant by its slug."""
 
 import sys
+from datetime import date
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -46,6 +47,13 @@ class Command(BaseCommand):
             return UUID(text)
         except ValueError:
             self.refuse(f"{text!r} is no id.")
+
+    def day_of(self, name: str, text: str) -> date:
+        """The day that was given as YYYY-MM-DD; refused when it is none."""
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            self.refuse(f"{name}: {text!r} is no day; give one as 2026-03-31.")
 
     def tenant(self, slug: str) -> Tenant:
         """The tenant of this slug; NotFound otherwise."""

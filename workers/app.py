@@ -31,7 +31,7 @@ from workers.subscription import Subscription, wanted_queues
 
 app = Celery("shardbeat", broker=settings.BROKER_URL, task_cls="workers.periodic:SlotTask")
 app.conf.update(
-    include=["workers.tasks", "workers.housekeeping"],
+    include=["workers.tasks", "workers.housekeeping", "workers.archiving"],
     worker_pool="threads",
     worker_concurrency=4,
     worker_prefetch_multiplier=2,

@@ -13,8 +13,10 @@ from typing import Any
 import psycopg
 from django.conf import settings
 
+from apps.archive.standing import unkept_plans
 from apps.due import slots, watch
 from apps.tickets import breakers, workers
+from apps.usage import archives
 from kernel.clock import monotonic_s
 from tenants.door import Line
 from workers.app import app
@@ -31,7 +33,7 @@ KEEP_INVITATIONS_S = 30 * 86_400  # after they were accepted, revoked or over
 BATCH = 1_000
 
 _TENANTS = """
-SELECT t.slug, t.schema_name, clock_timestamp() - p.retention_days * interval '1 day'
+SELECT t.slug, t.schema_name, clock_timestamp() - p.retention_days * interval '1 day', p.archive_days > 0
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id WHERE t.status IN ('active', 'suspended')
 """
 
@@ -74,18 +76,22 @@ WHERE expires_at > clock_timestamp() AND abs(skew_ms) > %(ms)s
 
 @app.task(name="shardbeat.retention", ignore_result=True)
 def retention() -> dict[str, int]:
-    """Deletes finished executions, attempts and resolved dead letters older than the plan's retention_days."""
+    """Deletes finished executions, attempts and resolved dead letters older than the plan's retention_days.
+
+    Those of plans with archive_days are left to the archive.
+    """
     more = _budget()
     total: dict[str, int] = {}
     line = Line("housekeeping")
     try:
         tenants = line.get().execute(_TENANTS).fetchall()
         random.shuffle(tenants)  # when the time does not reach for all, it is not always the same ones who wait
-        for slug, schema, before in tenants:
+        for slug, schema, before, archived in tenants:
             if not more():
                 break
             try:
-                for name, count in forget(line.fresh(visits=1), schema, before=before, more=more).items():
+                gone = forget(line.fresh(visits=1), schema, before=before, more=more, archived=archived)
+                for name, count in gone.items():
                     total[name] = total.get(name, 0) + count
             except psycopg.Error:  # one tenant's trouble is not the others'
                 log.warning("retention of tenant %s failed; it is tried again at the next run", slug, exc_info=True)
@@ -120,12 +126,14 @@ def prune() -> dict[str, int]:
 
 @app.task(name="shardbeat.health", ignore_result=True)
 def health() -> dict[str, Any]:
-    """Says in the log whether what is due is being served, and whose clock is off."""
+    """Says in the log whether what is due is being served, whose clock is off, and what is not archived."""
     line = Line("housekeeping")
     try:
         conn = line.get()
         seen = watch.look(conn)
         skewed = conn.execute(_SKEWED, {"ms": settings.CLOCK_WARN_S * 1_000}).fetchall()
+        unkept = [] if settings.ARCHIVE_URL else unkept_plans(conn)
+        archived = archives.totals(conn)
     finally:
         line.close()
     if not seen.dispatchers:
@@ -139,9 +147,13 @@ def health() -> dict[str, Any]:
         log.warning("%d due entries are put aside", seen.parked)
     for kind, host, pid, skew_ms in skewed:
         log.warning("the clock of %s %s:%d is %+d ms off the database's", kind, host, pid, skew_ms)
+    if unkept:
+        log.error("no ARCHIVE_URL: old history of the plans %s is neither archived nor deleted", ", ".join(unkept))
+    if archived.failing:
+        log.error("the archive of %d tenants failed at its last run", archived.failing)
     found = {
         "dispatchers": seen.dispatchers, "unheld": len(seen.unheld), "late_s": seen.late.total_seconds(),
-        "parked": seen.parked, "skewed": len(skewed),
+        "parked": seen.parked, "skewed": len(skewed), "archives_failing": archived.failing,
     }  # fmt: skip
     log.info("health: %s", found)
     return found

@@ -48,7 +48,8 @@ class UsageAnswer(Serializer):
     worker_group = nullable(serializers.CharField, help_text="The workers that run its jobs; null: the shared ones.")
     min_interval_s = serializers.IntegerField(help_text="The least time between two runs of a schedule.")
     max_payload_bytes = serializers.IntegerField()
-    retention_days = serializers.IntegerField(help_text="How long what has ended is kept.")
+    retention_days = serializers.IntegerField(help_text="How long what has ended is kept in the tables.")
+    archive_days = serializers.IntegerField(help_text="So many days more in archive files; 0: it is deleted.")
 
 
 class SpreadAnswer(Serializer):

@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_execution
+from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_holds import EraseInput, ErasureAnswer
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.openapi import operation
@@ -23,7 +24,7 @@ class ExecutionErase(Endpoint):
 
     @operation(
         "executions_erasure", "What was erased with an execution, and what is left of it", answer=ErasureAnswer,
-        tag="executions",
+        tag="executions", problems=OF_ARCHIVES,
     )  # fmt: skip
     def get(self, request: Request, execution_id: UUID) -> Response:
         self.query().finish()
@@ -32,7 +33,8 @@ class ExecutionErase(Endpoint):
 
     @operation(
         "executions_erase", "Erase an execution everywhere; this can't be undone", body=EraseInput,
-        answer=ErasureAnswer, retry_safe=True, tag="executions", problems=("not_finished", "held", "too_many_parts"),
+        answer=ErasureAnswer, retry_safe=True, tag="executions",
+        problems=("not_finished", "held", "too_many_parts", *OF_ARCHIVES),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, execution_id: UUID) -> Response:

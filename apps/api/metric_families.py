@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from apps.dispatch.pressure.gauging import LANES, PoolFigures
 from apps.dispatch.pressure.pool_figures import Seen
+from apps.usage.archives import Totals
 
 PLACE = ("pool", "group")
 QUANTILES = {"0.5": "p50_s", "0.95": "p95_s", "0.99": "p99_s"}
@@ -50,6 +51,7 @@ class Families(Collector):
         yield _one("dispatchers", "Live dispatcher processes.", seen.dispatchers)
         yield _one("workers", "Live worker processes.", seen.workers)
         yield _one("oldest_due_seconds", "For how long the oldest due entry has been due.", seen.oldest_due_s)
+        yield from _archive(seen.archive)
         yield _one(
             "schemas_of_other_version",
             "Tenant schemas older or newer than this process.",
@@ -70,6 +72,18 @@ class Families(Collector):
 
 def _one(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(f"shardbeat_{name}", text, value=value)
+
+
+def _archive(seen: Totals) -> Iterator[Metric]:
+    """Nothing where no tenant's history is archived."""
+    if seen.tenants:
+        yield _one("archive_executions", "Executions in archive files.", seen.executions)
+        yield _one("archive_bytes", "Size of all archive files.", seen.bytes)
+        yield _one("archive_failing_tenants", "Tenants whose last run of the archive failed.", seen.failing)
+        yield _one(
+            "archive_overdue_seconds", "For how long the oldest that may be archived should have been.", seen.overdue_s
+        )
+        yield _one("archive_age_seconds", "Since the tenant that waits the longest had its last run.", seen.age_s)
 
 
 def _dispatch(spread: dict[str, float]) -> Iterator[Metric]:

@@ -42,6 +42,7 @@ class Usage(Endpoint):
                 "min_interval_s": plan.min_interval_s,
                 "max_payload_bytes": plan.max_payload_bytes,
                 "retention_days": plan.retention_days,
+                "archive_days": plan.archive_days,
             }
         )
 

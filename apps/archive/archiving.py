@@ -16,9 +16,10 @@ import psycopg
 
 from apps.archive import catalogue
 from apps.archive.catalogue import Batch
-from apps.archive.choosing import Choice, choose, day_start
+from apps.archive.choosing import NOTHING, Choice, choose, day_start
 from apps.archive.deleting import batch_delete
 from apps.archive.errors import ArchiveDamaged
+from apps.archive.expiring import expire
 from apps.archive.files import Store
 from apps.archive.restoring import batch_restore
 from apps.archive.rewriting import batch_rewrite, remove_files
@@ -58,14 +59,16 @@ def archive_run(
     """
     before, run = day_start(before), Run()
     _go_on(conn, tenant, store, run, before, more)
+    after = NOTHING  # what stays hot, as somebody holds it, comes up again at the next run
     while not run.busy and more():
-        choice = choose(conn, tenant.schema_name, before=before)
+        choice = choose(conn, tenant.schema_name, before=before, after=after)
         if choice is None:
             break
         batch = catalogue.begin(conn, tenant, day=choice.day)
         if batch is None:
             run.busy = True
             break
+        after = UUID(bytes=max(choice.units.values()))
         try:
             _archive(conn, tenant, store, batch, choice, run, before, more)
         except BatchLost:
@@ -74,7 +77,8 @@ def archive_run(
             catalogue.failed(conn, tenant.schema_name, batch.id, error.detail)
             raise
     if keep is not None:
-        _expire(conn, tenant, store, run, before - keep, more)
+        last = (before - keep).date() - timedelta(days=1)
+        run.expired = expire(conn, tenant.schema_name, store, last=last, more=more)
     return run
 
 
@@ -138,19 +142,6 @@ def _go_on(
             batch_restore(conn, tenant, store, batch)
     for batch in catalogue.refuse(conn, schema):
         remove_files(conn, schema, store, batch)
-
-
-def _expire(
-    conn: Conn, tenant: Tenant, store: Store, run: Run, oldest: datetime, more: Callable[[], bool]
-) -> None:  # fmt: skip
-    """Removes the files of days before that of `oldest`."""
-    last = oldest.date() - timedelta(days=1)
-    for batch in catalogue.of_days(conn, tenant.schema_name, first=None, last=last, states=["done"]):
-        if not more():
-            return
-        if catalogue.end(conn, tenant.schema_name, batch.id, state="expired", sources=["done"]):
-            remove_files(conn, tenant.schema_name, store, batch)
-            run.expired += 1
 
 
 def _read(conn: Conn, schema: str, batch_id: UUID) -> Batch:

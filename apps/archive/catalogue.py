@@ -239,6 +239,11 @@ def paths(conn: Conn, schema: str) -> list[str]:
     return [row[0] for row in conn.execute(in_schema(query, schema))]
 
 
+def with_files(conn: Conn, schema: str, *, from_id: UUID) -> list[Batch]:
+    """Batches in any state whose files may hold this id or later ones; of some that is not known yet."""
+    return _select(conn, schema, "path <> '' AND (max_id IS NULL OR max_id >= %s)", [from_id])
+
+
 def kept_ranges(conn: Conn, schema: str) -> list[tuple[UUID, UUID]]:
     """Ranges of ids that were restored lately: they are not archived again yet, nor deleted."""
     query = f"SELECT min_id, max_id FROM {_TABLE} WHERE keep_until > clock_timestamp()"

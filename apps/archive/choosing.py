@@ -47,19 +47,28 @@ def day_start(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def choose(conn: Conn, schema: str, *, before: datetime, after: UUID = NOTHING) -> Choice | None:
-    """Executions that were made and ended before the day of that instant, of the oldest day that has any."""
+def choose(
+    conn: Conn, schema: str, *, before: datetime, after: UUID = NOTHING, most: int = BATCH_ROWS
+) -> Choice | None:
+    """Executions that were made and ended before the day of that instant, of the oldest day that has any.
+
+    At least `most` where there are so many; those of one look more, or of one run.
+    """
     before = day_start(before)
     values = {
         **rules.parameters(conn, schema, before=before, closed=before), "after": after, "bound": first_id_at(before),
-        "limit": LOOK,
+        "limit": min(LOOK, most),
     }  # fmt: skip
+    last = values["bound"]
     units: dict[bytes, bytes] = {}
     day: date | None = None
-    while len(units) < BATCH_ROWS:
+    while len(units) < most:
         found = conn.execute(in_schema(_UNITS, schema), values).fetchall()
         if not found:
-            break
+            if units or values["bound"] == last:
+                break
+            day, values["bound"] = None, last  # of the runs of that day none may go as a whole
+            continue
         if day is None:
             day = day_of(found[0][0])
             values["bound"] = first_id_at(datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1))

@@ -14,9 +14,10 @@ from datetime import datetime
 from uuid import UUID
 
 import psycopg
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from apps.archive import erasing_rows, holds
+from apps.archive.erasing_files import Family, erase_from_files, family, held_with, may_be_in_files
 from apps.archive.holding import REASON_CHARS
 from apps.audit.services import Actor, record
 from apps.executions import erasures
@@ -58,12 +59,14 @@ def execution_erase(
     """Erases an execution that has ended: of a workflow's run also all that it started. Asked again it is told anew.
 
     `everything` takes also the run that it is a step of, and what was run again of it or what it was run again from.
-    InvalidInput without a reason; NotFound; Conflict while it or what goes with it goes on or is under a legal hold.
+    InvalidInput without a reason; NotFound; Conflict while it or what goes with it goes on or is under a legal hold;
+    what `archive.reading` raises when it is archived and can't be read.
     """
     if not reason.strip() or len(reason) > REASON_CHARS:
         detail = f"must say why, in at most {REASON_CHARS} characters."
         raise InvalidInput([FieldError("/reason", "required", detail)])
-    in_tenant(tenant, lambda: _ask(tenant, actor, execution_id, reason, now, everything))
+    cold = family(door.raw(), tenant, execution_id, everything=everything, limit=MOST)
+    in_tenant(tenant, lambda: _ask(tenant, actor, execution_id, reason, now, everything, cold))
     erase_some(tenant, now=now, only=execution_id)
     return receipt(tenant, execution_id)
 
@@ -88,22 +91,25 @@ def erase_some(
     return count
 
 
-def _ask(tenant: Tenant, actor: Actor, execution_id: UUID, reason: str, now: datetime, everything: bool) -> None:
+def _ask(
+    tenant: Tenant, actor: Actor, execution_id: UUID, reason: str, now: datetime, everything: bool, cold: Family
+) -> None:
     """Notes what is to go. Conflict, NotFound."""
     conn, schema = door.raw(), tenant.schema_name
     holds.share(conn, schema)
-    ids = erasing_rows.belonging(conn, schema, [execution_id], everything=everything, limit=MOST + 1)
+    ids = erasing_rows.belonging(conn, schema, {execution_id, *cold.rows}, everything=everything, limit=MOST + 1)
     if len(ids) > MOST:
         raise Conflict(f"More than {MOST:,} executions go with it; erase its parts.", code="too_many_parts")
     found = erasing_rows.locked(conn, schema, ids)
-    if execution_id not in {one.id for one in found}:
+    ids = {one.id for one in found} | set(cold.rows)
+    if execution_id not in ids:
         raise NotFound("There is no such execution.")
     alive = next((one.id for one in found if one.finished_at is None), None)
     if alive is None:
         alive = erasing_rows.goes_on(conn, schema, ids)
     if alive is not None:
         raise Conflict(f"Execution {alive} is not finished; cancel it or wait.", code="not_finished")
-    kept = holds.held(conn, schema, ids)
+    kept = holds.held(conn, schema, ids) or held_with(holds.open_holds(conn, schema), {**cold.rows, **cold.beside})
     if kept:
         raise Conflict(f"Execution {kept[0]} is under a legal hold; release the hold first.", code="held")
     new = erasures.add(conn, schema, ids, asked_id=execution_id, at=now, by=actor.stored, reason=reason)
@@ -130,23 +136,28 @@ def _chunk(tenant: Tenant, chunk: Sequence[Erased], now: datetime) -> int:
         with suppress(Conflict, NotFound):  # it has ended meanwhile
             execution_cancel(tenant=tenant, actor=BY, execution_id=delivery, now=now, reason=TOLD_OF_ERASED)
     try:
-        in_tenant(tenant, lambda: _empty(tenant, chunk, now))
+        emptied = in_tenant(tenant, lambda: _empty(tenant, chunk))
     except (psycopg.OperationalError, OperationalError):  # somebody holds a row for long; the next run comes by
         log.warning("executions of tenant %s could not be erased yet", tenant.slug, exc_info=True)
-    return sum(1 for one in erasures.of(conn, schema, ids).values() if one.done_at is not None)
+        return 0
+    if emptied and may_be_in_files(conn, schema, emptied):
+        # Files are not written in somebody's transaction: what it has not committed may still be taken back.
+        emptied -= set(emptied) if connection.in_atomic_block else erase_from_files(conn, tenant, emptied)
+    erasures.done(conn, schema, emptied, at=now)
+    return len(emptied)
 
 
-def _empty(tenant: Tenant, chunk: Sequence[Erased], now: datetime) -> None:
+def _empty(tenant: Tenant, chunk: Sequence[Erased]) -> set[UUID]:
+    """Erases from the tables what has ended; those that are not in them any more."""
     conn, schema = door.raw(), tenant.schema_name
     holds.share(conn, schema)
-    ids = [one.execution_id for one in chunk]
+    ids = {one.execution_id for one in chunk}
     kept = set(holds.held(conn, schema, ids))  # placed since it was asked: it waits
-    ended = [
-        one for one in erasing_rows.locked(conn, schema, ids) if one.finished_at is not None and one.id not in kept
-    ]
-    deliveries = erasing_rows.empty(conn, schema, tenant.pk, ended)
+    found = erasing_rows.locked(conn, schema, ids)
+    ended = [one for one in found if one.finished_at is not None and one.id not in kept]
+    gone = ids - {one.id for one in found}
+    deliveries = erasing_rows.empty(conn, schema, tenant.pk, ended, gone)
     if deliveries:
         wish = chunk[0]
         erasures.add(conn, schema, deliveries, asked_id=wish.asked_id, at=wish.at, by=BY.stored, reason=wish.reason)
-    waits = erasing_rows.sent_by_live_operations(conn, schema, ids)
-    erasures.done(conn, schema, {one.id for one in ended} - waits, at=now)
+    return ({one.id for one in ended} | gone) - erasing_rows.sent_by_live_operations(conn, schema, ids)

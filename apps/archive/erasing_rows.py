@@ -5,7 +5,7 @@ it ended is a fact of the schedule, and without it completeness would see a gap 
 """
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from kernel.ids import ID_SLACK, attempt_id, first_id_at
 from tenants.statements import in_schema
 
 Conn = psycopg.Connection[Any]
+AFTERWARDS = timedelta(days=1)
 
 
 class Found(NamedTuple):
@@ -22,7 +23,6 @@ class Found(NamedTuple):
 
     id: UUID
     finished_at: datetime | None
-    created_at: datetime
     attempt_count: int
 
 
@@ -58,7 +58,7 @@ WHERE e.id = ANY(%s) AND (root.finished_at IS NULL OR x.finished_at IS NULL) LIM
 """
 
 _LOCK = """
-SELECT id, finished_at, created_at, attempt_count FROM {schema}.executions_execution
+SELECT id, finished_at, attempt_count FROM {schema}.executions_execution
 WHERE id = ANY(%s) ORDER BY id FOR UPDATE
 """
 
@@ -90,9 +90,15 @@ WHERE v.id >= %(first)s AND (v.execution_id = ANY(%(ids)s) OR v.execution_id IN 
 ) AND v.data::text LIKE ANY(%(texts)s))
 RETURNING v.id
 """
+# By their events; those whose events are forgotten already were made while the execution ran, or right afterwards.
 _DELIVERIES = """
-SELECT id FROM {schema}.executions_execution WHERE left(run_key, 32) = ANY(%s) AND trigger = 'webhook'
+SELECT id FROM {schema}.executions_execution
+WHERE left(run_key, 32) = ANY(%(events)s) AND trigger = 'webhook'
+UNION
+SELECT id FROM {schema}.executions_execution
+WHERE id >= %(first)s AND id < %(last)s AND trigger = 'webhook' AND payload::text LIKE ANY(%(texts)s)
 """
+_PRESENT = "SELECT id FROM {schema}.executions_execution WHERE id = ANY(%s)"
 
 _LIVE_DELIVERIES = """
 SELECT id FROM {schema}.executions_execution
@@ -124,6 +130,11 @@ def belonging(conn: Conn, schema: str, ids: Collection[UUID], *, everything: boo
     return {row[0] for row in conn.execute(in_schema(_BELONGING, schema), values)}
 
 
+def present(conn: Conn, schema: str, ids: Collection[UUID]) -> set[UUID]:
+    """Those of these that are in the tables."""
+    return {row[0] for row in conn.execute(in_schema(_PRESENT, schema), [list(ids)])}
+
+
 def goes_on(conn: Conn, schema: str, ids: Collection[UUID]) -> UUID | None:
     """A workflow's run that has not ended and that one of these is a part of."""
     row = conn.execute(in_schema(_GOES_ON, schema), [sorted(ids)]).fetchone()
@@ -135,12 +146,12 @@ def locked(conn: Conn, schema: str, ids: Collection[UUID]) -> list[Found]:
     return [Found._make(row) for row in conn.execute(in_schema(_LOCK, schema), [sorted(ids)])]
 
 
-def empty(conn: Conn, schema: str, tenant_id: int, found: Sequence[Found]) -> set[UUID]:
+def empty(conn: Conn, schema: str, tenant_id: int, found: Sequence[Found], others: Collection[UUID] = ()) -> set[UUID]:
     """Erases executions that have ended, from all tables; the deliveries that told of them, which are left to do.
 
-    The caller holds their rows.
+    The caller holds their rows. Of `others`, which have left the tables, what is still there is erased, too.
     """
-    ids = [one.id for one in found]
+    ids = sorted({*others, *(one.id for one in found)})
     if not ids:
         return set()
 
@@ -153,14 +164,16 @@ def empty(conn: Conn, schema: str, tenant_id: int, found: Sequence[Found]) -> se
     run(_ATTEMPTS, [sorted(attempt_id(one.id, n) for one in found for n in range(1, one.attempt_count + 1))])
     run(_LETTERS, [ids])
     texts = [f"%{one}%" for one in ids]
-    first = first_id_at(min(one.created_at for one in found) - ID_SLACK)
+    first = first_id_at(_made_at(ids[0]) - ID_SLACK)
+    last = first_id_at(max([_made_at(ids[-1]), *(one.finished_at for one in found if one.finished_at)]) + AFTERWARDS)
     events = [row[0] for row in run(_EVENTS, {"ids": ids, "first": first, "texts": texts})]
-    deliveries = {row[0] for row in run(_DELIVERIES, [[one.hex for one in events]])} if events else set()
+    told = {"events": [one.hex for one in events], "first": first, "last": last, "texts": texts}
+    deliveries = {row[0] for row in run(_DELIVERIES, told)}
     run(_ITEMS, {"ids": ids})
     run(_PARAMS, [ids])
     run(_ANSWERS, [tenant_id, texts])
     run(_EXECUTIONS, [ids])
-    return deliveries
+    return deliveries - set(ids)
 
 
 def live_deliveries(conn: Conn, schema: str, ids: Collection[UUID]) -> list[UUID]:
@@ -171,3 +184,8 @@ def live_deliveries(conn: Conn, schema: str, ids: Collection[UUID]) -> list[UUID
 def sent_by_live_operations(conn: Conn, schema: str, ids: Collection[UUID]) -> set[UUID]:
     """Those of these whose payload an operation that goes on still holds."""
     return {row[0] for row in conn.execute(in_schema(_SENT_BY_LIVE, schema), [sorted(ids)])}
+
+
+def _made_at(key: UUID) -> datetime:
+    """Ids hold when they were made."""
+    return datetime.fromtimestamp((key.int >> 80) / 1_000, UTC)

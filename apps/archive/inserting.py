@@ -67,7 +67,7 @@ def _models() -> dict[str, dict[str, "Field[Any, Any]"]]:
 def _default(table: str, column: str) -> Any:
     """What the model gives a new row; None: the database's own default."""
     known = _models().get(table, {}).get(column)
-    if known is None or known.null or not known.has_default():
+    if known is None or known.null:
         return None
     value = known.get_default()
     return orjson.dumps(value).decode() if isinstance(value, dict | list) else value

@@ -54,7 +54,7 @@ def archived_range(
     with ExitStack() as opened:
         pile = _Pile(opened, catalogue.readable(conn, tenant.schema_name, after=low, before=high), wanted, low, high)
         sure: list[ExecutionRow] = []
-        for batch, rows in pile.groups():
+        for batch, rows in pile.rows(size + 1):
             found += _cold(conn, tenant.schema_name, batch, rows)
             # What stands above all that was not looked at has its place for good.
             sure = [one for one in found if one.id > pile.next_id]
@@ -72,14 +72,21 @@ class _Group(NamedTuple):
     number: int
 
 
+class _Rows(NamedTuple):
+    """Rows that fit, but for what their JSON says; by descending id."""
+
+    batch: Batch
+    table: pa.Table
+
+
 class _Pile:
-    """Batches and, once opened, their groups of rows, by the highest id that each may hold."""
+    """Batches, once opened their groups of rows, once read their rows, by the highest id that each may hold."""
 
     def __init__(
         self, opened: ExitStack, batches: Sequence[Batch], wanted: ExecutionFilter, low: UUID, high: UUID
     ) -> None:
         self._opened, self._wanted, self._low, self._high = opened, wanted, low, high
-        self._heap: list[tuple[int, int, Batch | _Group]] = []
+        self._heap: list[tuple[int, int, Batch | _Group | _Rows]] = []
         self._store: Store | None = None
         self._numbers = count()
         self.looked = 0
@@ -100,16 +107,20 @@ class _Pile:
         """Whether a page that ends here goes on below where it began."""
         return self.next_id.int + 1 < self._high.int
 
-    def groups(self) -> Iterator[tuple[Batch, list[Row]]]:
-        """The rows that fit of one group after the other."""
+    def rows(self, size: int) -> Iterator[tuple[Batch, list[Row]]]:
+        """The rows that fit, so many at a time; none after each group that was read."""
         while self._heap:
             one = heapq.heappop(self._heap)[2]
             if isinstance(one, Batch):
                 self._open(one)
-                continue
-            table = one.reader.group(one.number, _LISTED)
-            self.looked += table.num_rows
-            yield one.batch, _fitting(table, self._wanted, self._low, self._high)
+            elif isinstance(one, _Group):
+                table = one.reader.group(one.number, _LISTED)
+                self.looked += table.num_rows
+                self._push_rows(one.batch, _fitting(table, self._wanted, self._low, self._high))
+                yield one.batch, []
+            else:
+                self._push_rows(one.batch, one.table.slice(size))
+                yield one.batch, [row for row in rows_told(one.table.slice(0, size)) if _fits_json(row, self._wanted)]
 
     def _open(self, batch: Batch) -> None:
         self._store = self._store or store()
@@ -119,7 +130,11 @@ class _Pile:
             if least < self._high and most > self._low:
                 self._push(most, _Group(batch, reader, group.number))
 
-    def _push(self, highest: UUID, one: "Batch | _Group") -> None:
+    def _push_rows(self, batch: Batch, table: pa.Table) -> None:
+        if table.num_rows:
+            self._push(UUID(bytes=table.column("id")[0].as_py()), _Rows(batch, table))
+
+    def _push(self, highest: UUID, one: "Batch | _Group | _Rows") -> None:
         heapq.heappush(self._heap, (-highest.int, next(self._numbers), one))
 
 
@@ -134,8 +149,8 @@ def _bounds(wanted: ExecutionFilter, after: Position | None) -> tuple[UUID, UUID
     )
 
 
-def _fitting(table: pa.Table, wanted: ExecutionFilter, low: UUID, high: UUID) -> list[Row]:
-    """The rows of a group that fit."""
+def _fitting(table: pa.Table, wanted: ExecutionFilter, low: UUID, high: UUID) -> pa.Table:
+    """The rows of a group that fit, but for what their JSON says; by descending id."""
     column = table.column
     masks = []
     for name, values in (
@@ -158,7 +173,9 @@ def _fitting(table: pa.Table, wanted: ExecutionFilter, low: UUID, high: UUID) ->
         for mask in masks[1:]:
             fits = pc.and_(fits, mask)
         table = table.filter(fits)
-    return [row for row in rows_told(table) if low < row["id"] < high and _fits_json(row, wanted)]
+    ids: list[bytes] = table.column("id").to_pylist()
+    fitting = [number for number, key in enumerate(ids) if low.bytes < key < high.bytes]
+    return table.take(pa.array(sorted(fitting, key=ids.__getitem__, reverse=True), pa.int64()))
 
 
 def _one(value: Any) -> list[Any] | None:

@@ -59,6 +59,10 @@ def batch_restore(
     files are not what was written; BatchLost when another process works at it.
     """
     schema = tenant.schema_name
+    if batch.state not in ("done", "restoring"):
+        raise BatchLost
+    if batch.state == "restoring" and only and {str(one) for one in only} - set(batch.kept_back):
+        raise BatchLost  # it is being restored in part, by somebody else
     if batch.state == "done":
         wrong = batch_check(store, batch)
         if wrong:

@@ -1,6 +1,6 @@
 """A batch made again with fewer rows: without what stayed hot, was restored, or is erased."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 from uuid import UUID
 
@@ -8,7 +8,7 @@ import psycopg
 
 from apps.archive import catalogue
 from apps.archive.catalogue import Batch
-from apps.archive.chunks import chunks_of
+from apps.archive.chunks import Chunk, chunks_of
 from apps.archive.errors import ArchiveDamaged
 from apps.archive.files import Store
 from apps.archive.manifest import manifest_read
@@ -20,8 +20,13 @@ from tenants.models import Tenant
 Conn = psycopg.Connection[Any]
 
 
-def batch_rewrite(conn: Conn, tenant: Tenant, store: Store, batch: Batch, *, without: Collection[UUID]) -> Batch | None:
+def batch_rewrite(
+    conn: Conn, tenant: Tenant, store: Store, batch: Batch, *, without: Collection[UUID] = (),
+    edit: Callable[[Chunk], Chunk] = lambda chunk: chunk,
+) -> Batch | None:  # fmt: skip
     """Makes a batch again without these executions and what goes with them, and removes its old files.
+
+    `edit` changes what stays, and no row's place.
 
     The batch that takes its place; None when nothing is left. Until the new files were read back the old ones count.
     ArchiveDamaged when old or new ones can't be read; BatchLost when another process works at it.
@@ -33,7 +38,7 @@ def batch_rewrite(conn: Conn, tenant: Tenant, store: Store, batch: Batch, *, wit
     if new is None:
         raise BatchLost
     left = [one.bytes for one in without]
-    chunks = (chunk.only(left, without=True) for chunk in chunks_of(store, batch))
+    chunks = (edit(chunk.only(left, without=True)) for chunk in chunks_of(store, batch))
     found = batch_write(store, new, chunks, columns, schema=schema, alive=keeping(conn, schema, new))
     if found is not None:
         if not catalogue.written(conn, schema, new.id, found):

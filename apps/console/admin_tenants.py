@@ -71,7 +71,7 @@ class PlanAdmin(SmallAdmin):
     inlines = (PlanPoolInline,)
     list_display = (
         "name", "weight", "own_queue", "worker_group", "max_schedules", "max_running", "max_live", "max_runs_per_min",
-        "runs_burst", "max_runs_per_day", "max_api_requests_per_min", "retention_days",
+        "runs_burst", "max_runs_per_day", "max_api_requests_per_min", "retention_days", "archive_days",
     )  # fmt: skip
     search_fields = ("name",)
     ordering = ("name",)

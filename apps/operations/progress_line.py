@@ -13,11 +13,16 @@ def bar(done: int, whole: int, *, width: int = WIDTH) -> str:
     return f"[{'#' * full}{'.' * (width - full)}]"
 
 
+def done_of(counts: Mapping[str, int]) -> int:
+    """How many are over, however they ended."""
+    return sum(counts[name] for name in ENDED)
+
+
 def progress_line(
     state: str, counts: Mapping[str, int], *, planned: int, expected_end: datetime | None, waits_for: str = ""
 ) -> str:
     """How far it is: a bar, how many of how many, what runs and what went wrong, what it waits for, when it may end."""
-    done = sum(counts[name] for name in ENDED)
+    done = done_of(counts)
     share = 100 if done >= planned else done * 100 // planned
     parts = [f"{bar(done, planned)} {done:,}/{planned:,} {share:3d} %", state]
     parts += [f"{counts[name]:,} {name}" for name in ("running", "failed", "skipped", "undone") if counts[name]]

@@ -106,6 +106,7 @@ class ScheduleDetail(Page):
             self.offer("Why?", "portal:schedule-explain", "schedule.read", key),
             self.offer("Edit", "portal:schedule-edit", "schedule.update", key),
             self.offer("Run now", "portal:schedule-trigger", "schedule.trigger", key),
+            self.offer("Backfill", "portal:schedule-backfill", "schedule.backfill", key),
             turn,
             self.offer("Delete", "portal:schedule-delete", "schedule.delete", key),
         ]

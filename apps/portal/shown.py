@@ -40,6 +40,11 @@ LOOKS = {
     # runs of workflows and their steps
     "waiting": Look("idle", "hourglass", "waiting"),
     "cancelling": Look("warn", "stop", "being cancelled"),
+    # operations, backfills among them
+    "planning": Look("idle", "hourglass", "being planned"),
+    "stopped": Look("bad", "stop", "stopped"),
+    "undoing": Look("run", "undo", "being undone"),
+    "undone": Look("idle", "undo", "undone"),
     # schedules, jobs, keys and the rest
     "active": Look("ok", "check", "active"),
     "paused": Look("warn", "pause", "paused"),

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from apps.portal import (
+    backfills,
     deadletters,
     deadletters_many,
     execution_verbs,
@@ -47,6 +48,9 @@ urlpatterns = [
     path(f"{SCHEDULE}/explain", explaining.ScheduleExplain.as_view(), name="schedule-explain"),
     path(f"{SCHEDULE}/edit", schedule_form.ScheduleEdit.as_view(), name="schedule-edit"),
     path(f"{SCHEDULE}/run", schedule_verbs.ScheduleTrigger.as_view(), name="schedule-trigger"),
+    path(f"{SCHEDULE}/backfill", backfills.ScheduleBackfill.as_view(), name="schedule-backfill"),
+    path("backfills", backfills.BackfillList.as_view(), name="backfills"),
+    path("backfills/<uuid:backfill_id>", backfills.BackfillDetail.as_view(), name="backfill"),
     path(f"{SCHEDULE}/pause", schedule_verbs.SchedulePause.as_view(), name="schedule-pause"),
     path(f"{SCHEDULE}/resume", schedule_verbs.ScheduleResume.as_view(), name="schedule-resume"),
     path(f"{SCHEDULE}/delete", schedule_verbs.ScheduleDelete.as_view(), name="schedule-delete"),

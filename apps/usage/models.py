@@ -116,3 +116,17 @@ class Pressure(models.Model):
 
     def __str__(self) -> str:
         return f"{self.live} live at {self.measured_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class ArchiveStanding(models.Model):
+    """How a tenant's archive stood after the last run over it. Written and read by `archives.py`."""
+
+    tenant_id = models.IntegerField(primary_key=True)
+    at = models.DateTimeField()
+    executions = models.BigIntegerField(help_text="In its files.")
+    bytes = models.BigIntegerField(help_text="Size of its files.")
+    overdue_s = models.FloatField(help_text="For how long the oldest that may be archived should have been.")
+    fault = models.CharField(max_length=300, blank=True, help_text="Why the last run failed.")
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} {self.executions} executions {self.fault}".strip()

@@ -60,13 +60,13 @@ FROM {schema}.executions_execution WHERE id = %(of)s
 
 def history(
     conn: Conn, schema: str, count: int, *, at: datetime = OLD_DAY, step: timedelta = timedelta(seconds=1),
-    letters: bool = True,
+    letters: bool = True, today: datetime = NOW,
 ) -> list[UUID]:  # fmt: skip
     """Executions that ended, with attempts and closed letters; by id. The newest of the schedule is one of today."""
     schedule = uuid.uuid4()
     values = {"at": at, "step": step, "count": count, "job": uuid.uuid4(), "schedule": schedule}
     made = conn.execute(_MANY.format(schema=schema), values).fetchall()
-    conn.execute(_MANY.format(schema=schema), {**values, "at": NOW, "count": 2})
+    conn.execute(_MANY.format(schema=schema), {**values, "at": today, "count": 2})
     pairs = [(key, number) for key, attempts in made for number in range(1, attempts + 1)]
     conn.execute(
         _ATTEMPT.format(schema=schema),

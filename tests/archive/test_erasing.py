@@ -9,12 +9,17 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from apps.archive import erasing
+from apps.archive import catalogue, erasing
 from apps.archive.erasing import erase_some, execution_erase, receipt
+from apps.archive.files import Store
 from apps.archive.holding import hold_release
+from apps.archive.parquet import reading
+from apps.archive.restoring import batch_restore
+from apps.archive.verifying import batch_check
 from apps.dispatch.workflow_runs import WorkflowService
 from kernel.errors import Conflict, InvalidInput, NotFound
 from tests.api.makers import TARGET, Makers, audit, begin, kill, settle, utc_now
+from tests.archive.hands import archive, count, history, workflow
 from tests.archive.test_holds import ADMIN, place
 from tests.fixtures_api import Api
 from tests.fixtures_flow import OneLine, make_ticket, rows_of, run_to_the_end
@@ -172,3 +177,58 @@ def assert_refused(tenant: Tenant, execution_id: Any, code: str) -> None:
     with pytest.raises(Conflict) as refused:
         erase(tenant, execution_id)
     assert refused.value.extra["code"] == code
+
+
+def test_archives_are_written_anew_without_it(
+    conn: Conn, acme: Tenant, files: Store, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when its process dies before; a step takes nothing else with it, everything takes the run; and what is
+    restored has nothing of it either."""
+    schema = acme.schema_name
+    run = workflow(conn, schema)[1]
+    ids = history(conn, schema, 12)
+    again = ids[-1]
+    conn.execute(f"UPDATE {schema}.executions_execution SET replay_of = %s WHERE id = %s", [ids[0], again])
+    conn.execute(
+        f"UPDATE {schema}.executions_execution SET payload = jsonb_build_object('name', %s::text) WHERE id = ANY(%s)",
+        [WORD, [ids[0], again, *run]],
+    )
+    conn.execute(f"UPDATE {schema}.workflows_run SET input = jsonb_build_object('name', %s::text)", [WORD])
+    conn.execute(f"UPDATE {schema}.workflows_steprun SET output = jsonb_build_object('name', %s::text)", [WORD])
+    archive(conn, acme, files)
+    assert in_files(files) and places(conn) == set()
+    untouched = api.get(f"executions/{ids[1]}").body
+
+    hold = place(acme, now=utc_now())
+    assert_refused(acme, ids[0], "held")
+    hold_release(tenant=acme, actor=ADMIN, hold_id=hold.pk, reason="settled", now=utc_now())
+    with monkeypatch.context() as patch:
+        patch.setattr(erasing, "erase_some", lambda *args, **more: 0)
+        assert erase(acme, ids[0]).left == [ids[0]]
+    assert erase_some(acme, now=utc_now()) == 1 and receipt(acme, ids[0]).left == []
+    seen = api.get(f"executions/{ids[0]}").body
+    assert seen["payload"] is None and seen["archived"] and seen["erased_at"] and seen["run_key"]
+    assert api.get(f"executions/{ids[0]}/attempts").body["items"] == []
+    assert api.get(f"executions/{again}").body["payload"] == {"name": WORD}
+    assert {one.execution_id for one in erase(acme, again, everything=True).parts} == {again}
+    assert {**api.get(f"executions/{ids[1]}").body, "as_of": 0} == {**untouched, "as_of": 0}
+
+    assert [one.execution_id for one in erase(acme, run[-1]).parts] == [run[-1]] and in_files(files)
+    done = erase(acme, run[2], everything=True)
+    assert {one.execution_id for one in done.parts} | {run[-1]} == set(run) and done.left == []
+    assert not in_files(files)
+    for batch in catalogue.of_days(conn, schema, first=None, last=None, states=["done"]):
+        assert batch_check(files, batch) == []
+        batch_restore(conn, acme, files, batch, keep_until=utc_now())
+    assert places(conn) == set() and count(conn, schema) == 12 + len(run)
+    assert api.get(f"executions/{ids[0]}").body["erased_at"] == seen["erased_at"]
+
+
+def in_files(files: Store) -> bool:
+    """Whether any file of the archive holds the word, in any column."""
+    for path in files.files(""):
+        if path.endswith(".parquet"):
+            with reading(files, path) as reader:
+                if any(WORD in str(table.to_pylist()) for table in reader.tables()):
+                    return True
+    return False

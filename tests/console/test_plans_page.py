@@ -14,7 +14,7 @@ Conn = psycopg.Connection[Any]
 ADD = "/admin/tenants/plan/add/"
 PLAN = {
     "name": "dedicated", "weight": "2", "own_queue": "on", "min_interval_s": "1", "max_payload_bytes": "262144",
-    "retention_days": "30", "max_runs_per_min": "60", "runs_burst": "5", "worker_group": "gold",
+    "retention_days": "30", "archive_days": "0", "max_runs_per_min": "60", "runs_burst": "5", "worker_group": "gold",
     "pools-TOTAL_FORMS": "1", "pools-INITIAL_FORMS": "0", "pools-0-pool": "http", "pools-0-reserved_slots": "3",
     "pools-0-max_slots": "10",
 }  # fmt: skip

@@ -20,6 +20,7 @@ def exported() -> set[str]:
     from apps.api.metric_families import Families
     from apps.dispatch.pressure.gauging import PoolFigures
     from apps.dispatch.pressure.pool_figures import Seen
+    from apps.usage.archives import Totals
     from apps.usage.pressure import Pressure
     from kernel.clock import utc_now
 
@@ -27,7 +28,9 @@ def exported() -> set[str]:
     pool = {"pool": "http", "group": "", "slots_each": 2, "wanted_workers": 1}
     measured = Pressure(utc_now(), 0.0, 2.0, 1, 1.0, {"pools": [pool], "dispatch": spread})
     assert PoolFigures(**pool).wanted_workers == 1  # type: ignore[arg-type]  # a dict of both kinds
-    return {family.name for family in Families(Seen(utc_now(), 0.0, 1, 1, measured)).collect()}
+    return {
+        family.name for family in Families(Seen(utc_now(), 0.0, 1, 1, measured, Totals(1, 1, 1, 0, 0.0, 0.0))).collect()
+    }
 
 
 def test_every_metric_is_in_the_table_and_nothing_else() -> None:

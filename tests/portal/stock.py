@@ -35,8 +35,7 @@ class Stock:
         """Every page that reads."""
         return [
             "/console/", "/console/jobs", "/console/schedules", "/console/executions", "/console/dead-letters",
-            "/console/dead-letters/causes",
-            "/console/webhooks",
+            "/console/dead-letters/causes", "/console/webhooks", "/console/backfills",
             f"/console/jobs/{self.job}", f"/console/schedules/{self.schedule}",
             *(f"/console/executions/{one}" for one in (self.waiting, self.done, self.dead)),
             *(f"/console/executions/{one}/explain" for one in (self.waiting, self.done, self.dead)),
@@ -55,6 +54,7 @@ class Stock:
             f"{job}/pause": "job.pause", f"{job}/resume": "job.resume", f"{job}/delete": "job.delete",
             "/console/schedules/new": "schedule.create", f"{schedule}/edit": "schedule.update",
             f"{schedule}/run": "schedule.trigger", f"{schedule}/pause": "schedule.pause",
+            f"{schedule}/backfill": "schedule.backfill",
             f"{schedule}/resume": "schedule.resume", f"{schedule}/delete": "schedule.delete",
             f"/console/executions/{self.waiting}/cancel": "execution.cancel",
             f"/console/executions/{self.done}/rerun": "execution.rerun",

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from apps.dispatch.pressure.gauging import PoolFigures, pools_of
 from apps.due import entries
-from apps.usage import pressure
+from apps.usage import archives, pressure
 from tenants import behind
 
 Conn = psycopg.Connection[Any]
@@ -28,6 +28,7 @@ class Seen(NamedTuple):
     dispatchers: int
     workers: int
     measured: pressure.Pressure | None
+    archive: archives.Totals = archives.NONE
     schemas_of_other_version: int = 0
 
     @property
@@ -50,4 +51,6 @@ def read(conn: Conn) -> Seen:
     row = conn.execute(_ALIVE).fetchone()
     assert row is not None
     oldest = min((at for at in earliest.values() if at <= now), default=now)
-    return Seen(now, (now - oldest).total_seconds(), row[0], row[1], measured, behind.other_version(conn))
+    return Seen(
+        now, (now - oldest).total_seconds(), row[0], row[1], measured, archives.totals(conn), behind.other_version(conn)
+    )

@@ -1,0 +1,113 @@
+"""Backfills: past occurrences of a schedule that run, and how far that is."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from apps.operations.backfill.reading import backfill_find, backfill_shape, backfills, outlook_shape
+from apps.operations.backfill.recognising import ONLY
+from apps.operations.backfill.services import Rehearsal, backfill_ask
+from apps.operations.backfill.wish import AT_ONCE
+from apps.operations.backfill.within import ORDERS
+from apps.operations.models import Operation
+from apps.operations.progress_line import ENDED, done_of
+from apps.portal.charts import meter
+from apps.portal.fields import Field, Form, Option
+from apps.portal.pages import Page
+from apps.portal.paging import as_uuid, listed, newest
+from apps.portal.schedule_verbs import ScheduleVerb
+from apps.portal.verbs import Receipt, Subject, reason_field
+from apps.schedules.models import Schedule
+from apps.schedules.timing import spec_from_json
+
+WORDS = {
+    "missing": "those that never ran", "failed": "those that have failed", "all": "all of them, once more",
+    "asc": "the oldest first", "desc": "the newest first",
+}  # fmt: skip
+GIVEN = ("from", "to", "only", "order", "max_in_flight", "reason")
+
+
+class ScheduleBackfill(ScheduleVerb):
+    """Asking for one: the first time it says what would happen, and what was looked at so is then done."""
+
+    actions = {"GET": "schedule.backfill", "POST": "schedule.backfill"}
+    title, button = "Backfill", "Show what it would do"
+    template = "portal/backfill_form.html"
+    lead = "Past occurrences run, once more or for the first time. Live work goes first."
+
+    def fields(self, subject: Subject) -> list[Field]:
+        zone = spec_from_json(subject.row.definition.spec).zone
+        return [
+            Field("from", "From", required=True, help=f"A date, or a time such as 2026-03-01T08:00, in {zone}."),
+            Field("to", "To", required=True, help="The same. It does not belong to the range."),
+            Field("only", "Which", "select", options=[Option(one, WORDS[one]) for one in ONLY]),
+            Field("order", "Order", "select", options=[Option(one, WORDS[one]) for one in ORDERS]),
+            Field("max_in_flight", "At once", "number", unit="runs", help=f"Empty: {AT_ONCE}."),
+            reason_field(),
+            Field("seen", "Seen", "hidden"),
+        ]
+
+    def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt | HttpResponse:
+        given = {name: form.text(name) for name in GIVEN if form.text(name)}
+        meant = "\n".join(f"{name}={value}" for name, value in given.items())
+        data: dict[str, Any] = dict(given)
+        if "max_in_flight" in data and data["max_in_flight"].isdecimal():
+            data["max_in_flight"] = int(data["max_in_flight"])
+        looked = form.text("seen") == meant
+        found = backfill_ask(
+            tenant=self.tenant, actor=self.actor, schedule_id=subject.row.schedule.pk, now=self.now,
+            data=data if looked else {**data, "dry_run": True},
+        )  # fmt: skip
+        if not isinstance(found, Rehearsal):
+            return Receipt("It was asked for, and begins within moments.", reverse("portal:backfill", args=[found.pk]))
+        seen = outlook_shape(*found)
+        form["seen"].value = meant if seen["count"] else ""
+        button = f"Run {seen['count']:,} occurrences" if seen["count"] else self.button
+        return self.page(
+            self.template, title=self.title, subject_name=subject.name, back=subject.url, lead=subject.lead,
+            facts=[], form=form, button=button, kind=self.kind, outlook=seen,
+        )  # fmt: skip
+
+
+class BackfillList(Page):
+    """All backfills, or those of a schedule."""
+
+    actions = {"GET": "schedule.read"}
+    section = "schedules"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        found, schedule_id = backfills(), as_uuid(request.GET.get("schedule", ""))
+        if schedule_id is not None:
+            found = found.filter(filter__schedule=str(schedule_id))
+        rows = newest(request, found)
+        names = dict(Schedule.objects.filter(pk__in={row.filter["schedule"] for row in rows}).values_list("pk", "name"))
+        shown = [(row, names.get(UUID(row.filter["schedule"])), _meter(row)) for row in rows]
+        return self.page(
+            "portal/backfills.html", title="Backfills", listed=listed(request, shown, key=lambda one: one[0].pk)
+        )
+
+
+class BackfillDetail(Page):
+    """One backfill, day by day."""
+
+    actions = {"GET": "schedule.read"}
+    section = "schedules"
+
+    def get(self, request: HttpRequest, backfill_id: UUID) -> HttpResponse:
+        found = backfill_find(backfill_id)
+        shape = backfill_shape(self.tenant, found, now=self.now)
+        schedule = Schedule.objects.filter(pk=shape["schedule"]).first()
+        return self.page(
+            "portal/backfill.html", title="Backfill", one=found, shape=shape, schedule=schedule, meter=_meter(found),
+            words=(WORDS[shape["only"]], WORDS[shape["order"]]), since=shape["from"],
+        )  # fmt: skip
+
+
+def _meter(one: Operation) -> str:
+    done, planned = done_of({name: getattr(one, name) for name in ENDED}), one.planned
+    share = done / planned if planned else float(one.is_planned)
+    return meter(share, tone="bad" if one.failed else "ok", meaning=f"{done:,} of {planned:,} are done")
