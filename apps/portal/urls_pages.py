@@ -5,6 +5,7 @@ from django.urls import path
 from apps.portal import (
     backfills,
     deadletters,
+    deadletters_many,
     execution_verbs,
     executions,
     explaining,
@@ -82,6 +83,9 @@ urlpatterns = [
     path(f"{STEP}/reject", workflow_run_verbs.StepReject.as_view(), name="workflowstep-reject"),
     path(f"{STEP}/skip", workflow_run_verbs.StepSkip.as_view(), name="workflowstep-skip"),
     path("dead-letters", deadletters.DeadLetterList.as_view(), name="deadletters"),
+    path("dead-letters/causes", deadletters_many.DeadLetterCauses.as_view(), name="deadletter-causes"),
+    path("dead-letters/replay", deadletters_many.DeadLettersReplay.as_view(), name="deadletters-replay"),
+    path("dead-letters/resolve", deadletters_many.DeadLettersResolve.as_view(), name="deadletters-resolve"),
     path(LETTER, deadletters.DeadLetterDetail.as_view(), name="deadletter"),
     path(f"{LETTER}/replay", deadletters.DeadLetterReplay.as_view(), name="deadletter-replay"),
     path(f"{LETTER}/resolve", deadletters.DeadLetterResolve.as_view(), name="deadletter-resolve"),

@@ -37,7 +37,8 @@ class Stock:
         """Every page that reads."""
         return [
             "/console/", "/console/jobs", "/console/schedules", "/console/executions", "/console/dead-letters",
-            "/console/webhooks", "/console/backfills", "/console/operations", f"/console/operations/{self.operation}",
+            "/console/dead-letters/causes", "/console/webhooks", "/console/backfills",
+            "/console/operations", f"/console/operations/{self.operation}",
             f"/console/jobs/{self.job}", f"/console/schedules/{self.schedule}",
             *(f"/console/executions/{one}" for one in (self.waiting, self.done, self.dead)),
             *(f"/console/executions/{one}/explain" for one in (self.waiting, self.done, self.dead)),
