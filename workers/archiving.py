@@ -4,12 +4,11 @@ import logging
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 from django.conf import settings
 
-from apps.archive.archiving import Run, archive_run
 from apps.archive.files import Store, store
 from apps.archive.standing import standing
 from apps.usage import archives
@@ -18,6 +17,9 @@ from kernel.errors import ShardbeatError
 from tenants.door import Line
 from tenants.models import Tenant
 from workers.app import app
+
+if TYPE_CHECKING:
+    from apps.archive.archiving import Run
 
 log = logging.getLogger(__name__)
 BUDGET_S = 300.0
@@ -68,8 +70,10 @@ def archive() -> dict[str, int]:
     return total
 
 
-def _turn(line: Line, files: Store, turn: Turn) -> Run | None:
+def _turn(line: Line, files: Store, turn: Turn) -> "Run | None":
     """One tenant; None when it failed, which is nobody else's trouble."""
+    from apps.archive.archiving import archive_run  # 50 MB of pyarrow, for those who archive
+
     tenant = Tenant(pk=turn.tenant_id, slug=turn.slug, schema_name=turn.schema)
     keep = timedelta(days=turn.archive_days)
     try:

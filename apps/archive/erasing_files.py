@@ -14,9 +14,9 @@ from apps.archive.catalogue import Batch
 from apps.archive.emptying import CONTENTS, GONE, emptied
 from apps.archive.files import Store, store
 from apps.archive.holds import Hold
-from apps.archive.listing import archived_range
 from apps.archive.models import ENDED_STATES
 from apps.archive.parquet import reading
+from apps.archive.reading import archived_range
 from apps.archive.rewriting import batch_rewrite, remove_files
 from apps.archive.rows import Row, rows_of
 from apps.archive.tables import EXECUTIONS, RUNS, STEPS, UNIT

@@ -5,13 +5,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
-import fsspec
 import orjson
 from django.conf import settings
-from fsspec.core import url_to_fs
-from fsspec.implementations.local import LocalFileSystem
 
 from apps.archive.errors import ArchiveDamaged, ArchiveOff, ArchiveUnreachable
 
@@ -60,12 +57,15 @@ class Store:
     """Files below one address. ArchiveUnreachable when it does not answer, ArchiveDamaged when a file is missing."""
 
     def __init__(self, url: str, options: dict[str, Any]) -> None:
+        from fsspec.core import url_to_fs  # loaded where there is an archive
+        from fsspec.implementations.local import LocalFileSystem
+
         try:
             # What others wrote is seen at once: nothing that was listed is remembered.
             fs, root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True, **options)
         except (ImportError, ValueError, TypeError) as error:
             raise ArchiveUnreachable(f"ARCHIVE_URL or ARCHIVE_OPTIONS can't be used: {error}") from error
-        self._fs = cast("fsspec.AbstractFileSystem", fs)
+        self._fs: Any = fs
         self._root = str(root).rstrip("/")
         self._local = isinstance(fs, LocalFileSystem)
         self._faults = _faults(self._fs)
@@ -142,7 +142,7 @@ class Store:
             raise ArchiveUnreachable(f"The archive's store failed at {path}: {error}") from error
 
 
-def _faults(fs: "fsspec.AbstractFileSystem") -> tuple[type[Exception], ...]:
+def _faults(fs: Any) -> tuple[type[Exception], ...]:
     """What the store raises when it does not answer."""
     if "s3" not in fs.protocol:
         return (OSError,)

@@ -12,25 +12,20 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from apps.archive import catalogue
 from apps.archive.catalogue import Batch
 from apps.archive.files import Store, store
 from apps.archive.parquet import Reader, reading
+from apps.archive.reading import LAST_ID
 from apps.archive.rows import execution_row, rows_told
 from apps.archive.tables import EXECUTIONS, TIME_TYPE
 from apps.executions.filtering import ExecutionFilter
 from apps.executions.reading import ExecutionRow
 from kernel.eventtypes import DELIVERY
-from kernel.ids import ID_SLACK, first_id_at
 from kernel.keyset import LOOK_ROWS, Page, Position
-from kernel.transitions import TICKET_STATES
-from tenants import door
-from tenants.models import Tenant
 from tenants.statements import in_schema
 
 Conn = psycopg.Connection[Any]
 Row = Mapping[str, Any]
-LAST_ID = UUID(int=(1 << 128) - 1)
 _LISTED = (
     "id", "run_key", "job_id", "job_version", "schedule_id", "schedule_version", "trigger", "state", "priority",
     "nominal_at", "until_at", "count", "actual_at", "created_at", "queued_at", "started_at", "finished_at",
@@ -38,24 +33,16 @@ _LISTED = (
 )  # fmt: skip
 
 
-def archived_range(
-    tenant: Tenant, wanted: ExecutionFilter, *, after: Position | None = None, size: int, conn: Conn | None = None
+def page_of(
+    conn: Conn, schema: str, batches: Sequence[Batch], wanted: ExecutionFilter, *, low: UUID, high: UUID, size: int
 ) -> Page[ExecutionRow]:
-    """Archived executions that fit, newest first, without payloads; as `executions_read` in order -created_at.
-
-    A page looks at about LOOK_ROWS rows: where few fit it is shorter, and says where the next one goes on. The filter
-    `depends_on` fits nothing here.
-    """
-    conn = conn or door.raw()
-    low, high = _bounds(wanted, after)
+    """The newest executions that fit, with ids between `low` and `high`, both exclusive (`reading.archived_range`)."""
     found: list[ExecutionRow] = []
-    if wanted.depends_on is not None or (wanted.states and set(wanted.states) <= set(TICKET_STATES)):
-        return Page(found, None)
     with ExitStack() as opened:
-        pile = _Pile(opened, catalogue.readable(conn, tenant.schema_name, after=low, before=high), wanted, low, high)
+        pile = _Pile(opened, batches, wanted, low, high)
         sure: list[ExecutionRow] = []
         for batch, rows in pile.rows(size + 1):
-            found += _cold(conn, tenant.schema_name, batch, rows)
+            found += _cold(conn, schema, batch, rows)
             # What stands above all that was not looked at has its place for good.
             sure = [one for one in found if one.id > pile.next_id]
             if len(sure) > size or (pile.looked >= LOOK_ROWS and pile.came_on):
@@ -136,17 +123,6 @@ class _Pile:
 
     def _push(self, highest: UUID, one: "Batch | _Group | _Rows") -> None:
         heapq.heappush(self._heap, (-highest.int, next(self._numbers), one))
-
-
-def _bounds(wanted: ExecutionFilter, after: Position | None) -> tuple[UUID, UUID]:
-    """Ids hold when they were made: the lowest one, exclusive, and the highest one, exclusive."""
-    low = [one for one in (wanted.created_after, wanted.nominal_after) if one is not None]
-    high = [one for one in (wanted.created_before, wanted.started_before, wanted.finished_before) if one is not None]
-    highest = first_id_at(min(high) + ID_SLACK) if high else LAST_ID
-    return (
-        first_id_at(max(low) - ID_SLACK) if low else UUID(int=0),
-        highest if after is None else min(highest, after.id),
-    )
 
 
 def _fitting(table: pa.Table, wanted: ExecutionFilter, low: UUID, high: UUID) -> pa.Table:

@@ -3,6 +3,9 @@
 Whoever looks for one execution asks the tables first: while a batch's rows are being deleted or restored they are in
 both places. Lists leave such rows out themselves. ArchiveOff, ArchiveUnreachable and ArchiveDamaged when files can't
 be read.
+
+The catalogue is asked first, and what reads files is loaded only where there is a batch: pyarrow takes 50 MB of a
+process, and most processes, a dispatcher among them, never need it.
 """
 
 from collections.abc import Mapping
@@ -11,29 +14,22 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from apps.archive import catalogue
-from apps.archive.files import store
-from apps.archive.listing import archived_range
-from apps.archive.parquet import reading
-from apps.archive.rows import attempt_row, execution_row, letter, rows_of, rows_told
-from apps.archive.tables import ATTEMPTS, DEPENDENCIES, EXECUTIONS, LETTERS, RUNS, STEPS
 from apps.deadletters.models import DeadLetter
+from apps.executions.filtering import ExecutionFilter
 from apps.executions.reading import ExecutionRow
 from apps.executions.reading_attempts import AttemptRow
 from apps.workflows.dependencies.depending_reading import Parent
+from kernel.ids import ID_SLACK, first_id_at
+from kernel.keyset import Page, Position
+from kernel.transitions import TICKET_STATES
 from tenants import door
 from tenants.models import Tenant
 
-__all__ = ["Archived", "Disposition", "archived_dispositions", "archived_execution", "archived_range", "archived_run"]
 Conn = psycopg.Connection[Any]
 Row = Mapping[str, Any]
-_DISPOSED = (
-    "id", "schedule_id", "nominal_at", "until_at", "count", "trigger", "state", "reason", "schedule_version",
-    "created_at", "attempt_count",
-)  # fmt: skip
+LAST_ID = UUID(int=(1 << 128) - 1)
 
 
 class Archived(NamedTuple):
@@ -64,64 +60,68 @@ class Disposition(NamedTuple):
 
 def archived_execution(tenant: Tenant, execution_id: UUID, *, conn: Conn | None = None) -> Archived | None:
     """One execution with its attempts, dead letters and what it waited for; None when it is not archived."""
-    conn = conn or door.raw()
-    key = execution_id.bytes
-    for batch in catalogue.holding(conn, tenant.schema_name, execution_id):
-        rows = rows_of(batch, EXECUTIONS, "id", [key])
-        if rows:
-            return Archived(
-                execution=execution_row(rows[0]),
-                attempts=sorted(
-                    (attempt_row(one) for one in rows_of(batch, ATTEMPTS, "execution_id", [key])),
-                    key=lambda one: -one.number,
-                ),
-                letters=[letter(one) for one in rows_of(batch, LETTERS, "execution_id", [key])],
-                parents=[_parent(one) for one in rows_of(batch, DEPENDENCIES, "child_id", [key])],
-                batch_id=batch.id,
-                archived_at=batch.done_at or batch.created_at,
-            )
+    batches = catalogue.holding(conn or door.raw(), tenant.schema_name, execution_id)
+    if not batches:
+        return None
+    from apps.archive.rows import execution_of
+
+    for batch in batches:
+        found = execution_of(batch, execution_id)
+        if found is not None:
+            return Archived(*found, batch_id=batch.id, archived_at=batch.done_at or batch.created_at)
     return None
 
 
 def archived_run(tenant: Tenant, run_id: UUID, *, conn: Conn | None = None) -> tuple[Row, list[Row]] | None:
     """A workflow's run and its steps, as their tables' columns; None when it is not archived."""
+    batches = catalogue.holding(conn or door.raw(), tenant.schema_name, run_id)
+    if not batches:
+        return None
+    from apps.archive.rows import run_of
+
+    return next((found for batch in batches if (found := run_of(batch, run_id)) is not None), None)
+
+
+def archived_range(
+    tenant: Tenant, wanted: ExecutionFilter, *, after: Position | None = None, size: int, conn: Conn | None = None
+) -> Page[ExecutionRow]:
+    """Archived executions that fit, newest first, without payloads; as `executions_read` in order -created_at.
+
+    A page looks at about LOOK_ROWS rows: where few fit it is shorter, and says where the next one goes on. The filter
+    `depends_on` fits nothing here.
+    """
     conn = conn or door.raw()
-    for batch in catalogue.holding(conn, tenant.schema_name, run_id):
-        runs = rows_of(batch, RUNS, "execution_id", [run_id.bytes])
-        if runs:
-            return runs[0], rows_of(batch, STEPS, "run_id", [run_id.bytes])
-    return None
+    low, high = _bounds(wanted, after)
+    nothing = wanted.depends_on is not None or (wanted.states and set(wanted.states) <= set(TICKET_STATES))
+    batches = [] if nothing else catalogue.readable(conn, tenant.schema_name, after=low, before=high)
+    if not batches:
+        return Page([], None)
+    from apps.archive.listing import page_of
+
+    return page_of(conn, tenant.schema_name, batches, wanted, low=low, high=high, size=size)
 
 
 def archived_dispositions(
     tenant: Tenant, schedule_id: UUID, *, since: datetime, until: datetime, conn: Conn | None = None
 ) -> list[Disposition]:
     """What is archived of a schedule's occurrences from `since` to `until`, in the order of their instants."""
-    conn = conn or door.raw()
-    found: list[Disposition] = []
-    for batch in catalogue.of_occurrences(conn, tenant.schema_name, since=since, until=until):
-        with reading(store(), f"{batch.path}/{EXECUTIONS.file}") as reader:
-            for number in range(reader.group_count):
-                found += _dispositions(reader.group(number, _DISPOSED), schedule_id, since, until)
+    batches = catalogue.of_occurrences(conn or door.raw(), tenant.schema_name, since=since, until=until)
+    if not batches:
+        return []
+    from apps.archive.rows import occurrences_of
+
+    found = [
+        Disposition(*row) for batch in batches for row in occurrences_of(batch, schedule_id, since=since, until=until)
+    ]
     return sorted(found, key=lambda one: (one.nominal_at, one.id))
 
 
-def _parent(row: Row) -> Parent:
-    return Parent(execution_id=row["parent_id"], on=row["on"], met=row["met"], state=None, since=None)
-
-
-def _dispositions(table: pa.Table, schedule_id: UUID, since: datetime, until: datetime) -> list[Disposition]:
-    of_schedule = pc.is_in(table.column("schedule_id"), pa.array([schedule_id.bytes], table.column("schedule_id").type))
-    found = []
-    for row in rows_told(table.filter(of_schedule)):
-        nominal_at = row["nominal_at"]
-        if nominal_at is not None and nominal_at <= until and (row["until_at"] or nominal_at) >= since:
-            found.append(
-                Disposition(
-                    id=row["id"], nominal_at=nominal_at, until_at=row["until_at"], occurrences=row["count"],
-                    trigger=row["trigger"], state=row["state"], reason=row["reason"],
-                    schedule_version=row["schedule_version"], created_at=row["created_at"],
-                    attempts=row["attempt_count"],
-                )
-            )  # fmt: skip
-    return found
+def _bounds(wanted: ExecutionFilter, after: Position | None) -> tuple[UUID, UUID]:
+    """Ids hold when they were made: the lowest one, exclusive, and the highest one, exclusive."""
+    low = [one for one in (wanted.created_after, wanted.nominal_after) if one is not None]
+    high = [one for one in (wanted.created_before, wanted.started_before, wanted.finished_before) if one is not None]
+    highest = first_id_at(min(high) + ID_SLACK) if high else LAST_ID
+    return (
+        first_id_at(max(low) - ID_SLACK) if low else UUID(int=0),
+        highest if after is None else min(highest, after.id),
+    )

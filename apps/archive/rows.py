@@ -1,21 +1,76 @@
 """Rows of files in the forms in which the tables are read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from apps.archive.catalogue import Batch
 from apps.archive.files import store
 from apps.archive.parquet import reading
-from apps.archive.tables import Table
+from apps.archive.tables import (
+    ATTEMPTS,
+    DEPENDENCIES,
+    EXECUTIONS,
+    LETTERS,
+    RUNS,
+    STEPS,
+    UUID_TYPE,
+    Table,
+)
 from apps.deadletters.models import DeadLetter
 from apps.executions.reading import ExecutionRow
 from apps.executions.reading_attempts import AttemptRow
+from apps.workflows.dependencies.depending_reading import Parent
 
 Row = Mapping[str, Any]
+
+
+# Of an execution: itself, its attempts by descending number, its dead letters, and what it waited for.
+Whole = tuple[ExecutionRow, list[AttemptRow], list[DeadLetter], list[Parent]]
+DISPOSED = (
+    "id", "nominal_at", "until_at", "count", "trigger", "state", "reason", "schedule_version", "created_at",
+    "attempt_count",
+)  # fmt: skip
+
+
+def execution_of(batch: Batch, execution_id: UUID) -> Whole | None:
+    """One execution with all that goes with it; None when it is not in the batch."""
+    key = [execution_id.bytes]
+    rows = rows_of(batch, EXECUTIONS, "id", key)
+    if not rows:
+        return None
+    attempts = [attempt_row(one) for one in rows_of(batch, ATTEMPTS, "execution_id", key)]
+    return (
+        execution_row(rows[0]),
+        sorted(attempts, key=lambda one: -one.number),
+        [letter(one) for one in rows_of(batch, LETTERS, "execution_id", key)],
+        [_parent(one) for one in rows_of(batch, DEPENDENCIES, "child_id", key)],
+    )
+
+
+def run_of(batch: Batch, run_id: UUID) -> tuple[Row, list[Row]] | None:
+    """A workflow's run and its steps; None when it is not in the batch."""
+    runs = rows_of(batch, RUNS, "execution_id", [run_id.bytes])
+    return (runs[0], rows_of(batch, STEPS, "run_id", [run_id.bytes])) if runs else None
+
+
+def occurrences_of(
+    batch: Batch, schedule_id: UUID, *, since: datetime, until: datetime
+) -> Iterator[tuple[Any, ...]]:  # fmt: skip
+    """DISPOSED, which are the fields of a `reading.Disposition`, of a schedule's occurrences of that time."""
+    wanted = pa.array([schedule_id.bytes], UUID_TYPE)
+    with reading(store(), f"{batch.path}/{EXECUTIONS.file}") as reader:
+        for number in range(reader.group_count):
+            table = reader.group(number, ("schedule_id", *DISPOSED))
+            for row in rows_told(table.filter(pc.is_in(table.column("schedule_id"), wanted))):
+                first = row["nominal_at"]
+                if first is not None and first <= until and (row["until_at"] or first) >= since:
+                    yield tuple(row[name] for name in DISPOSED)
 
 
 def rows_of(batch: Batch, table: Table, column: str, ids: Sequence[bytes]) -> list[Row]:
@@ -67,3 +122,7 @@ def letter(row: Row) -> DeadLetter:
     known = {field.attname for field in DeadLetter._meta.concrete_fields}
     values = {name: value for name, value in row.items() if name in known}
     return DeadLetter(**{**values, "error": orjson.loads(row["error"])})
+
+
+def _parent(row: Row) -> Parent:
+    return Parent(execution_id=row["parent_id"], on=row["on"], met=row["met"], state=None, since=None)

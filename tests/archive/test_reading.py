@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -21,6 +24,7 @@ from tenants import door
 from tests.archive.hands import BEFORE, OLD_DAY, archive, history, workflow
 
 Conn = psycopg.Connection[Any]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def listed(read: Any, tenant: Any, wanted: ExecutionFilter, *, size: int) -> list[Any]:
@@ -119,3 +123,14 @@ def test_what_can_t_be_read_is_told(conn: Conn, acme: Any, files: Store, tmp_pat
         store()
     with pytest.raises(ArchiveOff):
         reading.archived_execution(acme, ids[0])
+
+
+def test_who_reads_no_files_does_not_carry_what_reads_them() -> None:
+    """A dispatcher's memory has a budget; pyarrow would be half of it."""
+    program = (
+        "import django, sys; django.setup()\n"
+        "import apps.archive.reading, apps.archive.keeping, apps.operations.loops, workers.archiving\n"
+        "import apps.dispatch.management.commands.dispatcher\n"
+        "sys.exit(bool({'pyarrow', 'fsspec'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, cwd=ROOT).returncode == 0
