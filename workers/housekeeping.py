@@ -9,16 +9,23 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from django.conf import settings
+from django.db import DatabaseError
 
+from apps.archive.erasing import erase_some
 from apps.archive.standing import unkept_plans
 from apps.due import slots, watch
+from apps.executions import erasures
 from apps.tickets import breakers, workers
 from apps.usage import archives
 from kernel.clock import monotonic_s
+from kernel.errors import ShardbeatError
 from tenants.door import Line
+from tenants.models import Tenant
+from tenants.work import database_now
 from workers.app import app
 from workers.retention import forget
 
@@ -78,7 +85,7 @@ WHERE expires_at > clock_timestamp() AND abs(skew_ms) > %(ms)s
 def retention() -> dict[str, int]:
     """Deletes finished executions, attempts and resolved dead letters older than the plan's retention_days.
 
-    Those of plans with archive_days are left to the archive.
+    Those of plans with archive_days are left to the archive. Goes on with what is to be erased.
     """
     more = _budget()
     total: dict[str, int] = {}
@@ -93,7 +100,8 @@ def retention() -> dict[str, int]:
                 gone = forget(line.fresh(visits=1), schema, before=before, more=more, archived=archived)
                 for name, count in gone.items():
                     total[name] = total.get(name, 0) + count
-            except psycopg.Error:  # one tenant's trouble is not the others'
+                total["erased"] = total.get("erased", 0) + _erase(line, slug, schema, more)
+            except (psycopg.Error, DatabaseError, ShardbeatError):  # one tenant's trouble is not the others'
                 log.warning("retention of tenant %s failed; it is tried again at the next run", slug, exc_info=True)
     finally:
         line.close()
@@ -157,6 +165,14 @@ def health() -> dict[str, Any]:
     }  # fmt: skip
     log.info("health: %s", found)
     return found
+
+
+def _erase(line: Line, slug: str, schema: str, more: Callable[[], bool]) -> int:
+    """Goes on with erasures where a process was stopped, a delivery was on its way or a store did not answer."""
+    if not erasures.undone(line.get(), schema, after=UUID(int=0), limit=1):
+        return 0
+    tenant = Tenant.objects.select_related("plan").get(slug=slug)
+    return erase_some(tenant, now=database_now(), more=more)
 
 
 def _budget() -> Callable[[], bool]:

@@ -71,6 +71,14 @@ def execution_erase(
     return receipt(tenant, execution_id)
 
 
+def would_erase(tenant: Tenant, execution_id: UUID, *, everything: bool) -> list[UUID]:
+    """What `execution_erase` would take, by id; empty when there is no such execution. Deliveries are not among it."""
+    conn, schema = door.raw(), tenant.schema_name
+    cold = family(conn, tenant, execution_id, everything=everything, limit=MOST)
+    ids = erasing_rows.belonging(conn, schema, {execution_id, *cold.rows}, everything=everything, limit=MOST + 1)
+    return sorted(erasing_rows.present(conn, schema, ids) | set(cold.rows))
+
+
 def receipt(tenant: Tenant, execution_id: UUID) -> Receipt:
     """What came of a request. NotFound when nothing was erased with this execution."""
     conn, schema = door.raw(), tenant.schema_name

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.http import urlencode
 
 from apps.deadletters.models import DeadLetter
 from apps.deadletters.reading import STATUSES, LetterFilter, deadletters_read
@@ -16,13 +18,14 @@ from apps.outcomes.resolve import deadletter_resolve
 from apps.portal.fields import Field, Form, Option
 from apps.portal.json_input import read_json
 from apps.portal.names import job_options, names_of
-from apps.portal.pages import Page
+from apps.portal.pages import Offer, Page
 from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.shown import moment
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from kernel.errors import NotFound
 
 NOTE_CHARS = 1_000
+FINGERPRINT_CHARS = 64
 
 
 class DeadLetterList(Page):
@@ -34,11 +37,16 @@ class DeadLetterList(Page):
     def get(self, request: HttpRequest) -> HttpResponse:
         status = request.GET.get("status", "open")
         status = status if status in (*STATUSES, "all") else "open"
+        fingerprint = request.GET.get("fingerprint", "").strip()[:FINGERPRINT_CHARS]
         form = Form([Field("job", "Job", "select"), Field("status", "Status", "hidden", status)])
+        if fingerprint:
+            form.fields["fingerprint"] = Field("fingerprint", "Fingerprint of the cause", value=fingerprint)
         job = as_uuid(request.GET.get("job", ""))
         form["job"].options = [Option("", "any"), *(Option(*one) for one in job_options(also=job))]
         form["job"].value = str(job) if job else ""
-        wanted = LetterFilter(statuses=[status] if status in STATUSES else [], job_id=job)
+        wanted = LetterFilter(
+            statuses=[status] if status in STATUSES else [], job_id=job, fingerprint=fingerprint or None
+        )
         found = deadletters_read(self.tenant, wanted, after=position_of(request), size=PAGE_ROWS)
         names = names_of(jobs=(row.job_id for row in found.rows))
         lines = [
@@ -51,10 +59,22 @@ class DeadLetterList(Page):
             for row in found.rows
         ]
         return self.page(
-            "portal/deadletters.html", title="Dead letters", form=form, chosen=status, filtered=job is not None,
+            "portal/deadletters.html", title="Dead letters", form=form, chosen=status,
+            filtered=job is not None or bool(fingerprint), offers=self._offers(job, fingerprint) if lines else [],
+            query=query_of(job=job, fingerprint=fingerprint),
             statuses=[(one, one, one == status) for one in (*STATUSES, "all")],
             listed=paged(request, lines, after=found.after and found.after.id),
         )  # fmt: skip
+
+    def _offers(self, job: UUID | None, fingerprint: str) -> list[Offer]:
+        """For all that are open and like this."""
+        query = query_of(job=job, fingerprint=fingerprint)
+        which = "these" if query else "all"
+        offers = [
+            self.offer(f"Replay {which}", "portal:deadletters-replay", "deadletter.replay"),
+            self.offer(f"Resolve {which}", "portal:deadletters-resolve", "deadletter.resolve"),
+        ]
+        return [replace(one, url=f"{one.url}?{query}" if query else one.url) for one in offers]
 
 
 class DeadLetterDetail(Page):
@@ -152,6 +172,12 @@ class DeadLetterResolve(LetterVerb):
             note=form.text("note")[:NOTE_CHARS],
         )  # fmt: skip
         return Receipt("Resolved.", subject.url)
+
+
+def query_of(*, job: UUID | None = None, fingerprint: str = "") -> str:
+    """What narrows a list of dead letters, as a query string."""
+    given = (("job", str(job) if job else ""), ("fingerprint", fingerprint))
+    return urlencode([(name, value) for name, value in given if value])
 
 
 def access_letter(letter_id: UUID) -> DeadLetter:

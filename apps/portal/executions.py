@@ -20,6 +20,7 @@ from apps.portal.names import Names, job_options, names_of
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.timeline import events, loaded, parts, why_late
+from apps.portal.wishes import ALIVE, ExecutionsCancel, ExecutionsRerun, offer_for
 from apps.schedules.defined import jobs_of
 from apps.schedules.models import Job
 from apps.workflows.dependencies.depending_reading import linked_of
@@ -58,8 +59,18 @@ class ExecutionList(Page):
         return self.page(
             "portal/executions.html", title="Executions", form=form, windows=_windows(request, window),
             window=window, listed=paged(request, lines(found.rows, now=self.now), after=found.after and found.after.id),
-            filtered=any(one.value for one in form.fields.values()),
+            filtered=any(one.value for one in form.fields.values()), offers=self._offers(form, WINDOWS[window]),
         )  # fmt: skip
+
+    def _offers(self, form: Form, window: timedelta | None) -> list[Offer]:
+        """What can be done to all of these at once."""
+        state = form.text("state")
+        given = {name: form.text(name) for name in ("state", "job", "trigger", "schedule")}
+        if window is not None:
+            given["created_after"] = (self.now - window).isoformat(timespec="seconds")
+        if state in FINAL_STATES:
+            return [offer_for(self, ExecutionsRerun, given)]
+        return [offer_for(self, ExecutionsCancel, given, state=ALIVE)]
 
     def _form(self, request: HttpRequest) -> Form:
         anything = [Option("", "any")]

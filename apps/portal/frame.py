@@ -31,6 +31,7 @@ PLACES = (
     Place("executions", "Executions", "play", "portal:executions", "execution.read"),
     Place("workflowruns", "Workflow runs", "steps", "portal:workflowruns", "workflowrun.read"),
     Place("deadletters", "Dead letters", "alert", "portal:deadletters", "deadletter.read"),
+    Place("operations", "Operations", "stack", "portal:operations", "operation.read"),
     Place("usage", "Usage", "gauge", "portal:usage", "usage.read"),
     Place("webhooks", "Webhooks", "hook", "portal:webhooks", "webhook.read"),
     Place("keys", "API keys", "key", "portal:keys", "apikey.read"),

@@ -13,6 +13,7 @@ from apps.portal.executions import lines
 from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import PAGE_ROWS, paged, position_of
+from apps.portal.wishes import JobsPause, JobsResume, offer_for
 from apps.schedules.defined import DefinedJob, definition_of
 from apps.schedules.job_input import KINDS
 from apps.schedules.listing import DefinitionFilter, jobs_read
@@ -55,7 +56,11 @@ class JobList(Page):
         return self.page(
             "portal/jobs.html", title="Jobs", form=form, filtered=any(f.value for f in form.fields.values()),
             listed=paged(request, shown, after=found.after and found.after.id),
-            offers=[self.offer("New job", "portal:job-new", "job.create", kind="primary")],
+            offers=[
+                self.offer("New job", "portal:job-new", "job.create", kind="primary"),
+                offer_for(self, JobsResume if status == "paused" else JobsPause,
+                          {"name": form.text("name"), "kind": kind, "status": status}),
+            ],
         )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from apps.portal.names import job_options
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.shown import look_of, moment
+from apps.portal.wishes import SchedulesPause, SchedulesResume, offer_for
 from apps.schedules.defined import DefinedSchedule, jobs_of, version_of
 from apps.schedules.listing import DefinitionFilter, schedules_read
 from apps.schedules.models import Schedule
@@ -53,7 +54,11 @@ class ScheduleList(Page):
         return self.page(
             "portal/schedules.html", title="Schedules", form=form, filtered=any(f.value for f in form.fields.values()),
             listed=paged(request, shown, after=found.after and found.after.id),
-            offers=[self.offer("New schedule", "portal:schedule-new", "schedule.create", kind="primary")],
+            offers=[
+                self.offer("New schedule", "portal:schedule-new", "schedule.create", kind="primary"),
+                offer_for(self, SchedulesResume if status == "paused" else SchedulesPause,
+                          {"name": form.text("name"), "status": status, "job": form.text("job")}),
+            ],
         )  # fmt: skip
 
     def _form(self, request: HttpRequest) -> Form:

@@ -5,6 +5,7 @@ from django.urls import path
 from apps.portal import (
     backfills,
     deadletters,
+    deadletters_many,
     execution_verbs,
     executions,
     explaining,
@@ -14,6 +15,8 @@ from apps.portal import (
     jobs,
     keys,
     members,
+    operation_verbs,
+    operations,
     schedule_form,
     schedule_verbs,
     schedules,
@@ -22,11 +25,13 @@ from apps.portal import (
     webhook_form,
     webhook_verbs,
     webhooks,
+    wishes,
     workflow_run_verbs,
     workflow_runs,
 )
 
 JOB, SCHEDULE = "jobs/<uuid:job_id>", "schedules/<uuid:schedule_id>"
+OPERATION = "operations/<uuid:operation_id>"
 KEY, MEMBER, WEBHOOK = "keys/<uuid:key_id>", "members/<uuid:member_id>", "webhooks/<uuid:webhook_id>"
 RUN, STEP = "workflow-runs/<uuid:run_id>", "workflow-runs/<uuid:run_id>/steps/<str:step>"
 EXECUTION, LETTER = "executions/<uuid:execution_id>", "dead-letters/<uuid:letter_id>"
@@ -35,6 +40,8 @@ urlpatterns = [
     path("", home.Home.as_view(), name="home"),
     path("jobs", jobs.JobList.as_view(), name="jobs"),
     path("jobs/new", job_form.JobNew.as_view(), name="job-new"),
+    path("jobs/bulk-pause", wishes.JobsPause.as_view(), name="jobs-bulk-pause"),
+    path("jobs/bulk-resume", wishes.JobsResume.as_view(), name="jobs-bulk-resume"),
     path(JOB, jobs.JobDetail.as_view(), name="job"),
     path(f"{JOB}/edit", job_form.JobEdit.as_view(), name="job-edit"),
     path(f"{JOB}/run", job_verbs.JobRun.as_view(), name="job-run"),
@@ -43,6 +50,8 @@ urlpatterns = [
     path(f"{JOB}/delete", job_verbs.JobDelete.as_view(), name="job-delete"),
     path("schedules", schedules.ScheduleList.as_view(), name="schedules"),
     path("schedules/new", schedule_form.ScheduleNew.as_view(), name="schedule-new"),
+    path("schedules/bulk-pause", wishes.SchedulesPause.as_view(), name="schedules-bulk-pause"),
+    path("schedules/bulk-resume", wishes.SchedulesResume.as_view(), name="schedules-bulk-resume"),
     path(SCHEDULE, schedules.ScheduleDetail.as_view(), name="schedule"),
     path(f"{SCHEDULE}/explain", explaining.ScheduleExplain.as_view(), name="schedule-explain"),
     path(f"{SCHEDULE}/edit", schedule_form.ScheduleEdit.as_view(), name="schedule-edit"),
@@ -54,6 +63,8 @@ urlpatterns = [
     path(f"{SCHEDULE}/resume", schedule_verbs.ScheduleResume.as_view(), name="schedule-resume"),
     path(f"{SCHEDULE}/delete", schedule_verbs.ScheduleDelete.as_view(), name="schedule-delete"),
     path("executions", executions.ExecutionList.as_view(), name="executions"),
+    path("executions/bulk-cancel", wishes.ExecutionsCancel.as_view(), name="executions-bulk-cancel"),
+    path("executions/bulk-rerun", wishes.ExecutionsRerun.as_view(), name="executions-bulk-rerun"),
     path(EXECUTION, executions.ExecutionDetail.as_view(), name="execution"),
     path(f"{EXECUTION}/explain", explaining.ExecutionExplain.as_view(), name="execution-explain"),
     path(f"{EXECUTION}/cancel", execution_verbs.ExecutionCancel.as_view(), name="execution-cancel"),
@@ -72,9 +83,19 @@ urlpatterns = [
     path(f"{STEP}/reject", workflow_run_verbs.StepReject.as_view(), name="workflowstep-reject"),
     path(f"{STEP}/skip", workflow_run_verbs.StepSkip.as_view(), name="workflowstep-skip"),
     path("dead-letters", deadletters.DeadLetterList.as_view(), name="deadletters"),
+    path("dead-letters/causes", deadletters_many.DeadLetterCauses.as_view(), name="deadletter-causes"),
+    path("dead-letters/replay", deadletters_many.DeadLettersReplay.as_view(), name="deadletters-replay"),
+    path("dead-letters/resolve", deadletters_many.DeadLettersResolve.as_view(), name="deadletters-resolve"),
     path(LETTER, deadletters.DeadLetterDetail.as_view(), name="deadletter"),
     path(f"{LETTER}/replay", deadletters.DeadLetterReplay.as_view(), name="deadletter-replay"),
     path(f"{LETTER}/resolve", deadletters.DeadLetterResolve.as_view(), name="deadletter-resolve"),
+    path("operations", operations.OperationList.as_view(), name="operations"),
+    path(OPERATION, operations.OperationDetail.as_view(), name="operation"),
+    path(f"{OPERATION}/pause", operation_verbs.OperationPause.as_view(), name="operation-pause"),
+    path(f"{OPERATION}/resume", operation_verbs.OperationResume.as_view(), name="operation-resume"),
+    path(f"{OPERATION}/cancel", operation_verbs.OperationCancel.as_view(), name="operation-cancel"),
+    path(f"{OPERATION}/undo", operation_verbs.OperationUndo.as_view(), name="operation-undo"),
+    path(f"{OPERATION}/pace", operation_verbs.OperationPace.as_view(), name="operation-update"),
     path("keys", keys.KeyList.as_view(), name="keys"),
     path("keys/new", keys.KeyNew.as_view(), name="key-new"),
     path(KEY, keys.KeyDetail.as_view(), name="key"),

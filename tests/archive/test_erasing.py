@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from apps.archive import catalogue, erasing
-from apps.archive.erasing import erase_some, execution_erase, receipt
+from apps.archive.erasing import erase_some, execution_erase, receipt, would_erase
 from apps.archive.files import Store
 from apps.archive.holding import hold_release
 from apps.archive.parquet import reading
@@ -23,7 +23,9 @@ from tests.archive.hands import archive, count, history, workflow
 from tests.archive.test_holds import ADMIN, place
 from tests.fixtures_api import Api
 from tests.fixtures_flow import OneLine, make_ticket, rows_of, run_to_the_end
+from tests.tenants.test_commands import run as run_command
 from tests.webhooks.hands import carry, deliveries_of, make_webhook
+from workers.housekeeping import retention
 
 if TYPE_CHECKING:
     from apps.dispatch.keeper import Keeper
@@ -168,7 +170,7 @@ def test_what_goes_on_or_is_held_is_not_erased_and_a_hold_that_comes_late_stops_
     hold = place(acme, "execution", alive, now=utc_now())
     assert erase_some(acme, now=utc_now()) == 0 and places(conn) == {"executions_execution"}
     hold_release(tenant=acme, actor=ADMIN, hold_id=hold.pk, reason="settled", now=utc_now())
-    assert erase_some(acme, now=utc_now()) == 1 and places(conn) == set()
+    assert retention()["erased"] == 1 and places(conn) == set()
     assert receipt(acme, alive).left == []
     assert [one["id"] for one in rows_of(conn, acme, "executions_execution")] == [alive]
 
@@ -210,7 +212,12 @@ def test_archives_are_written_anew_without_it(
     assert seen["payload"] is None and seen["archived"] and seen["erased_at"] and seen["run_key"]
     assert api.get(f"executions/{ids[0]}/attempts").body["items"] == []
     assert api.get(f"executions/{again}").body["payload"] == {"name": WORD}
-    assert {one.execution_id for one in erase(acme, again, everything=True).parts} == {again}
+    assert would_erase(acme, again, everything=True) == [ids[0], again]
+    erasing_it = ("erase", "--tenant", "acme", "--execution", str(again), "--everything")
+    assert str(ids[0]) in run_command(*erasing_it, "--dry-run")[1] and run_command(*erasing_it)[0] == 2
+    assert run_command(*erasing_it, "--reason", "asked for")[0] == 0
+    assert str(again) in run_command(*erasing_it, "--status", "--format", "json")[1]
+    assert run_command("erase", "--tenant", "globex", "--execution", str(again), "--reason", "x")[0] == 2
     assert {**api.get(f"executions/{ids[1]}").body, "as_of": 0} == {**untouched, "as_of": 0}
 
     assert [one.execution_id for one in erase(acme, run[-1]).parts] == [run[-1]] and in_files(files)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from tests.operations.fixtures import ask, passes
 from tests.workflows.rows import ASKS, WAITS, run_with_rows
 
 if TYPE_CHECKING:
@@ -29,13 +30,15 @@ class Stock:
     dead: UUID
     letter: UUID
     run: UUID
+    operation: UUID
 
     @property
     def paths(self) -> list[str]:
         """Every page that reads."""
         return [
             "/console/", "/console/jobs", "/console/schedules", "/console/executions", "/console/dead-letters",
-            "/console/webhooks", "/console/backfills",
+            "/console/dead-letters/causes", "/console/webhooks", "/console/backfills",
+            "/console/operations", f"/console/operations/{self.operation}",
             f"/console/jobs/{self.job}", f"/console/schedules/{self.schedule}",
             *(f"/console/executions/{one}" for one in (self.waiting, self.done, self.dead)),
             *(f"/console/executions/{one}/explain" for one in (self.waiting, self.done, self.dead)),
@@ -48,7 +51,7 @@ class Stock:
     def verbs(self) -> dict[str, str]:
         """Every page that changes something: path by action."""
         job, schedule = f"/console/jobs/{self.job}", f"/console/schedules/{self.schedule}"
-        run = f"/console/workflow-runs/{self.run}"
+        run, operation = f"/console/workflow-runs/{self.run}", f"/console/operations/{self.operation}"
         return {
             "/console/jobs/new": "job.create", f"{job}/edit": "job.update", f"{job}/run": "execution.submit",
             f"{job}/pause": "job.pause", f"{job}/resume": "job.resume", f"{job}/delete": "job.delete",
@@ -64,6 +67,10 @@ class Stock:
             f"{run}/resume": "workflowrun.resume", f"{run}/retry": "workflowrun.retry",
             f"{run}/steps/{ASKS}/approve": "workflowrun.approve", f"{run}/steps/{ASKS}/reject": "workflowrun.reject",
             f"{run}/steps/{WAITS}/skip": "workflowrun.skip",
+            f"{operation}/pause": "operation.pause", f"{operation}/resume": "operation.resume",
+            f"{operation}/cancel": "operation.cancel", f"{operation}/undo": "operation.undo",
+            f"{operation}/pace": "operation.update",
+            "/console/executions/bulk-cancel": "execution.cancel", "/console/jobs/bulk-pause": "job.pause",
             "/console/keys/new": "apikey.create", "/console/members/invite": "invitation.create",
             "/console/webhooks/new": "webhook.create",
         }  # fmt: skip
@@ -100,4 +107,7 @@ def stock(
         from apps.deadletters.models import DeadLetter
 
         letter = DeadLetter.objects.filter(execution_id=runs[2]).values_list("pk", flat=True)[0]
-    return Stock(tenant, job.pk, schedule.pk, runs[0], runs[1], runs[2], letter, run_with_rows(tenant, text=name))
+    operation = ask(tenant, "resume", "jobs", {"all": True}, reason=name)  # planned, and nothing more
+    passes()
+    return Stock(tenant, job.pk, schedule.pk, runs[0], runs[1], runs[2], letter, run_with_rows(tenant, text=name),
+                 operation.pk)  # fmt: skip

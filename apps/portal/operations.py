@@ -1,0 +1,104 @@
+"""Operations: what was asked for over many things, how far it is, and what became of each."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+
+from apps.operations.kinds import KINDS
+from apps.operations.models import Operation
+from apps.operations.pacing import NAMES as PACE_NAMES
+from apps.operations.reading import items_read, operation_access
+from apps.operations.states import ITEM_STATES, STATES, sources_of
+from apps.portal.charts import Part, phases
+from apps.portal.fields import Field, Form, Option, choices
+from apps.portal.pages import Offer, Page
+from apps.portal.paging import listed, newest
+from apps.portal.shown import look_of
+
+SHOWN_ITEMS = 100
+TONES = (
+    ("succeeded", "ok"), ("failed", "bad"), ("skipped", "idle"), ("undone", "warn"), ("running", "run"),
+    ("pending", "base"),
+)  # fmt: skip
+
+
+class OperationList(Page):
+    """All of them, newest first."""
+
+    actions = {"GET": "operation.read"}
+    section = "operations"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        form = Form([Field("state", "State", "select", options=[Option("", "any"), *choices(STATES)])])
+        form.take(request.GET)
+        state = form.text("state")
+        found = Operation.objects.filter(state=state) if state in STATES else Operation.objects.all()
+        rows = [(one, bar(one)) for one in newest(request, found)]
+        return self.page(
+            "portal/operations.html", title="Operations", form=form, filtered=bool(state),
+            listed=listed(request, rows, key=lambda row: row[0].pk),
+        )  # fmt: skip
+
+
+class OperationDetail(Page):
+    """One of them, with its items."""
+
+    actions = {"GET": "operation.read"}
+    section = "operations"
+
+    def get(self, request: HttpRequest, operation_id: UUID) -> HttpResponse:
+        one = operation_access(actor=self.actor, operation_id=operation_id, need="operation.read")
+        state = request.GET.get("state", "")
+        state = state if state in ITEM_STATES else ""
+        page = items_read(one, states=[state] if state else [], after=_after(request), size=SHOWN_ITEMS)
+        return self.page(
+            "portal/operation.html", title=name_of(one), one=one, bar=bar(one), items=page.rows, more=page.after,
+            counts=[(name, getattr(one, name)) for name, _ in TONES], state=state, offers=self._offers(one),
+            pace=[(name.replace("_", " "), getattr(one, name)) for name in PACE_NAMES if getattr(one, name)],
+            made=one.target in ("executions", "dead_letters") or one.action == "backfill",
+        )  # fmt: skip
+
+    def _offers(self, one: Operation) -> list[Offer]:
+        found = []
+        for verb, label, kind in (
+            ("resume", "Resume", "primary"), ("pause", "Pause", ""), ("update", "Change its pace", ""),
+            ("undo", "Undo", ""), ("cancel", "Cancel", "danger"),
+        ):  # fmt: skip
+            if one.state in sources_of("cancel" if verb == "update" else verb):
+                found.append(
+                    self.offer(label, f"portal:operation-{verb}", f"operation.{verb}", one.pk, kind=kind,
+                               blocked=undo_blocked(one) if verb == "undo" else "")
+                )  # fmt: skip
+        return found
+
+
+def name_of(one: Operation) -> str:
+    """ "cancel executions" """
+    return f"{one.action} {one.target.replace('_', ' ')}"
+
+
+def bar(one: Operation) -> str:
+    """How far it is, as a picture with its meaning in words."""
+    parts = [Part(tone, f"{getattr(one, name):,} {name}", getattr(one, name)) for name, tone in TONES]
+    there = [part for part in parts if part.seconds]
+    return phases(there, meaning=", ".join(part.label for part in there)) if there else ""
+
+
+def undo_blocked(one: Operation) -> str:
+    """Why nothing could be taken back; empty when something may be."""
+    kind = KINDS.get((one.action, one.target))
+    if kind is None or not kind.undoes:
+        return "Nothing takes this back."
+    return "" if one.running + one.succeeded else "It has done nothing yet."
+
+
+def state_word(one: Operation) -> str:
+    """Its state as a word."""
+    return look_of(one.state).word
+
+
+def _after(request: HttpRequest) -> int:
+    text = request.GET.get("after", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
