@@ -34,4 +34,4 @@ class TenantSite(admin.AdminSite):
 tenant_site = TenantSite(name="tenant")
 tenant_site.disable_action("delete_selected")
 
-from apps.console import admin_secrets, tenant_admin, tenant_webhooks, tenant_workflows  # noqa: E402, F401  they register on the site above
+from apps.console import admin_secrets, tenant_admin, tenant_holds, tenant_webhooks, tenant_workflows  # noqa: E402, F401  they register on the site above
