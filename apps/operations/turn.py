@@ -26,7 +26,7 @@ MAX_ITEMS = 1_000_000
 PLAN_ROWS = 2_000  # of one transaction
 UNDO_NUMBERS = 500  # looked at in one transaction; most of them may have nothing to take back
 LOOK_ROWS = 1_000
-LOOK_S, LOOK_IDLE_S = 0.5, 2.0  # between looks at what runs: when some have ended in the last one, and when none has
+LOOK_S, LOOK_IDLE_S = 0.5, 2.0  # between looks at what runs: while some end or others wait for their place, and else
 TOO_MANY = f"The filter fits more than {MAX_ITEMS:,} things; narrow it, or do it in parts."
 GIVE_UP_AFTER = 5  # turns in a row that failed: then the item that fails them does
 ERROR_CHARS = 500
@@ -186,7 +186,9 @@ class Turn:
 
     def _look_again(self, ended: int, *, at: datetime | None = None) -> None:
         """The next turn is when what runs is looked at, or at `at` if that is sooner; without either, never."""
-        wait_s = LOOK_S if ended or self.operation.looked_n else LOOK_IDLE_S
+        one = self.operation
+        others_wait = one.state == "running" and one.pending and not one.waits_for  # for a place
+        wait_s = LOOK_S if ended or one.looked_n or others_wait else LOOK_IDLE_S
         look_at = self.now + timedelta(seconds=wait_s) if self.operation.running or self.operation.waits_for else None
         self.due_at = min((one for one in (look_at, at) if one is not None), default=None)
 

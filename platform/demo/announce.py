@@ -38,7 +38,13 @@ class Announcer:
         self._next_look = 0.0
         self._ready_at = 0.0
         self._shown: dict[str, set[str]] = {}
-        self._steps: list[Callable[[], bool]] = [self._web, self._results, self._summary, self._workflows]
+        self._steps: list[Callable[[], bool]] = [
+            self._web,
+            self._results,
+            self._summary,
+            self._workflows,
+            self._backfill,
+        ]
 
     def look(self) -> None:
         now = time.monotonic()
@@ -114,6 +120,18 @@ class Announcer:
             self._say(f"Workflows of {first['slug']}: {told}. All of it: /api/v1/workflow-runs")
         return True
 
+    def _backfill(self) -> bool:
+        """How far the first tenant's backfill is; it began when the demo was set up for the first time."""
+        first = self._demo["tenants"][0]
+        try:
+            found = self._get(first, "backfills?page_size=1")["items"]
+        except (OSError, ValueError, KeyError) as error:
+            self._say(f"No answer from the API: {error}")
+            return True
+        if found:
+            self._say(f"Backfill of {first['slug']}: {backfill_told(found[0])}. All of it: /api/v1/backfills")
+        return True
+
     def _count(self, tenant: dict[str, str], state: str) -> str:
         """How many since the start, up to one page."""
         number = len(self._executions(tenant, state=state, created_after=self._since))
@@ -169,3 +187,10 @@ def workflow_told(run: dict[str, Any]) -> str:
     """`export-orders failed (The step upload failed: ...)`."""
     why = (run["error"] or {}).get("message")
     return f"{run['workflow_name']} {run['state']}" + (f" ({why.rstrip('.')})" if why else "")
+
+
+def backfill_told(found: dict[str, Any]) -> str:
+    """`completed, 24 of 24 occurrences from 2026-11-29T09:00 to 2026-11-30T09:00 succeeded`."""
+    since, until = (str(found[name])[:16] for name in ("from", "to"))
+    done = f"{found['counts']['succeeded']} of {found['planned']} occurrences from {since} to {until} succeeded"
+    return f"{found['state']}, {done}"

@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandParser
 
-from demo import content, people, workflows
+from demo import backfill, content, people, workflows
 from tenants import door
 from tenants.commands import Command as Base
 from tenants.work import database_now
@@ -47,6 +47,7 @@ class Command(Base):
             wanted = content.items(number, of=len(tenants), receiver=receiver, now=now)
             filled = content.fill(tenant, wanted, now=now), workflows.fill(tenant, receiver=receiver, now=now)
             counts[tenant.slug] = content.Counts(*map(sum, zip(*filled, strict=True)))
+        backfill.ask(tenants[0], now=now)
         text = "\n".join(f"{slug}: {one.made} schedules made, {one.mended} mended" for slug, one in counts.items())
         self.show({slug: one._asdict() for slug, one in counts.items()}, text, as_json=options["format"] == "json")
 
