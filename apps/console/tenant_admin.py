@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from apps.console.explaining import ExplainedAdmin
 from apps.console.filters import WindowFilter, choice_filter
 from apps.console.reading import ReadOnlyAdmin, as_uuid
 from apps.console.shown import excerpt, json_field, masked
+from apps.console.tenant_backfill import backfill_page
 from apps.console.tenant_holds import erase_view
 from apps.console.tenant_site import tenant_site
 from apps.deadletters.models import DeadLetter
@@ -86,10 +88,19 @@ class ScheduleAdmin(ExplainedAdmin):
     exact_search = ("name__iexact", "external_id")
     search_help_text = "Id, id of a job, name or external id."
     fields = (
-        "id", "why", "name", "job", "status", "paused_reason", "version", "revision", "labels", "external_id",
-        "created_at", "updated_at", "deleted_at", "definition",
+        "id", "why", "backfill", "name", "job", "status", "paused_reason", "version", "revision", "labels",
+        "external_id", "created_at", "updated_at", "deleted_at", "definition",
     )  # fmt: skip
-    readonly_fields = ("why", "definition")
+    readonly_fields = ("why", "backfill", "definition")
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(partial(backfill_page, self))
+        return [path("<uuid:schedule_id>/backfill/", view, name="schedules_schedule_backfill"), *super().get_urls()]
+
+    @admin.display(description="backfill")
+    def backfill(self, obj: Schedule) -> str:
+        url = reverse("admin:schedules_schedule_backfill", args=[obj.pk], current_app=tenant_site.name)
+        return format_html('<a href="{}">Run past occurrences</a>', url)
 
     @admin.display(description="definition")
     def definition(self, obj: Schedule) -> str:
