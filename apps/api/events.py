@@ -17,7 +17,7 @@ from tenants import door
 from tenants.permissions import may
 
 TAG = "events"
-BEGINNING = Position(0, FIRST)
+BEGINNING = Position(-(2**63), FIRST)  # events of another installation are numbered below 0
 
 
 class EventGone(ShardbeatError):

@@ -13,10 +13,8 @@ from apps.operations.backfill.recognising import ONLY
 from apps.operations.backfill.services import Rehearsal, backfill_ask
 from apps.operations.backfill.wish import AT_ONCE
 from apps.operations.backfill.within import ORDERS
-from apps.operations.models import Operation
-from apps.operations.progress_line import ENDED, done_of
-from apps.portal.charts import meter
 from apps.portal.fields import Field, Form, Option
+from apps.portal.operations import OperationDetail, bar
 from apps.portal.pages import Page
 from apps.portal.paging import as_uuid, listed, newest
 from apps.portal.schedule_verbs import ScheduleVerb
@@ -85,14 +83,14 @@ class BackfillList(Page):
             found = found.filter(filter__schedule=str(schedule_id))
         rows = newest(request, found)
         names = dict(Schedule.objects.filter(pk__in={row.filter["schedule"] for row in rows}).values_list("pk", "name"))
-        shown = [(row, names.get(UUID(row.filter["schedule"])), _meter(row)) for row in rows]
+        shown = [(row, names.get(UUID(row.filter["schedule"])), bar(row)) for row in rows]
         return self.page(
             "portal/backfills.html", title="Backfills", listed=listed(request, shown, key=lambda one: one[0].pk)
         )
 
 
-class BackfillDetail(Page):
-    """One backfill, day by day."""
+class BackfillDetail(OperationDetail):
+    """One backfill, day by day; its items are on the page of its operation, which offers the same verbs."""
 
     actions = {"GET": "schedule.read"}
     section = "schedules"
@@ -102,12 +100,6 @@ class BackfillDetail(Page):
         shape = backfill_shape(self.tenant, found, now=self.now)
         schedule = Schedule.objects.filter(pk=shape["schedule"]).first()
         return self.page(
-            "portal/backfill.html", title="Backfill", one=found, shape=shape, schedule=schedule, meter=_meter(found),
-            words=(WORDS[shape["only"]], WORDS[shape["order"]]), since=shape["from"],
+            "portal/backfill.html", title="Backfill", one=found, shape=shape, schedule=schedule, bar=bar(found),
+            words=(WORDS[shape["only"]], WORDS[shape["order"]]), since=shape["from"], offers=self._offers(found),
         )  # fmt: skip
-
-
-def _meter(one: Operation) -> str:
-    done, planned = done_of({name: getattr(one, name) for name in ENDED}), one.planned
-    share = done / planned if planned else float(one.is_planned)
-    return meter(share, tone="bad" if one.failed else "ok", meaning=f"{done:,} of {planned:,} are done")

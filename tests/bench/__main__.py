@@ -1,6 +1,7 @@
 """`make bench`: prints the figures of the budgets that this machine reaches."""
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
@@ -22,14 +23,26 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=3_000_000, help="executions that lists and pages are read from")
     parser.add_argument(
         "--only",
-        choices=["fire", "noop", "celery", "lists", "writes", "audit", "figures", "round", "flood", "edges"],
+        choices=["fire", "noop", "celery", "lists", "writes", "audit", "figures", "round", "flood", "edges", "schemas"],
         default=None,
     )
     parser.add_argument(
         "--figures", metavar="FILE", help="write the figures of `manage.py simulate --plan` to this file"
     )
     args = parser.parse_args()
-    with stage.services(ROOT / "var" / ("bench-round" if args.only == "round" else "bench")):
+    folder = ROOT / "var" / (f"bench-{args.only}" if args.only in ("round", "schemas") else "bench")
+    if args.only == "schemas":  # which begins with no tenant, and leaves gigabytes
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        measure(args, folder)
+    finally:
+        if args.only == "schemas":
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def measure(args: argparse.Namespace, folder: Path) -> None:
+    """Measures what was asked for, and prints it."""
+    with stage.services(folder):
         import os
 
         os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
@@ -38,7 +51,7 @@ def main() -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import audit, edges, fire_release, flood, lists, noop, release_round, writes
+        from tests.bench import audit, edges, fire_release, flood, lists, noop, release_round, schemas, writes
 
         if args.only == "round":
             stage.prepare(tenants=0, own_queues=0)
@@ -49,6 +62,9 @@ def main() -> None:
             for head in release_round.HEADS:
                 found = release_round.run(rounds=release_round.HEAD_ROUNDS, head=head)
                 print(f"as many more of one job in the way ({head}): {release_round.told(found)}")
+            return
+        if args.only == "schemas":
+            print(schemas.run(tenants=args.tenants).told())
             return
         if args.only == "flood":
             made = stage.prepare(tenants=flood.OTHERS + 1, own_queues=0)

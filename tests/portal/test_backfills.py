@@ -34,7 +34,7 @@ def test_what_was_looked_at_is_what_is_done(kept: Stock, globex: Tenant, console
     page = browser.post(path, given)["Location"]
     work_off(kept.tenant, page.rsplit("/", 1)[1], most=2)
     shown = browser.text(page)
-    assert "0 of 3 are done" in shown and "Ends about" in shown and "2024-03-31" in shown
+    assert "2 running, 1 pending" in shown and "/pause" in shown and "Ends about" in shown and "2024-03-31" in shown
     assert page in browser.text(f"/console/backfills?schedule={kept.schedule}")
     stranger = console_of(globex)
     assert stranger.client.get(page).status_code == 404 and page not in stranger.text("/console/backfills")

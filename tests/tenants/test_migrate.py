@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -24,6 +26,7 @@ from tenants.migrating import Rules, Tally
 from tenants.migrating_one import Result
 from tenants.models import Tenant
 from tenants.registry import Registry
+from tests.conftest import wait_until
 from tests.fixtures_flow import NOW, OneLine, at_once, count, owning
 from tests.schedules.cases import case
 
@@ -249,6 +252,45 @@ def test_the_shared_schema_waits_its_turn(owner: Conn, monkeypatch: pytest.Monke
     tries = iter([True] * 99)
     with pytest.raises(Conflict, match="run it again"):
         migrating_shared.shared_migrate(lock_timeout_ms=100, retry_for_s=0, say=said.append)
+
+
+CHILD = """
+import sys
+import django
+django.setup()
+from django.core.management import call_command
+from tenants import template
+known, new = template.steps(), template.Step("executions", "9999_extra", tuple(sys.argv[1:3]))
+template.steps = lambda: (*known, new)
+template.version = lambda: "one more"
+call_command("tenant_migrate", "--jobs", "1", "--lock-timeout-ms", "60000")
+"""
+
+
+def test_kill_9_leaves_each_schema_done_or_untouched(
+    owner: Conn, many: list[Tenant], add: Any, process_env: dict[str, str]
+) -> None:
+    """The command as a process, killed while it waits for a table: what it did stays, the next run does the rest."""
+    parts = (CREATE, "LOCK TABLE executions_execution")
+    add(step(*parts))
+    waits = (
+        "SELECT coalesce(min(pid), 0) FROM pg_stat_activity"
+        " WHERE usename = current_user AND datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with door.connect("test reader", guarded=False) as reader, reader.transaction():
+        reader.execute(f"SELECT count(*) FROM {many[1].schema_name}.executions_execution")
+        child = subprocess.Popen([sys.executable, "-c", CHILD, *parts], env=process_env)
+        try:
+            pid = wait_until(lambda: count(owner, waits), "the command to come to the table")
+        finally:
+            child.kill()
+            child.wait()
+    gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
+    wait_until(lambda: count(owner, gone, pid), "the server to notice")
+    assert has_extra(owner, many[0]) and not has_extra(owner, many[3])
+    assert has_extra(owner, many[1]) == (many[1].schema_name not in lacking())
+    assert migrate()[0].whole
+    assert all(has_extra(owner, tenant) for tenant in many) and lacking() == set()
 
 
 # --- what steps may hold ---

@@ -1,0 +1,190 @@
+"""Thousands of tenants: made, migrated with nothing to do, with a new column, killed half way, gone on; and what
+connections that work for all of them hold.
+
+Commands run as processes of their own, as an operator starts them: their start is part of the figure.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from tests.bench import stage
+
+BUDGET_NOTHING_S, BUDGET_COLUMN_S, BUDGET_MB = 5.0, 10.0, 500  # the first two at 1,000 tenants; the last is case D15's
+KILL_AT = 0.4  # of all schemas
+# A tenant_migrate that knows one or two more migrations, each a new column of the largest table.
+CHILD = """
+import sys
+import django
+django.setup()
+from django.core.management import call_command
+from tenants import template
+names, known = sys.argv[1].split(","), template.steps()
+extra = [template.Step("executions", f"9999_{name}", (
+    f"ALTER TABLE executions_execution ADD COLUMN bench_{name} integer NOT NULL DEFAULT 0",)) for name in names]
+template.steps = lambda: (*known, *extra)
+template.version = lambda: sys.argv[1]
+call_command("tenant_migrate", *sys.argv[2:])
+"""
+COLUMNS = "SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE a.attname = %s"
+SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user"
+FIRES = "SELECT pid FROM pg_stat_activity WHERE application_name ~ '^shardbeat [0-9a-f]{8} fire$'"
+TOUCHED = ("executions_execution", "executions_attempt", "schedules_schedule", "schedules_job")
+
+
+class Run(NamedTuple):
+    """One command."""
+
+    seconds: float
+    code: int
+    out: str
+
+
+class Figures(NamedTuple):
+    """Seconds, and megabytes."""
+
+    tenants: int
+    create_ms: float  # median
+    create_last_ms: float  # median of the last hundred: does it grow?
+    nothing_s: float
+    column_s: float
+    killed_at: int  # schemas that were done then, and that the status named as up to date
+    resumed_s: float
+    command_mb: int  # largest of the commands
+    connections: int  # of a dispatcher that has fired for all of them
+    fire_mb: float  # what its fire connection's server process holds of its own
+    visit_mb: float  # of a connection that has read four tables of all tenants
+
+    def told(self) -> str:
+        """The figures as lines."""
+        return "\n".join(
+            [
+                f"{self.tenants:,} tenants made, {self.create_ms:.0f} ms each, the last ones {self.create_last_ms:.0f}",
+                f"tenant_migrate with nothing to do: {self.nothing_s:.1f} s; a new column everywhere:"
+                f" {self.column_s:.1f} s (budgets at 1,000: {BUDGET_NOTHING_S:.0f} and {BUDGET_COLUMN_S:.0f})",
+                f"killed with {self.killed_at:,} done; going on with the rest took {self.resumed_s:.1f} s",
+                f"largest command: {self.command_mb} MB (budget {BUDGET_MB})",
+                f"a dispatcher that fired for all: {self.connections} connections, of which fire holds"
+                f" {self.fire_mb:.0f} MB; reading {len(TOUCHED)} tables of each: {self.visit_mb:.0f} MB",
+            ]
+        )
+
+
+def run(*, tenants: int) -> Figures:
+    """Measures; leaves the tenants, with two columns more. AssertionError when a migration was not done whole."""
+    took_ms = make(tenants)
+    nothing = _timed([sys.executable, "manage.py", "tenant_migrate"])
+    assert nothing.out == "All schemas are up to date.\n", nothing
+    column = _child("one")
+    assert column.code == 0 and _with_column("one") == tenants, column
+    killed_at = _killed(tenants)
+    status = _child("one,two", "--status")
+    assert status.code == 1 and f" {tenants - killed_at:,} behind" in status.out, status
+    resumed = _child("one,two")
+    assert resumed.code == 0 and _with_column("two") == tenants, resumed
+    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1_024
+    connections, fire_mb = _dispatcher(tenants)
+    return Figures(
+        tenants, median(took_ms), median(took_ms[-100:]), nothing.seconds, column.seconds, killed_at, resumed.seconds,
+        largest, connections, fire_mb, _visits(),
+    )  # fmt: skip
+
+
+def make(tenants: int) -> list[float]:
+    """Makes the tenants b0000.. that `stage.prepare` would; how long each took, in ms."""
+    from tenants.models import Plan
+    from tenants.provisioning import tenant_create
+
+    stage.prepare(tenants=0, own_queues=0)
+    plan, took = Plan.objects.filter(name="bench shared")[0], list[float]()
+    for number in range(tenants):
+        begun = time.perf_counter()
+        tenant_create(slug=f"b{number:04d}", plan=plan, host=f"b{number:04d}.localhost")
+        took.append(1_000 * (time.perf_counter() - begun))
+    return took
+
+
+def _child(names: str, *args: str) -> Run:
+    return _timed([sys.executable, "-c", CHILD, names, *args])
+
+
+def _timed(command: list[str]) -> Run:
+    begun = time.perf_counter()
+    done = subprocess.run(command, cwd=stage.ROOT, env=_environment(), capture_output=True, text=True, check=False)
+    return Run(time.perf_counter() - begun, done.returncode, done.stdout + (done.stderr if done.returncode > 1 else ""))
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{stage.ROOT}:{stage.ROOT / 'platform'}"}
+
+
+def _killed(tenants: int) -> int:
+    """kill -9 of a migration when KILL_AT is done; how many schemas have it, once the server's processes have ended."""
+    from django.db import connection
+
+    connection.close()
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, "one,two"], cwd=stage.ROOT, env=_environment(), stdout=subprocess.DEVNULL
+    )
+    stage.until(lambda: _with_column("two") >= KILL_AT * tenants or child.poll() is not None, timeout_s=600)
+    assert child.poll() is None, "it was over before it could be killed"
+    child.kill()
+    child.wait()
+    theirs = "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()"
+    stage.until(lambda: not _one(theirs), timeout_s=30)
+    return _with_column("two")
+
+
+def _with_column(name: str) -> int:
+    return _one(COLUMNS, f"bench_{name}")
+
+
+def _one(query: str, *values: Any) -> int:
+    from tenants import door
+
+    with door.connect("bench look", owner=True, guarded=False) as conn:
+        row = conn.execute(query, values).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _dispatcher(tenants: int) -> tuple[int, float]:
+    """Connections of a dispatcher that has fired for each tenant, and what the server holds for the one that fires."""
+    from kernel.clock import utc_now
+    from tenants import door
+
+    made = stage.prepare(tenants=tenants, own_queues=0)
+    stage.fill_index(made, count=tenants, due_at=utc_now() - timedelta(seconds=1), own_queues=0)
+    with door.connect("bench look", guarded=False) as conn:
+        before = stage.one(conn, SESSIONS)
+        dispatcher = stage.dispatcher()
+        try:
+            stage.until(lambda: stage.one(conn, "SELECT count(*) FROM tickets_ticket") >= tenants, timeout_s=120)
+            return stage.one(conn, SESSIONS) - before, _own_mb(stage.one(conn, FIRES))
+        finally:
+            dispatcher.stop()
+
+
+def _visits() -> float:
+    from psycopg import sql
+
+    from tenants import door
+    from tenants.models import Tenant
+
+    with door.connect("bench visits", guarded=False) as conn:
+        before = _own_mb(conn.info.backend_pid)
+        for schema in Tenant.objects.values_list("schema_name", flat=True):
+            for table in TOUCHED:
+                conn.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(sql.Identifier(schema, table)))
+        return _own_mb(conn.info.backend_pid) - before
+
+
+def _own_mb(pid: int) -> float:
+    """Memory that a server process holds alone: without what it shares with the others."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")) / 1_024

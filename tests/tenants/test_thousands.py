@@ -1,0 +1,29 @@
+"""A thousand tenants: made, migrated, killed, gone on. The suite has the same with a handful."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES = ("DATABASE_URL", "MIGRATION_DATABASE_URL", "BROKER_URL")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_200)
+def test_a_thousand_tenants_are_migrated_within_the_budgets() -> None:
+    """In a database of its own: the measurement itself fails when a schema was not migrated whole."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench", "--only", "schemas", "--tenants", "1000"],
+        cwd=ROOT, env={name: value for name, value in os.environ.items() if name not in SERVICES},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"nothing to do: ([\d.]+) s; a new column everywhere: ([\d.]+) s", done.stdout)
+    assert found is not None, done.stdout
+    assert float(found[1]) < 5 and float(found[2]) < 10, done.stdout
