@@ -60,7 +60,7 @@ class Turn:
                 self._undo(ended)
             elif not one.running:
                 if one.state != "paused":
-                    one.finished_at = self.now
+                    one.finished_at = one.finished_at or self.now
                 self.due_at = None
             else:
                 self._look_again(ended)
