@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tests.bench import stage
+from tests.bench.writes import postmaster, tree_cpu_s
 
 BUDGET_NOTHING_S, BUDGET_COLUMN_S, BUDGET_MB = 5.0, 10.0, 500  # the first two at 1,000 tenants; the last is case D15's
 KILL_AT = 0.4  # of all schemas
@@ -42,8 +43,13 @@ class Run(NamedTuple):
     """One command."""
 
     seconds: float
+    cpu_s: float  # of the process
+    database_s: float  # CPU of the server meanwhile
     code: int
     out: str
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s ({self.cpu_s:.1f} CPU of the command, {self.database_s:.1f} of the database)"
 
 
 class Figures(NamedTuple):
@@ -52,10 +58,10 @@ class Figures(NamedTuple):
     tenants: int
     create_ms: float  # median
     create_last_ms: float  # median of the last hundred: does it grow?
-    nothing_s: float
-    column_s: float
+    nothing: Run
+    column: Run
     killed_at: int  # schemas that were done then, and that the status named as up to date
-    resumed_s: float
+    resumed: Run
     command_mb: int  # largest of the commands
     connections: int  # of a dispatcher that has fired for all of them
     fire_mb: float  # what its fire connection's server process holds of its own
@@ -66,9 +72,9 @@ class Figures(NamedTuple):
         return "\n".join(
             [
                 f"{self.tenants:,} tenants made, {self.create_ms:.0f} ms each, the last ones {self.create_last_ms:.0f}",
-                f"tenant_migrate with nothing to do: {self.nothing_s:.1f} s; a new column everywhere:"
-                f" {self.column_s:.1f} s (budgets at 1,000: {BUDGET_NOTHING_S:.0f} and {BUDGET_COLUMN_S:.0f})",
-                f"killed with {self.killed_at:,} done; going on with the rest took {self.resumed_s:.1f} s",
+                f"tenant_migrate with nothing to do: {self.nothing}; a new column everywhere:"
+                f" {self.column}; budgets at 1,000: {BUDGET_NOTHING_S:.0f} s and {BUDGET_COLUMN_S:.0f} s",
+                f"killed with {self.killed_at:,} done; going on with the rest took {self.resumed}",
                 f"largest command: {self.command_mb} MB (budget {BUDGET_MB})",
                 f"a dispatcher that fired for all: {self.connections} connections, of which fire holds"
                 f" {self.fire_mb:.0f} MB; reading {len(TOUCHED)} tables of each: {self.visit_mb:.0f} MB",
@@ -91,7 +97,7 @@ def run(*, tenants: int) -> Figures:
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1_024
     connections, fire_mb = _dispatcher(tenants)
     return Figures(
-        tenants, median(took_ms), median(took_ms[-100:]), nothing.seconds, column.seconds, killed_at, resumed.seconds,
+        tenants, median(took_ms), median(took_ms[-100:]), nothing, column, killed_at, resumed,
         largest, connections, fire_mb, _visits(),
     )  # fmt: skip
 
@@ -115,9 +121,19 @@ def _child(names: str, *args: str) -> Run:
 
 
 def _timed(command: list[str]) -> Run:
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), (resource.getrusage(resource.RUSAGE_CHILDREN), _server_s())
     done = subprocess.run(command, cwd=stage.ROOT, env=_environment(), capture_output=True, text=True, check=False)
-    return Run(time.perf_counter() - begun, done.returncode, done.stdout + (done.stderr if done.returncode > 1 else ""))
+    seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before[0].ru_utime - before[0].ru_stime
+    out = done.stdout + (done.stderr if done.returncode > 1 else "")
+    return Run(seconds, cpu_s, _server_s() - before[1], done.returncode, out)
+
+
+def _server_s() -> float:
+    """CPU seconds of the database's processes, those that have ended included."""
+    server = postmaster()
+    ended = Path(f"/proc/{server}/stat").read_text().rsplit(")", 1)[1].split()[13:15]
+    return tree_cpu_s(server) + sum(map(int, ended)) / os.sysconf("SC_CLK_TCK")
 
 
 def _environment() -> dict[str, str]:
