@@ -19,20 +19,6 @@ from tests.bench.writes import postmaster, tree_cpu_s
 
 BUDGET_NOTHING_S, BUDGET_COLUMN_S, BUDGET_MB = 5.0, 10.0, 500  # the first two at 1,000 tenants; the last is case D15's
 KILL_AT = 0.4  # of all schemas
-# A tenant_migrate that knows one or two more migrations, each a new column of the largest table.
-CHILD = """
-import sys
-import django
-django.setup()
-from django.core.management import call_command
-from tenants import template
-names, known = sys.argv[1].split(","), template.steps()
-extra = [template.Step("executions", f"9999_{name}", (
-    f"ALTER TABLE executions_execution ADD COLUMN bench_{name} integer NOT NULL DEFAULT 0",)) for name in names]
-template.steps = lambda: (*known, *extra)
-template.version = lambda: sys.argv[1]
-call_command("tenant_migrate", *sys.argv[2:])
-"""
 COLUMNS = "SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE a.attname = %s"
 SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user"
 FIRES = "SELECT pid FROM pg_stat_activity WHERE application_name ~ '^shardbeat [0-9a-f]{8} fire$'"
@@ -117,7 +103,14 @@ def make(tenants: int) -> list[float]:
 
 
 def _child(names: str, *args: str) -> Run:
-    return _timed([sys.executable, "-c", CHILD, names, *args])
+    return _timed([*_next(names), *args])
+
+
+def _next(names: str) -> list[str]:
+    """tenant_migrate of a version that knows these migrations too, each a new column of the largest table."""
+    add = "ALTER TABLE executions_execution ADD COLUMN bench_{} integer NOT NULL DEFAULT 0"
+    steps = [part for name in names.split(",") for part in (f"9999_{name}", add.format(name))]
+    return [sys.executable, "-m", "tests.next_version", *steps, "--"]
 
 
 def _timed(command: list[str]) -> Run:
@@ -145,9 +138,7 @@ def _killed(tenants: int) -> int:
     from django.db import connection
 
     connection.close()
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, "one,two"], cwd=stage.ROOT, env=_environment(), stdout=subprocess.DEVNULL
-    )
+    child = subprocess.Popen(_next("one,two"), cwd=stage.ROOT, env=_environment(), stdout=subprocess.DEVNULL)
     stage.until(lambda: _with_column("two") >= KILL_AT * tenants or child.poll() is not None, timeout_s=600)
     assert child.poll() is None, "it was over before it could be killed"
     child.kill()
