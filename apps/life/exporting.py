@@ -1,11 +1,7 @@
-"""A tenant into one file. With its history it stands still meanwhile; its definitions alone are one snapshot.
+"""A tenant into one file. With its history it stands still meanwhile; its definitions alone are one snapshot."""
 
-History is read in pieces, each in a transaction of its own, so that no long one holds back vacuum: nothing of it
-changes while the tenant is suspended and nothing of it runs.
-"""
-
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +9,9 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
-from psycopg import sql
 
 from apps.audit.services import Actor, record
-from apps.life import tables
+from apps.life import reading, tables
 from apps.life.access import keys_of, people_of
 from apps.secrets.models import Secret
 from apps.secrets.sealing import SecretUnreadable
@@ -31,14 +26,10 @@ from tenants.models import Tenant
 from tenants.renaming import hosts_of
 
 Conn = psycopg.Connection[Any]
-CHUNK = 2_000  # rows of one statement
 SECRET_COLUMNS = (
     "name", "purpose", "description", "version", "revision", "created_at", "updated_at", "value_set_at", "expires_at",
     "value",
 )  # fmt: skip
-# Numbers of transactions, which mean something in one database only: the newest is -1, so all come before new ones.
-NUMBERED = {"events_event": ("tx",), "webhooks_webhook": ("cursor_tx", "replay_tx")}
-_TOP = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 _BUSY = f"""
 SELECT (SELECT count(*) FROM tickets_ticket
         WHERE tenant_id = %(tenant)s AND state IN ('queued', 'running') AND pool <> '{WORKFLOW}'),
@@ -64,110 +55,69 @@ def tenant_export(
     Conflict when history is asked for and the tenant does not stand still. `access` are people and API keys, which
     need a passphrase, as do values of secrets: without one their names alone are told.
     """
-    left_out = dict(tables.STAYS)
+    left_out, rows = dict(tables.STAYS), Counter[str]()
     with door.connect("tenant export", guarded=False) as conn, Writer(path, passphrase=passphrase) as writer:
-        stands = suspension.newest(conn, [tenant.pk]).get(tenant.pk)
-        if history:
-            check_still(conn, tenant)
-        whole = nullcontext() if history else conn.transaction()
-        with whole:
-            if not history:
-                conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            top = conn.execute(_TOP).fetchone()
-            assert top is not None
-            rows = {}
-            for table in tables.order():
-                if history or table not in tables.HISTORY:
-                    names = tables.columns(conn, tenant.schema_name, table)
-                    found = writer.table(table, [one.name for one in names], _rows(conn, tenant, table, names, top[0]))
-                    rows[table] = found.rows
-                    report(table, found.rows)
-            for table, key in tables.LIVE.items():
-                if history or table not in tables.LIVE_HISTORY:
-                    shown = [one.name for one in tables.columns(conn, "public", table)]
-                    if table in tables.OWN_IDS:
-                        shown.remove("id")
-                    rows[table] = writer.table(table, shown, _live(conn, tenant, table, shown, key, history)).rows
+
+        def write(
+            name: str, columns: Sequence[str], given: Iterable[Row], *, part: str = "", sealed: bool = False
+        ) -> None:
+            written = writer.table(name + part, columns, given, sealed=sealed).rows
+            rows[name] += written
+            report(name + part, written)
+
+        schema, began = tenant.schema_name, check_still(conn, tenant) if history else None
+        for table in (one for one in tables.order() if history and one in tables.HISTORY):
+            write(table, reading.names(conn, schema, table), reading.settled(conn, schema, table, since=now))
+        with conn.transaction():
+            conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            if history and check_still(conn, tenant) != began:
+                raise Conflict("The tenant went on meanwhile: suspend it and begin anew.", code="not_suspended")
+            for table in (one for one in reading.LATE if history):
+                late = reading.late(conn, schema, table, since=now)
+                write(table, reading.names(conn, schema, table), late, part=tables.LATE)
+            for table in (one for one in tables.order() if one not in tables.HISTORY):
+                write(table, reading.names(conn, schema, table), reading.whole(conn, schema, table))
+            for table in (one for one in tables.LIVE if history or one not in tables.LIVE_HISTORY):
+                write(table, *reading.live(conn, tenant.pk, table, history=history))
         if writer.seals:
-            rows[tables.SECRETS] = writer.table(tables.SECRETS, SECRET_COLUMNS, _secrets(tenant), sealed=True).rows
+            write(tables.SECRETS, SECRET_COLUMNS, _secrets(tenant), sealed=True)
         else:
             left_out[tables.SECRETS] = "without a passphrase: " + ", ".join(_secret_names(tenant))
         if writer.seals and access:
-            for name, (columns, given) in {tables.PEOPLE: people_of(tenant), tables.KEYS: keys_of(tenant)}.items():
-                rows[name] = writer.table(name, columns, given, sealed=True).rows
+            write(tables.PEOPLE, *people_of(tenant), sealed=True)
+            write(tables.KEYS, *keys_of(tenant), sealed=True)
         else:
             left_out["access"] = "people and API keys go with --with-access and a passphrase"
-        digest = writer.finish(_about(tenant, now, history, stands, left_out))
+        digest = writer.finish(_about(tenant, now, history, left_out))
     record(
         actor=actor, action="tenant.export", object_type="tenant", object_id=tenant.pk, now=now, tenant_id=tenant.pk,
         after={"file": digest, "history": history, "secrets": bool(passphrase), "access": access},
     )  # fmt: skip
-    return Exported(digest, rows, left_out)
+    return Exported(digest, dict(rows), left_out)
 
 
-def check_still(conn: Conn, tenant: Tenant) -> None:
-    """Conflict unless the tenant is suspended and nothing of it runs."""
-    if not suspension.standing_still(conn, [tenant.pk]):
+def check_still(conn: Conn, tenant: Tenant) -> datetime | None:
+    """Since when the tenant stands still, where that is known. Conflict when it does not, or something of it runs."""
+    stands = suspension.newest(conn, [tenant.pk]).get(tenant.pk)
+    if stands is None or not stands.lasts:
         raise Conflict("Suspend the tenant first (tenant_suspend): its history must stand still.", code="not_suspended")
     row = conn.execute(_BUSY, {"tenant": tenant.pk}).fetchone()
     assert row is not None
     if row[0]:
-        raise Conflict(
-            f"{row[0]:,} of its runs are queued or running still: wait, or cancel them.", code="still_running"
-        )
+        detail = f"{row[0]:,} of its runs are queued or running still: wait, or cancel them."
+        raise Conflict(detail, code="still_running")
     if row[1]:
         raise Conflict(f"{row[1]:,} of its operations have not ended: cancel them.", code="still_running")
+    return stands.since
 
 
-def _about(
-    tenant: Tenant, now: datetime, history: bool, stands: suspension.Standstill | None, left_out: dict[str, str]
-) -> dict[str, Any]:
-    since = stands.since if stands is not None and stands.lasts else None
+def _about(tenant: Tenant, now: datetime, history: bool, left_out: dict[str, str]) -> dict[str, Any]:
     return {
         "shardbeat": settings.VERSION, "exported_at": now.isoformat(), "history": history,
         "slug": tenant.slug, "name": tenant.name, "plan": tenant.plan.name, "hosts": hosts_of(tenant),
         "worker_group": tenant.worker_group, "network": tenant.network, "event_types": tenant.event_types,
-        "signing_version": tenant.signing_version, "schema_version": tenant.schema_version,
-        "suspended_since": since.isoformat() if since else None, "left_out": left_out,
+        "signing_version": tenant.signing_version, "schema_version": tenant.schema_version, "left_out": left_out,
     }  # fmt: skip
-
-
-def _rows(conn: Conn, tenant: Tenant, table: str, columns: list[tables.Column], top: int) -> Iterator[Row]:
-    """All rows in the order of their key, so many in a statement."""
-    key = tables.key_of(table)
-    shifted = NUMBERED.get(table, ())
-    shown = [
-        sql.SQL("({} - {})::text").format(sql.Identifier("t", one.name), sql.Literal(top))
-        if one.name in shifted else sql.SQL("{}::text").format(sql.Identifier("t", one.name))
-        for one in columns
-    ]  # fmt: skip
-    keys = sql.SQL(", ").join(sql.Identifier("t", name) for name in key)  # else the texts that are shown are in order
-    query = sql.SQL("SELECT {shown} FROM {table} t {after} ORDER BY {keys} LIMIT {limit}")
-    parts = {
-        "shown": sql.SQL(", ").join(shown), "table": sql.Identifier(tenant.schema_name, table), "keys": keys,
-        "limit": sql.Literal(CHUNK),
-    }  # fmt: skip
-    places = [[one.name for one in columns].index(name) for name in key]
-    after: list[str | None] | None = None
-    while True:
-        where = sql.SQL("") if after is None else sql.SQL("WHERE ({}) > ({})").format(
-            keys, sql.SQL(", ").join(map(sql.Literal, after))
-        )  # fmt: skip
-        found = conn.execute(query.format(**parts, after=where)).fetchall()
-        yield from found
-        if len(found) < CHUNK:
-            return
-        after = [found[-1][place] for place in places]
-
-
-def _live(conn: Conn, tenant: Tenant, table: str, columns: list[str], key: str, history: bool) -> list[Row]:
-    """The tenant's rows of a shared table."""
-    shown = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(one)) for one in columns)
-    only = sql.SQL(" AND kind = 'schedule'") if table == "due_dueentry" and not history else sql.SQL("")
-    query = sql.SQL("SELECT {} FROM {} WHERE tenant_id = %s{} ORDER BY {}").format(
-        shown, sql.Identifier("public", table), only, sql.Identifier(key)
-    )
-    return conn.execute(query, [tenant.pk]).fetchall()
 
 
 def _secrets(tenant: Tenant) -> Iterator[Row]:

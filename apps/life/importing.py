@@ -63,9 +63,8 @@ def tenant_import(
             done = Imported(tenant, resumed=resumed)
             try:
                 for table in tables.order():
-                    if table in file.manifest.tables:
-                        done.rows[table] = _load(conn, file, tenant, table)
-                        report(table, done.rows[table])
+                    done.rows[table] = _load(conn, file, tenant, table)
+                    report(table, done.rows[table])
                 found = _finish(file, tenant, actor=actor, now=now)
             except (Damaged, Conflict):
                 tenant_abandon(tenant)
@@ -88,7 +87,8 @@ def tenant_abandon(tenant: Tenant) -> None:
 
 
 def _check_tables(manifest: Manifest) -> None:
-    known = {*tables.order(), *tables.LIVE, tables.SECRETS, tables.PEOPLE, tables.KEYS}
+    own = tables.order()
+    known = {*own, *(one + tables.LATE for one in own), *tables.LIVE, tables.SECRETS, tables.PEOPLE, tables.KEYS}
     strange = sorted(manifest.tables.keys() - known)
     if strange:
         raise Damaged(f"{', '.join(strange)}: no tables that are known here. The file is of a newer version.")
@@ -144,20 +144,28 @@ def _file_of(conn: Conn, tenant: Tenant) -> str:
 
 def _load(conn: Conn, file: Reader, tenant: Tenant, table: str) -> int:
     """Fills a table from where an earlier run stopped; how many rows it has."""
-    told = file.manifest.tables[table]
-    reason = tables.unknown_columns(tables.columns(conn, tenant.schema_name, table), told.columns)
-    if reason:
-        raise Damaged(f"{table} {reason}.")
     place = sql.Identifier(tenant.schema_name, table)
     row = conn.execute(sql.SQL("SELECT count(*) FROM {}").format(place)).fetchone()
-    there = int(row[0]) if row is not None else 0
-    into = sql.SQL("COPY {} ({}) FROM STDIN").format(place, sql.SQL(", ").join(map(sql.Identifier, told.columns)))
-    rows = islice(file.rows(table), there, None)
-    while chunk := list(islice(rows, CHUNK)):
-        with refusing(table), conn.transaction(), conn.cursor().copy(into) as copy:
+    there, rows = int(row[0]) if row is not None else 0, 0
+    for part in (table, table + tables.LATE):
+        if part in file.manifest.tables:
+            _load_part(conn, file, tenant, table, part, done=max(0, there - rows))
+            rows += file.manifest.tables[part].rows
+    return rows
+
+
+def _load_part(conn: Conn, file: Reader, tenant: Tenant, table: str, part: str, *, done: int) -> None:
+    columns = file.manifest.tables[part].columns
+    reason = tables.unknown_columns(tables.columns(conn, tenant.schema_name, table), columns)
+    if reason:
+        raise Damaged(f"{part} {reason}.")
+    place = sql.Identifier(tenant.schema_name, table)
+    into = sql.SQL("COPY {} ({}) FROM STDIN").format(place, sql.SQL(", ").join(map(sql.Identifier, columns)))
+    left = islice(file.rows(part), done, None)
+    while chunk := list(islice(left, CHUNK)):
+        with refusing(part), conn.transaction(), conn.cursor().copy(into) as copy:
             for one in chunk:
                 copy.write_row(one)
-    return told.rows
 
 
 def _finish(file: Reader, tenant: Tenant, *, actor: Actor, now: datetime) -> Arrived:

@@ -29,6 +29,8 @@ STAYS = {
     "archive_archivebatch": "archived rows are in files of this installation",
 }
 
+LATE = "__late"  # names the second part of a table, which was read when nothing of it changed any more
+
 # Of the shared schema, the tenant's rows. What of them only means something where they are is set anew.
 LIVE = {
     "due_dueentry": "key", "tickets_ticket": "execution_id", "tickets_pullqueue": "name", "tickets_bucket": "owner",
