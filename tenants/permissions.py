@@ -42,6 +42,7 @@ LEAST_ROLE = {
     "schedule.pause": "editor",
     "schedule.resume": "editor",
     "schedule.trigger": "editor",
+    "schedule.repair": "operator",
     "schedule.backfill": "operator",
     "calendar.read": "viewer",
     "calendar.create": "editor",

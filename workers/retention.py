@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 
 from apps.archive import holds, rules
+from apps.archive.forgotten import forgotten
 from kernel.ids import attempt_id, first_id_at
 
 log = logging.getLogger(__name__)
@@ -132,6 +133,7 @@ def _executions(conn: Conn, schema: str, values: dict[str, Any], counts: dict[st
     counts["executions"] += len(gone)
     ids = [row[0] for row in gone]
     if ids:
+        forgotten(conn, schema, before=values["before"])
         for query in _WITH_THEM:
             conn.execute(_in(query, schema), [ids])
     return ids

@@ -52,8 +52,17 @@ def _schedule_version() -> type[Serializer]:
     doc = "A definition that a schedule has or had; executions name theirs in `schedule_version`."
     example = {name: value for name, value in ScheduleAnswer.EXAMPLE.items() if name in members or name == "version"}
     own = {
-        "version": serializers.IntegerField(), "created_at": serializers.DateTimeField(), "__doc__": doc,
-        "EXAMPLE": example,
+        "version": serializers.IntegerField(), "created_at": serializers.DateTimeField(),
+        "decides_after": nullable(
+            serializers.DateTimeField, help_text="Its occurrences are later than this; null: not known."
+        ),
+        "decides_until": nullable(
+            serializers.DateTimeField, help_text="And not later than this; null: until the next version."
+        ),
+        "ended_by": nullable(
+            serializers.CharField, help_text="What stopped it: paused, job_paused, deleted or completed."
+        ),
+        "__doc__": doc, "EXAMPLE": {**example, "ended_by": "paused"},
     }  # fmt: skip
     return type("ScheduleVersionAnswer", (Serializer,), {**members, **own})
 

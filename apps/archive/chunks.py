@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from apps.archive.catalogue import Batch
 from apps.archive.files import Store
 from apps.archive.parquet import Reader, reading
-from apps.archive.tables import ATTACHED, EXECUTIONS, UNIT, UUID_TYPE, Table
+from apps.archive.tables import ATTACHED, EXECUTIONS, UNIT, UUID_TYPE, Column, Table
 
 CHUNK_ROWS = 500
 
@@ -35,6 +35,12 @@ class Chunk(NamedTuple):
 
     def last_unit(self) -> bytes:
         return bytes(self.executions.column(UNIT)[-1].as_py())
+
+    def narrowed(self, columns: Mapping[Table, Sequence[Column]]) -> "Chunk":
+        """The same rows with these columns alone."""
+        attached = {table: rows.select([one.name for one in columns[table]]) for table, rows in self.attached.items()}
+        names = [UNIT, *(one.name for one in columns[EXECUTIONS])]
+        return Chunk(self.executions.select(names), attached)
 
     def only(self, ids: Sequence[bytes], *, without: bool = False) -> "Chunk":
         """The rows of these executions, or of all others."""

@@ -11,6 +11,8 @@ from apps.archive.tables import ATTACHED, EXECUTIONS, Table
 def same_executions(filed: Chunk, hot: Chunk) -> set[bytes]:
     """Executions of which files and tables say the same, to the last column of the last row."""
     common = set(filed.ids()) & set(hot.ids())
+    if not common:
+        return common
     changed: set[bytes] = set()
     for table in (EXECUTIONS, *ATTACHED):
         changed |= _changed(_rows(filed, table), _rows(hot, table), table, common)

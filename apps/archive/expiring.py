@@ -1,7 +1,7 @@
 """Removing files whose time is over, but for those that hold something under a legal hold."""
 
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ import psycopg
 from apps.archive import catalogue, holds
 from apps.archive.catalogue import Batch
 from apps.archive.files import Store
+from apps.archive.forgotten import forgotten
 from apps.archive.holds import Hold
 from apps.archive.parquet import reading
 from apps.archive.rewriting import remove_files
@@ -40,6 +41,9 @@ def _end(conn: Conn, schema: str, store: Store, batch: Batch) -> bool:
         found = holds.open_holds(conn, schema)
         if found and (named is None or _held(found, named)):  # None: a hold came while we looked; the next run knows it
             return False
+        # What is of its day or earlier was written by the end of that day.
+        whole_from = datetime.combine(batch.day + timedelta(days=1), time(), UTC)
+        forgotten(conn, schema, before=whole_from)
         return catalogue.end(conn, schema, batch.id, state="expired", sources=["done"])
 
 

@@ -129,6 +129,16 @@ class Store:
                 return []
         return sorted(str(one["name"]).rstrip("/").rpartition("/")[2] for one in found if one["type"] == "directory")
 
+    def check(self) -> None:
+        """ArchiveUnreachable when the store does not answer, or has no such bucket; a folder is made when needed."""
+        place = self._root if self._local else self._root.partition("/")[0]
+        try:
+            with self._guard(place):
+                self._fs.ls(place)
+        except ArchiveDamaged as error:
+            if not self._local:
+                raise ArchiveUnreachable(f"There is no {place} in the archive's store.") from error
+
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}"
 

@@ -1,5 +1,6 @@
 """Rows of files as rows of tables."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.db.models import Field
 from psycopg import sql
 
 from apps.archive.chunks import Chunk
-from apps.archive.tables import EXECUTIONS, TIME_TYPE, Column, Table, kind_of
+from apps.archive.tables import EXECUTIONS, TIME_TYPE, UUID_TYPE, Column, Table, kind_of
 from apps.archive.writing import Columns, columns_now
 
 Conn = psycopg.Connection[Any]
@@ -29,11 +30,10 @@ def chunk_insert(conn: Conn, schema: str, chunk: Chunk, columns: Columns) -> Non
 
 
 def _insert(
-    conn: Conn, schema: str, table: Table, rows: pa.Table, filed: "list[Column] | Any", lacking: list[Column]
+    conn: Conn, schema: str, table: Table, rows: pa.Table, filed: Sequence[Column], lacking: Sequence[Column]
 ) -> None:  # fmt: skip
     defaults = {one.name: _default(table.table, one.name) for one in lacking}
     filled = {name: value for name, value in defaults.items() if value is not None}
-    names = sql.SQL(", ").join(map(sql.Identifier, [*(one.name for one in filed), *filled]))
     values = [
         sql.SQL(kind_of(one).write).format(
             value=sql.SQL("v.{}").format(sql.Identifier(one.name)), type=sql.SQL(one.type)
@@ -41,17 +41,22 @@ def _insert(
         for one in filed
     ]
     query = sql.SQL(
-        "INSERT INTO {schema}.{table} ({names}) SELECT {values} FROM unnest({arrays}) AS v ({columns})"
+        "INSERT INTO {schema}.{table} ({names}) SELECT {values} FROM json_to_recordset(%s::json) AS v ({sent})"
     ).format(
-        schema=sql.Identifier(schema), table=sql.Identifier(table.table), names=names,
+        schema=sql.Identifier(schema), table=sql.Identifier(table.table),
+        names=sql.SQL(", ").join(map(sql.Identifier, [*(one.name for one in filed), *filled])),
         values=sql.SQL(", ").join([*values, *map(sql.Literal, filled.values())]),
-        arrays=sql.SQL(", ").join(sql.SQL("%s::" + kind_of(one).array) for one in filed),
-        columns=sql.SQL(", ").join(sql.Identifier(one.name) for one in filed),
+        sent=sql.SQL(", ").join(sql.SQL("{} " + kind_of(one).sent).format(sql.Identifier(one.name)) for one in filed),
     )  # fmt: skip
-    conn.execute(query, [_values(rows.column(one.name)) for one in filed])
+    names = [one.name for one in filed]
+    told = zip(*(_values(rows.column(name)) for name in names), strict=True)
+    conn.execute(query, [orjson.dumps([dict(zip(names, row, strict=True)) for row in told]).decode()])
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
+    """As JSON has them."""
+    if column.type == UUID_TYPE:
+        return [None if one is None else one.hex() for one in column.to_pylist()]
     found: list[Any] = (column.cast(pa.int64()) if column.type == TIME_TYPE else column).to_pylist()
     return found
 

@@ -56,6 +56,19 @@ class LegalHold(models.Model):
         return f"{self.scope} {self.object_id or ''}".strip()
 
 
+class Forgotten(models.Model):
+    """How far back history is whole: of occurrences before, executions may be deleted for good. One row at most."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    before = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="forgotten_is_one_row")]
+
+    def __str__(self) -> str:
+        return f"{self.before:%Y-%m-%dT%H:%M:%SZ}"
+
+
 class ArchiveBatch(models.Model):
     """Executions of one day with all that belongs to them, in the files of one folder."""
 

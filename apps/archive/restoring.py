@@ -76,7 +76,7 @@ def batch_restore(
     for chunk in chunks_of(store, batch):
         if not catalogue.touch(conn, schema, batch):
             raise BatchLost
-        part = chunk.only(wanted) if wanted else chunk
+        part = (chunk.only(wanted) if wanted else chunk).narrowed(columns)
         if part.executions.num_rows:
             _restore(conn, schema, part, columns, found)
     if wanted or found.refused:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Model, Q, QuerySet
-from django.http import HttpRequest
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import path, reverse
 from django.utils.html import format_html
 
 from apps.console.explaining import ExplainedAdmin
 from apps.console.filters import WindowFilter, choice_filter
 from apps.console.reading import ReadOnlyAdmin, as_uuid
 from apps.console.shown import excerpt, json_field, masked
+from apps.console.tenant_backfill import backfill_page
+from apps.console.tenant_holds import erase_view
 from apps.console.tenant_site import tenant_site
 from apps.deadletters.models import DeadLetter
-from apps.executions.models import TRIGGERS, Attempt, Execution
+from apps.executions.models import TRIGGERS, Attempt, Erasure, Execution
 from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, Schedule, ScheduleVersion
 from apps.workflows.models import Run
 from kernel.masking import masked_target
@@ -85,10 +88,19 @@ class ScheduleAdmin(ExplainedAdmin):
     exact_search = ("name__iexact", "external_id")
     search_help_text = "Id, id of a job, name or external id."
     fields = (
-        "id", "why", "name", "job", "status", "paused_reason", "version", "revision", "labels", "external_id",
-        "created_at", "updated_at", "deleted_at", "definition",
+        "id", "why", "backfill", "name", "job", "status", "paused_reason", "version", "revision", "labels",
+        "external_id", "created_at", "updated_at", "deleted_at", "definition",
     )  # fmt: skip
-    readonly_fields = ("why", "definition")
+    readonly_fields = ("why", "backfill", "definition")
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(partial(backfill_page, self))
+        return [path("<uuid:schedule_id>/backfill/", view, name="schedules_schedule_backfill"), *super().get_urls()]
+
+    @admin.display(description="backfill")
+    def backfill(self, obj: Schedule) -> str:
+        url = reverse("admin:schedules_schedule_backfill", args=[obj.pk], current_app=tenant_site.name)
+        return format_html('<a href="{}">Run past occurrences</a>', url)
 
     @admin.display(description="definition")
     def definition(self, obj: Schedule) -> str:
@@ -111,15 +123,32 @@ class ExecutionAdmin(ExplainedAdmin):
         "id", "why", "run_key", "state", "reason", "trigger", "job_link", "job_version", "schedule_link",
         "schedule_version", "run_link", "step", "dependencies", "priority", "nominal_at", "actual_at", "created_at",
         "queued_at", "started_at", "finished_at", "attempt_count", "attempts", "count", "until_at", "replay_of_link",
-        "fired_by", "labels", "payload_shown", "result_shown", "error_shown",
+        "fired_by", "erased", "labels", "payload_shown", "result_shown", "error_shown",
     )  # fmt: skip
     readonly_fields = (
-        "why", "job_link", "schedule_link", "run_link", "dependencies", "replay_of_link", "attempts", "payload_shown",
-        "result_shown", "error_shown",
+        "why", "job_link", "schedule_link", "run_link", "dependencies", "replay_of_link", "attempts", "erased",
+        "payload_shown", "result_shown", "error_shown",
     )  # fmt: skip
     job_link, schedule_link = link_field("job_id", Job), link_field("schedule_id", Schedule)
     replay_of_link = link_field("replay_of", Execution)
     payload_shown, result_shown, error_shown = json_field("payload"), json_field("result"), json_field("error")
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(self.erase_view)
+        return [path("<uuid:key>/erase/", view, name="executions_execution_erase"), *super().get_urls()]
+
+    def erase_view(self, request: HttpRequest, key: UUID) -> HttpResponse:
+        return erase_view(self, request, key)
+
+    @admin.display(description="erased")
+    def erased(self, obj: Execution) -> str:
+        found = Erasure.objects.filter(pk=obj.pk).first()
+        if found is not None:
+            return f"{found.at:%Y-%m-%d %H:%M} UTC: {found.reason}"
+        if obj.finished_at is None:
+            return "-"
+        url = reverse("admin:executions_execution_erase", args=[obj.pk], current_app=tenant_site.name)
+        return format_html('no. <a href="{}">Erase it</a>', url)
 
     @admin.display(description="its attempts")
     def attempts(self, obj: Execution) -> str:

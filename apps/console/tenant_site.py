@@ -34,4 +34,11 @@ class TenantSite(admin.AdminSite):
 tenant_site = TenantSite(name="tenant")
 tenant_site.disable_action("delete_selected")
 
-from apps.console import admin_secrets, tenant_admin, tenant_operations, tenant_webhooks, tenant_workflows  # noqa: E402, F401  they register on the site above
+from apps.console import (  # noqa: E402  they register on the site above
+    admin_secrets,  # noqa: F401
+    tenant_admin,  # noqa: F401
+    tenant_holds,  # noqa: F401
+    tenant_operations,  # noqa: F401
+    tenant_webhooks,  # noqa: F401
+    tenant_workflows,  # noqa: F401
+)

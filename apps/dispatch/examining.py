@@ -7,7 +7,11 @@ import kombu
 import psycopg
 from django.conf import settings
 
+from apps.archive.errors import ArchiveUnreachable
+from apps.archive.files import store
+from apps.archive.standing import unkept_plans
 from apps.due import watch
+from apps.usage import archives
 from kernel.clock import utc_now
 from tenants import behind
 
@@ -56,6 +60,7 @@ def examine(conn: Conn, broker_url: str) -> Iterator[Finding]:
     late_s = seen.late.total_seconds()
     yield Finding("due entries", late_s <= LATE_S, f"the oldest has been due for {late_s:.1f} s")
     yield Finding("put aside", not seen.parked, f"{seen.parked:,} due entries: write their schedules again")
+    yield _archive(conn)
 
 
 def _clock(conn: Conn) -> Finding:
@@ -80,6 +85,20 @@ def _broker(url: str) -> Finding:
     except Exception as error:  # each transport has its own
         return Finding("broker", False, f"does not answer: {type(error).__name__}")
     return Finding("broker", True, "answers")
+
+
+def _archive(conn: Conn) -> Finding:
+    wanting = unkept_plans(conn)
+    if not settings.ARCHIVE_URL:
+        what = f"no ARCHIVE_URL: old history of the plans {', '.join(wanting[:NAMES_SHOWN])} stays in the tables"
+        return Finding("archive", not wanting, what if wanting else "none, and no plan wants one")
+    try:
+        store().check()
+    except ArchiveUnreachable as error:
+        return Finding("archive", False, error.detail)
+    failing = archives.totals(conn).failing
+    detail = f"{failing:,} tenants failed at their last run: see the log of the workers" if failing else "answers"
+    return Finding("archive", not failing, detail)
 
 
 def _shards(conn: Conn) -> Finding:

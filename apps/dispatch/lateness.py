@@ -17,7 +17,7 @@ from apps.dispatch.reasons import reasons_of
 from apps.events import store as events
 from apps.events.store import NewEvent, instant_text
 from apps.tickets import holds
-from apps.tickets.values import LANES
+from apps.tickets.values import CATCH_UP, LIVE
 from kernel.clock import monotonic_s
 from kernel.eventtypes import DELIVERY
 from kernel.ids import id_from
@@ -30,6 +30,7 @@ TYPE = "run.late"
 LATE_AFTER = timedelta(seconds=60)
 LOOK_EVERY_S = 5.0
 LOOK_BACK = timedelta(seconds=30)  # of the first look of a process
+ON_TIME = (LIVE, CATCH_UP)  # lanes; what is run for the past waits for as long as it takes
 TOLD_AT_ONCE = 2_000  # of a tenant in one look
 
 # What somebody stopped (a paused job, with a limit of 0) is not late. Down the index of what is ready.
@@ -42,7 +43,7 @@ WHERE tenant_id = %(tenant)s AND pool = ANY(%(pools)s) AND lane = ANY(%(lanes)s)
 UNION ALL
 SELECT execution_id, job_id, schedule_id, run_key, trigger, nominal_at, actual_at, state, pool, flow
 FROM tickets_ticket
-WHERE state = 'queued' AND tenant_id = %(tenant)s AND attempt = 0
+WHERE state = 'queued' AND tenant_id = %(tenant)s AND lane = ANY(%(lanes)s) AND attempt = 0
   AND actual_at > %(after)s AND actual_at <= %(until)s AND trigger <> %(delivery)s
 LIMIT %(limit)s
 """
@@ -84,7 +85,7 @@ def tell_late(conn: Conn, tenancy: Tenancy, *, after: datetime, until: datetime)
         rows = conn.execute(
             _LATE,
             {
-                "tenant": tenancy.id, "lanes": list(LANES), "pools": list(POOLS), "after": after, "until": until,
+                "tenant": tenancy.id, "lanes": list(ON_TIME), "pools": list(POOLS), "after": after, "until": until,
                 "limit": TOLD_AT_ONCE, "delivery": DELIVERY,
             },
         ).fetchall()  # fmt: skip

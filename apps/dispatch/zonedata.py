@@ -35,6 +35,10 @@ INSERT INTO due_zonedata (id, version, applied_at, rules) VALUES (1, %s, %s, %s:
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, applied_at = excluded.applied_at, rules = excluded.rules,
        newer = NULL, newer_since = NULL
 """
+_STORE_CHANGES = """
+INSERT INTO due_zonechange (zone, at, file) SELECT zone, %s, file FROM unnest(%s::text[], %s::bytea[]) AS m(zone, file)
+ON CONFLICT DO NOTHING
+"""
 _STORE_RULES = "UPDATE due_zonedata SET rules = %s::jsonb WHERE version = %s AND rules IS NULL"
 _SEEN = "UPDATE due_zonedata SET newer = %s, newer_since = %s WHERE newer IS DISTINCT FROM %s"
 _LAST = """
@@ -95,7 +99,10 @@ def report(conn: Conn, registry: Registry, *, now: datetime, dry_run: bool) -> I
             break
         last = keys[-1]
     if not dry_run:
-        conn.execute(_STORE, [installed(), now, rules_text()])
+        with conn.transaction():
+            old = change.old_files()
+            conn.execute(_STORE_CHANGES, [now, list(old), list(old.values())])
+            conn.execute(_STORE, [installed(), now, rules_text()])
 
 
 def _chunk(

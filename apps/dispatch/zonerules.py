@@ -47,6 +47,14 @@ class Change:
             found = self._offsets[zone] = Offsets(ZoneInfo.from_file(BytesIO(file), key=zone), file)
         return found.offsets[found.index(int(at.timestamp()))]
 
+    def old_files(self) -> dict[str, bytes]:
+        """The files of the zones whose rules are known to be others now, compressed."""
+        return {
+            zone: b64decode(self.rules["files"][digest])
+            for zone, digest in self.rules.get("zones", {}).items()
+            if zone in zone_names() and self.concerns(zone)
+        }
+
     def _digest(self, zone: str) -> str | None:
         return self.rules.get("zones", {}).get(zone)
 

@@ -142,6 +142,20 @@ class ZoneData(models.Model):
         return self.version
 
 
+class ZoneChange(models.Model):
+    """The rules that a zone had before the due entries were computed anew with others; read by completeness."""
+
+    zone = models.CharField(max_length=64)
+    at = models.DateTimeField(help_text="When the due entries had all been computed anew.")
+    file = models.BinaryField(help_text="The zone's file of the data before, compressed.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["zone", "at"], name="zone_changes_once_at_a_time")]
+
+    def __str__(self) -> str:
+        return f"{self.zone} at {self.at:%Y-%m-%dT%H:%M:%SZ}"
+
+
 class ClockMark(models.Model):
     """How far the database's clock has been, to see when it goes back. One row at most."""
 

@@ -6,14 +6,15 @@ from uuid import UUID
 
 from django.urls import reverse
 
+from apps.archive.erasing import execution_erase
 from apps.dispatch.submit import execution_rerun
 from apps.executions.reading import ExecutionRow
 from apps.outcomes.cancel import execution_cancel
-from apps.portal.executions import access_execution
-from apps.portal.fields import Form
+from apps.portal.executions import access_execution, gone_of
+from apps.portal.fields import Field, Form
 from apps.portal.names import names_of
 from apps.portal.shown import look_of, moment
-from apps.portal.verbs import Receipt, Subject, VerbPage
+from apps.portal.verbs import REASON, Receipt, Subject, VerbPage
 from kernel.transitions import FINAL_STATES
 
 
@@ -64,8 +65,40 @@ class ExecutionRerun(ExecutionVerb):
     )
 
     def blocked(self, row: ExecutionRow) -> str:
-        return "" if row.state in FINAL_STATES else "It has not ended; cancel it, or wait."
+        return gone_of(row) if row.state in FINAL_STATES else "It has not ended; cancel it, or wait."
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
         new_id = execution_rerun(tenant=self.tenant, actor=self.actor, execution_id=subject.row.id, now=self.now)
         return Receipt(f"It runs again as a new execution, {new_id}.", reverse("portal:execution", args=[new_id]))
+
+
+class ExecutionErase(ExecutionVerb):
+    """Erasing one everywhere."""
+
+    actions = {"GET": "execution.erase", "POST": "execution.erase"}
+    title, button, kind = "Erase this execution", "Erase it for good", "danger"
+    lead = (
+        "Its payload, labels, answer, errors, attempts, dead letters and events are removed everywhere, from archives "
+        "too. That it ran, when, and how it ended stays. This can't be undone."
+    )
+
+    def blocked(self, row: ExecutionRow) -> str:
+        if row.erased_at is not None:
+            return "It was erased."
+        return "" if row.state in FINAL_STATES else "It has not ended; cancel it, or wait."
+
+    def fields(self, subject: Subject) -> list[Field]:
+        return [
+            Field("everything", "Also the workflow's run that it is a step of, and what was run again", "check"),
+            Field("reason", "Why", "area", help=REASON, rows=2, required=True),
+        ]
+
+    def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
+        done = execution_erase(
+            tenant=self.tenant, actor=self.actor, execution_id=subject.row.id, reason=form.text("reason"), now=self.now,
+            everything=form.text("everything") != "",
+        )  # fmt: skip
+        text = f"Erased, with {len(done.parts) - 1:,} that went with it."
+        if done.left:
+            text += f" Of {len(done.left):,} something is left; the platform goes on by itself."
+        return Receipt(text, subject.url)

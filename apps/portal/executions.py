@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
+from apps.archive.finding import attempts_find, execution_find, executions_find
 from apps.deadletters.models import DeadLetter
 from apps.dispatch.reasons import with_reasons
 from apps.executions.filtering import ExecutionFilter
@@ -31,8 +32,11 @@ from tenants import door
 
 SHOWN_ATTEMPTS = 50
 SHOWN_LINKED = 20
-WINDOWS = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "all": None}
-WINDOW_WORDS = {"1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "all": "all that is kept"}
+ARCHIVED = "archived"
+WINDOWS = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "all": None, ARCHIVED: None}
+WINDOW_WORDS = {
+    "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "all": "all that is kept", ARCHIVED: "archived"
+}  # fmt: skip
 
 
 class Line(NamedTuple):
@@ -55,19 +59,22 @@ class ExecutionList(Page):
         window = request.GET.get("window", "24h")
         window = window if window in WINDOWS else "24h"
         wanted = _filter(form, WINDOWS[window], self.now)
-        found = executions_read(self.tenant, wanted, after=position_of(request), size=PAGE_ROWS)
+        read = executions_find if window == ARCHIVED else executions_read
+        found = read(self.tenant, wanted, after=position_of(request), size=PAGE_ROWS)
         return self.page(
             "portal/executions.html", title="Executions", form=form, windows=_windows(request, window),
             window=window, listed=paged(request, lines(found.rows, now=self.now), after=found.after and found.after.id),
-            filtered=any(one.value for one in form.fields.values()), offers=self._offers(form, WINDOWS[window]),
+            filtered=any(one.value for one in form.fields.values()), offers=self._offers(form, window),
         )  # fmt: skip
 
-    def _offers(self, form: Form, window: timedelta | None) -> list[Offer]:
-        """What can be done to all of these at once."""
-        state = form.text("state")
+    def _offers(self, form: Form, window: str) -> list[Offer]:
+        """What can be done to all of these at once; to what is archived nothing."""
+        if window == ARCHIVED:
+            return []
+        state, since = form.text("state"), WINDOWS[window]
         given = {name: form.text(name) for name in ("state", "job", "trigger", "schedule")}
-        if window is not None:
-            given["created_after"] = (self.now - window).isoformat(timespec="seconds")
+        if since is not None:
+            given["created_after"] = (self.now - since).isoformat(timespec="seconds")
         if state in FINAL_STATES:
             return [offer_for(self, ExecutionsRerun, given)]
         return [offer_for(self, ExecutionsCancel, given, state=ALIVE)]
@@ -94,8 +101,12 @@ class ExecutionDetail(Page):
     section = "executions"
 
     def get(self, request: HttpRequest, execution_id: UUID) -> HttpResponse:
-        (row,) = with_reasons(self.tenant, [access_execution(self, execution_id)], now=self.now)
-        attempts = attempts_of(self.tenant, row, before=None, size=SHOWN_ATTEMPTS).rows[::-1]
+        row = access_execution(self, execution_id)
+        if row.archived_at is not None:
+            attempts = attempts_find(self.tenant, row.id, before=None, size=SHOWN_ATTEMPTS).rows[::-1]
+        else:
+            (row,) = with_reasons(self.tenant, [row], now=self.now)
+            attempts = attempts_of(self.tenant, row, before=None, size=SHOWN_ATTEMPTS).rows[::-1]
         names = names_of(jobs=[row.job_id], schedules=[row.schedule_id])
         bar = parts(row, attempts, now=self.now)
         letter = DeadLetter.objects.filter(execution_id=row.id).order_by("-pk").first()
@@ -119,7 +130,10 @@ class ExecutionDetail(Page):
                 self.offer("Replay", "portal:deadletter-replay", "deadletter.replay", letter.pk, kind="primary")
             )
         if ended:
-            found.append(self.offer("Run again", "portal:execution-rerun", "execution.rerun", row.id))
+            gone = gone_of(row)
+            found.append(self.offer("Run again", "portal:execution-rerun", "execution.rerun", row.id, blocked=gone))
+            if row.erased_at is None:
+                found.append(self.offer("Erase", "portal:execution-erase", "execution.erase", row.id, kind="danger"))
         else:
             asked = "It was asked to stop already." if row.cancel_requested else ""
             found.append(
@@ -131,11 +145,21 @@ class ExecutionDetail(Page):
 
 
 def access_execution(page: Page, execution_id: UUID) -> ExecutionRow:
-    """An execution with its live state, in the tenant of the host; the same 404 for all that is not there."""
+    """An execution with its live state, in the tenant of the host, or as it was when it was archived; the same 404 for
+    all that is not there."""
     found = execution_read(page.tenant, execution_id)
+    if found is None and (archived := execution_find(page.tenant, execution_id)) is not None:
+        found = archived.execution
     if found is None:
         raise NotFound("There is no such execution.")
     return found
+
+
+def gone_of(row: ExecutionRow) -> str:
+    """Why it can't be run again; empty when it can."""
+    if row.erased_at is not None:
+        return "It was erased: there is nothing left to run again."
+    return "It is archived; ask an operator to restore it first." if row.archived_at is not None else ""
 
 
 def lines(rows: list[ExecutionRow], *, now: datetime, job: Job | None = None) -> list[Line]:

@@ -12,6 +12,7 @@ from uuid import UUID
 from psycopg import sql
 
 from apps.portal.standing import COUNTED_MAX, Facts
+from apps.tickets.values import BACKFILL
 from kernel.eventtypes import DELIVERY
 from kernel.ids import first_id_at
 from tenants import door
@@ -23,7 +24,7 @@ NEXT_SHOWN = 6
 
 _RUNS = """
 SELECT true, coalesce(t.state, e.state), count(*),
-       min(t.available_at) FILTER (WHERE t.rank IS NOT NULL AND t.job_limit IS DISTINCT FROM 0)
+       min(t.available_at) FILTER (WHERE t.rank IS NOT NULL AND t.job_limit IS DISTINCT FROM 0 AND t.lane < %s)
 FROM (SELECT id, state FROM {schema}.executions_execution WHERE finished_at IS NULL AND trigger <> %s
       ORDER BY id LIMIT %s) e
 LEFT JOIN tickets_ticket t ON t.execution_id = e.id
@@ -72,7 +73,7 @@ class Looked(NamedTuple):
 
 def look(tenant: Tenant, *, now: datetime) -> Looked:
     """In the tenant's schema."""
-    runs = _rows(_RUNS, tenant, [DELIVERY, COUNTED_MAX + 1, first_id_at(now - HOUR), DELIVERY, COUNTED_MAX])
+    runs = _rows(_RUNS, tenant, [BACKFILL, DELIVERY, COUNTED_MAX + 1, first_id_at(now - HOUR), DELIVERY, COUNTED_MAX])
     alive = {state: (count, oldest) for is_alive, state, count, oldest in runs if is_alive}
     hour = {state: count for is_alive, state, count, _ in runs if not is_alive}
     (_, _, overdue_at, parked), *served = _rows(

@@ -68,6 +68,7 @@ urlpatterns = [
     path(EXECUTION, executions.ExecutionDetail.as_view(), name="execution"),
     path(f"{EXECUTION}/explain", explaining.ExecutionExplain.as_view(), name="execution-explain"),
     path(f"{EXECUTION}/cancel", execution_verbs.ExecutionCancel.as_view(), name="execution-cancel"),
+    path(f"{EXECUTION}/erase", execution_verbs.ExecutionErase.as_view(), name="execution-erase"),
     path(f"{EXECUTION}/rerun", execution_verbs.ExecutionRerun.as_view(), name="execution-rerun"),
     path("workflow-runs", workflow_runs.RunList.as_view(), name="workflowruns"),
     path("approvals", workflow_runs.Approvals.as_view(), name="approvals"),

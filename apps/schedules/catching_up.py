@@ -3,8 +3,9 @@
 Fire can't do it: without a due entry nothing of a paused job is due, and the job's resume makes one without any debt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from apps.audit.services import Actor
 from apps.due.entries import Entry
@@ -59,33 +60,55 @@ def _decide(
         pass_over(conn, tenant.schema_name, [entry], now=now, reason="job_paused", by=by)
         return None
     runs = list(occurring.runs_of(entry, decision, guarded=guarded, first_id=uuid7(), now=now, fired_by=by))
-    room, counted, reason = _room(tenant, len(runs), now)
-    made, cut = dict(runs[:room]), [fired for fired, _ in runs[room:]]
+    room = room_for(tenant, len(runs), now)
+    made, cut = runs[: room.runs], [fired for fired, _ in runs[room.runs :]]
     if decision.replaces and made:
         make_way(tenant, entry.key, cancels=decision.cancels, now=now)
-    new = {row[0] for row in executions.fire(conn, tenant.schema_name, list(made), now=now)}
-    tickets.copy_in(conn, [ticket for fired, ticket in made.items() if fired.id in new])
     skips = [occurring.skipped(entry, skip, by) for skip in decision.skips]
-    skips += [occurring.cut_off(cut, reason)] if cut else []
-    executions.skip(conn, tenant.schema_name, skips, now=now)
-    if counted and len(new) < room:
-        counting.take(conn, {tenant.pk: len(new) - room}, {}, now=now)
-    tally = Tally()
-    tally.add(tenant.pk, FIRED, len(new))
-    tally.add(tenant.pk, COUNTED, len(new) if counted else 0)
-    tally.add(tenant.pk, SKIPPED, sum(skip.occurrences for skip in skips))
-    deltas.add(conn, tally, now=now)
+    skips += [occurring.cut_off(cut, room.reason)] if cut else []
+    write_runs(tenant, made, skips, room, now=now)
     if decision.next_nominal is None or decision.next_due is None:
         return None
     return decision.next_nominal, decision.next_due
 
 
-def _room(tenant: Tenant, wanted: int, now: datetime) -> tuple[int, bool, str]:
-    """How many of these runs the tenant's plan has room for, whether they are counted already, and why not the rest."""
+class Room(NamedTuple):
+    """How many runs the tenant's plan has room for, whether they are counted already, and why not for more."""
+
+    runs: int
+    counted: bool
+    reason: str
+
+
+def room_for(tenant: Tenant, wanted: int, now: datetime) -> Room:
+    """For how many of these runs there is room; where the plan counts them, they are counted."""
     conn, plan, reason = door.raw(), tenant.plan, occurring.BACKLOG_FULL
     if plan.max_live is not None and wanted:
         wanted = min(wanted, max(0, plan.max_live - live_of(conn, tenant.pk, most=plan.max_live)))
     if plan.max_runs_per_day is None or not wanted:
-        return wanted, False, reason
+        return Room(wanted, False, reason)
     room = counting.reserve(conn, {tenant.pk: wanted}, now=now).get(tenant.pk, 0)
-    return room, True, reason if room == wanted else occurring.DAILY_QUOTA
+    return Room(room, True, reason if room == wanted else occurring.DAILY_QUOTA)
+
+
+def write_runs(
+    tenant: Tenant,
+    made: Sequence[tuple[executions.Fired, tickets.Ticket]],
+    skips: Sequence[executions.Skipped],
+    room: Room,
+    *,
+    now: datetime,
+) -> int:
+    """Writes runs that there is room for, and rows of those that do not run; how many runs there were not before."""
+    conn = door.raw()
+    new = {row[0] for row in executions.fire(conn, tenant.schema_name, [fired for fired, _ in made], now=now)}
+    tickets.add(conn, [ticket for fired, ticket in made if fired.id in new])
+    executions.skip(conn, tenant.schema_name, skips, now=now)
+    if room.counted and len(new) < room.runs:
+        counting.take(conn, {tenant.pk: len(new) - room.runs}, {}, now=now)
+    tally = Tally()
+    tally.add(tenant.pk, FIRED, len(new))
+    tally.add(tenant.pk, COUNTED, len(new) if room.counted else 0)
+    tally.add(tenant.pk, SKIPPED, sum(skip.occurrences for skip in skips))
+    deltas.add(conn, tally, now=now)
+    return len(new)

@@ -176,6 +176,21 @@ def counts_from(spec: Spec, *, now: datetime) -> datetime:
     return wanted - _MICROSECOND if wanted is not None and wanted <= now <= wanted + CREATED_LATE else now
 
 
+def made_up_for(spec: Spec, *, on_time: int) -> int:
+    """How many of the occurrences that were missed run after all, the newest ones, beside so many later ones."""
+    return {
+        "skip": 0,
+        "fire_once": 0 if on_time else 1,
+        "fire_latest_n": spec.misfire_max,
+        "fire_all": max(0, spec.misfire_max - on_time),
+    }[spec.misfire]
+
+
+def left_out(spec: Spec) -> str:
+    """Why the misfire policy leaves out the others."""
+    return "misfire_capped" if spec.misfire == "fire_all" else "misfire_skipped"
+
+
 def cursor_is_ahead(spec: Spec, *, nominal_at: datetime, now: datetime) -> bool:
     """The entry waits for a later instant than the clock says it should: the clock went back. Re-make it from now."""
     expected = next_after(spec, now)
@@ -202,7 +217,7 @@ def _decide_debt(spec: Spec, key: str, nominal_at: datetime, due_at: datetime, n
     fires, dropped = _chosen(spec, caught_up + on_time, chosen.starts)
     following = more if more is not None else (debt.next_nominal, debt.next_due)
     return Decision(
-        _ordered(spec, fires, now), skips + dropped, *following, replaces=chosen.replaces, cancels=chosen.cancels
+        ordered(spec, fires, now), skips + dropped, *following, replaces=chosen.replaces, cancels=chosen.cancels
     )
 
 
@@ -241,12 +256,7 @@ def _misfire(
     first, too_old = _too_old(spec, debt, until, now)
     if first is None:
         return [], too_old
-    keep = {
-        "skip": 0,
-        "fire_once": 0 if on_time else 1,
-        "fire_latest_n": spec.misfire_max,
-        "fire_all": max(0, spec.misfire_max - on_time),
-    }[spec.misfire]
+    keep = made_up_for(spec, on_time=on_time)
     kept, later = latest_between(spec, after=first, until=until, limit=keep) if keep else ([], 0)
     if not keep:
         later = count_between(spec, after=first, until=until)
@@ -258,7 +268,7 @@ def _misfire(
         return fires, too_old
     before = kept[0] - _MICROSECOND if kept else until
     last, _ = latest_between(spec, after=first, until=before, limit=1)
-    reason = "misfire_capped" if spec.misfire == "fire_all" else "misfire_skipped"
+    reason = left_out(spec)
     return fires, (*too_old, Skip(first, last[0] if last else first, total - len(kept), reason))
 
 
@@ -287,7 +297,7 @@ def _chosen(spec: Spec, fires: list[Fire], starts: int) -> tuple[list[Fire], tup
     return kept, (Skip(dropped[0].nominal_at, dropped[-1].nominal_at, len(dropped), reason),)
 
 
-def _ordered(spec: Spec, fires: list[Fire], now: datetime) -> tuple[Fire, ...]:
+def ordered(spec: Spec, fires: list[Fire], now: datetime) -> tuple[Fire, ...]:
     """What is on time after what is made up for; this in its order, spread by its rate."""
     late = [fire for fire in fires if fire.trigger == "catch_up"]
     on_time = [fire for fire in fires if fire.trigger != "catch_up"]

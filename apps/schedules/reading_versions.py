@@ -52,4 +52,7 @@ def schedule_version_shape(version: ScheduleVersion) -> dict[str, Any]:
         **waiting_of(version.definition),
         "payload": version.payload,
         "created_at": version.created_at,
+        "decides_after": version.from_at,
+        "decides_until": version.until_at,
+        "ended_by": version.ended_by or None,
     }

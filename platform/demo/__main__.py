@@ -69,6 +69,7 @@ def run(folder: Folder, supervisor: Supervisor, *, port: int) -> NoReturn:
     state["receiver_port"] = choose_port(remembered=state.get("receiver_port"))
     folder.write_state(state)
     keys = {"SECRET_KEY": state["secret_key"], "SECRETS_KEYS": state["secrets_keys"]}
+    keys["ARCHIVE_URL"] = os.environ.get("ARCHIVE_URL", str(VAR / "archive"))
     keys["PUBLIC_URL"] = os.environ.get("PUBLIC_URL") or f"http://{HOST}:{port}"  # for links that commands print
     env = processes.environment(services=services.variables(), keys=keys, port=port)
     write_env_file({**services.variables(), **keys})

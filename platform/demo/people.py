@@ -21,6 +21,7 @@ from tenants.work import database_now
 
 TENANTS = ("acme", "globex")
 LOGINS = ("admin", "viewer")  # of each tenant's console
+ARCHIVE_DAYS = 365
 OPERATOR = "operator"
 # The demo's receiver is on this machine. No other tenant may call loopback addresses.
 LOOPBACK = ("127.0.0.0/8", "::1/128")
@@ -67,7 +68,7 @@ def tenant(slug: str) -> Tenant:
     found: Tenant | None = Tenant.objects.select_related("plan").filter(slug=slug).first()
     if found is not None:
         return found
-    plan, _ = Plan.objects.get_or_create(name="demo")
+    plan, _ = Plan.objects.get_or_create(name="demo", defaults={"archive_days": ARCHIVE_DAYS})
     made = tenant_create(
         slug=slug,
         name=slug.capitalize(),

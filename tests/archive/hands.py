@@ -49,12 +49,12 @@ SELECT a.id, a.execution_id, a.number, 1000 + a.number, 'failed', gen_random_uui
        '{{"class": "TimedOut"}}'::jsonb, CASE WHEN a.number = 1 THEN %(at)s END
 FROM unnest(%(ids)s::uuid[], %(of)s::uuid[], %(numbers)s::int[]) AS a (id, execution_id, number)
 """
-_LETTER = """
+_LETTERS = """
 INSERT INTO {schema}.deadletters_deadletter
     (id, execution_id, job_id, fingerprint, error, attempts, created_at, resolved_at, resolution, note, resolved_by)
-SELECT %(id)s, id, job_id, 'print', error, attempt_count, created_at, %(closed)s,
+SELECT gen_random_uuid(), id, job_id, 'print', error, attempt_count, created_at, %(closed)s,
        CASE WHEN %(closed)s::timestamptz IS NULL THEN '' ELSE 'resolved' END, 'note', 'user:1'
-FROM {schema}.executions_execution WHERE id = %(of)s
+FROM {schema}.executions_execution WHERE id = ANY(%(of)s)
 """
 
 
@@ -77,17 +77,15 @@ def history(
     )  # fmt: skip
     ids = sorted(key for key, _ in made)
     if letters:
-        dead = conn.execute(
-            f"SELECT id FROM {schema}.executions_execution WHERE state = 'dead' AND id = ANY(%s)", [ids]
-        ).fetchall()
-        for (key,) in dead:
-            letter(conn, schema, key, closed=at + timedelta(hours=1))
+        dead = f"SELECT id FROM {schema}.executions_execution WHERE state = 'dead' AND id = ANY(%s)"
+        of = [row[0] for row in conn.execute(dead, [ids])]
+        conn.execute(_LETTERS.format(schema=schema), {"of": of, "closed": at + timedelta(hours=1)})
     return ids
 
 
 def letter(conn: Conn, schema: str, execution_id: UUID, *, closed: datetime | None) -> None:
     """A dead letter of an execution that has an error."""
-    conn.execute(_LETTER.format(schema=schema), {"id": uuid.uuid4(), "of": execution_id, "closed": closed})
+    conn.execute(_LETTERS.format(schema=schema), {"of": [execution_id], "closed": closed})
 
 
 def workflow(conn: Conn, schema: str, *, at: datetime = OLD_DAY, days: int = 2) -> tuple[UUID, list[UUID]]:

@@ -152,17 +152,21 @@ def test_the_tasks_share_the_work(
     conn: Conn, acme: Any, globex: Any, archiving: None, files: Store, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """History of plans with archive days leaves by the archive alone; one tenant's trouble is not the others'."""
+    from apps.dispatch.examining import examine
     from apps.usage.archives import totals
     from tenants import door
     from workers.archiving import archive as task
     from workers.housekeeping import health, retention
+
+    def doctor() -> tuple[bool, str]:
+        return next((one.ok, one.detail) for one in examine(conn, settings.BROKER_URL) if one.name == "archive")
 
     old = datetime.now(UTC) - timedelta(days=25)
     for tenant in (acme, globex):
         history(conn, tenant.schema_name, 10, at=old, today=old + timedelta(days=24))
     settings.ARCHIVE_URL = ""
     assert (retention()["executions"], task(), health()["archives_failing"]) == (0, {}, 0)
-    assert "no ARCHIVE_URL" in caplog.text
+    assert "no ARCHIVE_URL" in caplog.text and doctor()[0] is False
     settings.ARCHIVE_URL = str(files._root)
     owner = door.connect("test", owner=True)
     owner.execute("ALTER TABLE t_globex.executions_execution RENAME TO away")
@@ -174,8 +178,10 @@ def test_the_tasks_share_the_work(
     assert (found["tenants"], found["executions"], found["failed"]) == (2, 10, 1)
     seen = totals(conn)
     assert (seen.tenants, seen.executions, seen.failing, health()["archives_failing"]) == (2, 10, 1, 1)
+    assert doctor() == (False, "1 tenants failed at their last run: see the log of the workers")
     assert task()["executions"] == 10
     seen = totals(conn)
     assert (seen.executions, seen.failing, seen.overdue_s) == (20, 0, 0) and seen.bytes > 10_000
+    assert doctor() == (True, "answers")
     Plan.objects.filter(pk=acme.plan_id).update(archive_days=0)
     assert (task()["tenants"], totals(conn).tenants) == (0, 0)

@@ -78,3 +78,21 @@ def test_a_file_that_is_gone_is_said(conn: Conn, acme: Any, files: Store, api: A
     files.remove(f"{acme.schema_name}-{acme.pk}")
     answer = api.get(f"executions/{one}{path}")
     assert (answer.status, answer.code) == (500, "archive_damaged")
+
+
+def test_the_console_shows_what_is_archived_and_erases_it(
+    conn: Conn, acme: Any, files: Store, console_of: Any
+) -> None:  # fmt: skip
+    ids = history(conn, acme.schema_name, 10)
+    archive(conn, acme, files)
+    browser = console_of(acme)
+    assert str(ids[0]) not in browser.text("/console/executions?window=all")
+    assert str(ids[0]) in browser.text("/console/executions?window=archived")
+    page, dead = f"/console/executions/{ids[0]}", f"/console/executions/{ids[4]}"
+    assert "was read from a file" in browser.text(page) and "TimedOut" in browser.text(dead)
+    assert "restore it first" in browser.text(page) and "restore it first" in browser.text(f"{page}/rerun", status=409)
+    assert "why" in browser.post(f"{dead}/erase", {"reason": ""}, status=400).content.decode()
+    browser.post(f"{dead}/erase", {"reason": "asked for"})
+    shown = browser.text(dead)
+    assert "contents were erased" in shown and "TimedOut" not in shown and "It was erased" in shown
+    console_of(acme, "operator").post(f"{page}/erase", {"reason": "asked for"}, status=403)

@@ -41,7 +41,7 @@ def bucket(endpoint: str, settings: Any) -> Store:
     return store()
 
 
-def test_archive_read_verify_and_restore_on_s3(conn: Conn, acme: Any, bucket: Store) -> None:
+def test_archive_read_verify_and_restore_on_s3(conn: Conn, acme: Any, bucket: Store, settings: Any) -> None:
     schema = acme.schema_name
     ids = history(conn, schema, 50)
     before = everything(conn, schema)
@@ -55,6 +55,10 @@ def test_archive_read_verify_and_restore_on_s3(conn: Conn, acme: Any, bucket: St
     assert bucket.files(catalogue.folder_of(acme)) == []
     with pytest.raises(ArchiveDamaged):
         bucket.read("nothing/here")
+    bucket.check()
+    settings.ARCHIVE_URL = "s3://nowhere/x"
+    with pytest.raises(ArchiveUnreachable, match="nowhere"):
+        store().check()
 
 
 def test_a_store_that_does_not_answer_costs_nothing(conn: Conn, acme: Any, settings: Any) -> None:
@@ -69,6 +73,8 @@ def test_a_store_that_does_not_answer_costs_nothing(conn: Conn, acme: Any, setti
     with pytest.raises(ArchiveUnreachable):
         archive(conn, acme, store())
     assert everything(conn, schema) == before
+    with pytest.raises(ArchiveUnreachable):
+        store().check()
     settings.ARCHIVE_URL, settings.ARCHIVE_OPTIONS = "gopher://x", {}
     with pytest.raises(ArchiveUnreachable, match="ARCHIVE_URL"):
         store()

@@ -61,6 +61,7 @@ class Stock:
             f"{schedule}/resume": "schedule.resume", f"{schedule}/delete": "schedule.delete",
             f"/console/executions/{self.waiting}/cancel": "execution.cancel",
             f"/console/executions/{self.done}/rerun": "execution.rerun",
+            f"/console/executions/{self.done}/erase": "execution.erase",
             f"/console/dead-letters/{self.letter}/replay": "deadletter.replay",
             f"/console/dead-letters/{self.letter}/resolve": "deadletter.resolve",
             f"{run}/cancel": "workflowrun.cancel", f"{run}/pause": "workflowrun.pause",

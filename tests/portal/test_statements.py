@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.fixtures_flow import actor
 from tests.portal.stock import stock
 from tests.portal.test_people import made_key
 from tests.portal.test_webhooks import made
@@ -46,15 +47,23 @@ def test_no_page_takes_more_than_twelve(
 
 def _ids(kept: Any, browser: Any) -> dict[str, Any]:
     """One of each thing that a page is about."""
+    from apps.operations.backfill.services import backfill_ask
+    from apps.operations.models import Operation
     from tenants.models import Invitation
+    from tenants.work import database_now
 
+    backfill = backfill_ask(
+        tenant=kept.tenant, actor=actor(kept.tenant), schedule_id=kept.schedule, now=database_now(),
+        data={"from": "2026-03-01", "to": "2026-03-08"},
+    )  # fmt: skip
+    assert isinstance(backfill, Operation)
     hook = made(browser)
     browser.post(f"{hook}/test", {"revision": "1"})
     (delivery,) = browser.get(hook).context["listed"].rows
     browser.post("/console/members/invite", {"email": "new@example.com", "role": "viewer"}, status=200)
     return {
         "job_id": kept.job, "schedule_id": kept.schedule, "execution_id": kept.dead, "letter_id": kept.letter,
-        "run_id": kept.run, "step": ASKS,
+        "operation_id": kept.operation, "backfill_id": backfill.pk, "run_id": kept.run, "step": ASKS,
         "key_id": made_key(browser)[1].rpartition("/")[2], "member_id": browser.member.uid,
         "webhook_id": hook.rpartition("/")[2], "delivery_id": delivery["id"],
         "invitation_id": Invitation.objects.filter(tenant=kept.tenant).values_list("pk", flat=True)[0],

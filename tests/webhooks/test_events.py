@@ -208,11 +208,17 @@ def test_expired_runs_have_failed(conn: Conn, acme: Tenant, registry: Registry) 
 
 def test_late_runs_are_told_once(conn: Conn, acme: Tenant, registry: Registry) -> None:
     from apps.dispatch.lateness import LATE_AFTER, tell_late
+    from apps.tickets import releasing
 
     tenancy = tenancy_of(registry, acme)
     run = make_ticket(acme)
     paused = make_ticket(acme)
     conn.execute("UPDATE tickets_ticket SET job_limit = 0 WHERE execution_id = %s", [paused])
+    for queued in (False, True):  # of a backfill, which waits for as long as it takes
+        past = make_ticket(acme)
+        conn.execute("UPDATE tickets_ticket SET lane = 2 WHERE execution_id = %s", [past])
+        if queued:
+            releasing.release(conn, [past], release=releasing.next_release(conn), now=NOW)
     window = {"after": NOW - LATE_AFTER, "until": NOW}
     assert tell_late(conn, tenancy, **window) == 1
     assert tell_late(conn, tenancy, **window) == 1  # another process looks at the same time: the same event

@@ -15,7 +15,7 @@ from kernel.durations import span
 
 LATE_S = 10.0  # a start later than this is something that was found
 ERROR_CHARS = 300
-OF_SOMEBODY = frozenset({"schedule_paused", "job_paused", "schedule_changed", "schedule_deleted"})
+OF_SOMEBODY = frozenset({"schedule_paused", "job_paused", "schedule_changed", "schedule_deleted", "gap_recorded"})
 
 
 class Letter(NamedTuple):

@@ -173,6 +173,10 @@ SKIPPED_WORDS: Mapping[str, Words] = {
     "tenant_suspended": Words(
         "The tenant was suspended", "Nothing is owed for that time; backfill it where it matters."
     ),
+    "gap_recorded": Words(
+        "Nothing was written of it, and a repair of its schedule recorded it as skipped",
+        "A backfill can run it; docs/operations.md tells what may be behind it.",
+    ),
     "backlog_full": Words(
         "The tenant had as many unfinished runs as its plan allows",
         "See why runs wait, or ask an operator for a plan with a higher max_live.",

@@ -72,6 +72,8 @@ ROWS = {
     "backfills_read": Row("viewer"),
     "schedules_explanation": Row("viewer"),
     "schedules_explain": Row("viewer"),
+    "schedules_completeness": Row("viewer"),
+    "schedules_completeness_repair": Row("operator"),
     "calendars_list": Row("viewer"),
     "calendars_create": Row("editor", 201),
     "calendars_read": Row("viewer"),

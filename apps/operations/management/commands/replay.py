@@ -14,7 +14,7 @@ from apps.operations.pacing import Pace
 from apps.operations.progress_line import progress_line
 from apps.operations.reading import COUNTS
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
-from apps.operations.watching import Look, until_ended
+from apps.operations.watching import Look, stands_still, until_ended
 from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How
 from apps.outcomes.replay import deadletters_replay
 from kernel.errors import Faults, ShardbeatError, code_of
@@ -126,8 +126,7 @@ class Command(Base):
             line = progress_line(
                 one.state, counts, planned=one.planned, expected_end=None, waits_for=one.waits_for or one.paused_reason
             )
-            stands = one.state == "paused" and not one.running
-            return Look(line, one.finished_at is not None or stands, one)
+            return Look(line, one.finished_at is not None or stands_still(one.state, counts), one)
 
         try:
             one = until_ended(self.stderr, look)

@@ -1,0 +1,81 @@
+"""Whether a schedule is complete in a range: what it had to account for against what is written of it."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from apps.archive.forgotten import kept_from
+from apps.dispatch.completeness import records
+from apps.dispatch.completeness.comparing import Comparison, compare
+from apps.dispatch.completeness.expecting import Expected, expected
+from apps.dispatch.zonehistory import zone_changes
+from apps.due import entries
+from apps.schedules.history import History
+from apps.schedules.history_store import history_read
+from kernel.errors import FieldError, InvalidInput, NotFound
+from tenants.models import Tenant
+
+Conn = psycopg.Connection[Any]
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """What was found for a schedule from `since` (inclusive) to `until` (not so), as of a time.
+
+    `due_from` is the occurrence that is to be fired next, if there is one.
+    """
+
+    schedule_id: UUID
+    since: datetime
+    until: datetime
+    as_of: datetime
+    expected: Expected
+    found: Comparison
+    due_from: datetime | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing, as far as can be said."""
+        return not self.found.missing
+
+
+def completeness_of(
+    conn: Conn, tenant: Tenant, schedule_id: UUID, *, since: datetime, until: datetime, now: datetime,
+    most: int | None = None, pointer: str = "/from",
+) -> Completeness:  # fmt: skip
+    """Looks at a schedule, deleted or not; what is later than `now` is left out. NotFound.
+
+    InvalidInput, with a `pointer` to where the range begins, when it has more than `most` occurrences.
+    """
+    until = max(since, min(until, now + _MICROSECOND))
+    history, due_from = _definitions(conn, tenant.schema_name, schedule_id)
+    zones = {stretch.spec.zone for stretch in history.stretches if stretch.spec is not None}
+    wanted = expected(
+        history, since=since, until=until, kept_from=kept_from(conn, tenant.schema_name),
+        zones=zone_changes(conn, zones),
+    )  # fmt: skip
+    if most is not None and (count := wanted.count()) > most:
+        detail = (
+            f"The range has {count:,} occurrences, and at most {most:,} are looked at in one call: give a later one."
+        )
+        raise InvalidInput([FieldError(pointer, "range", detail)])
+    found = Comparison()
+    if wanted.parts:
+        rows = records.Whole(conn, tenant, schedule_id, after=wanted.parts[0].after, until=wanted.parts[-1].until)
+        found = compare(wanted.parts, rows.records(), due_from=due_from, later=rows.made_later)
+    return Completeness(schedule_id, since, until, now, wanted, found, due_from)
+
+
+def _definitions(conn: Conn, schema: str, schedule_id: UUID) -> tuple[History, datetime | None]:
+    """The history and the due entry's occurrence, as they were together: a change in between has both read again."""
+    while True:
+        history = history_read(conn, schema, schedule_id)
+        if history is None:
+            raise NotFound("There is no such schedule.")
+        due = entries.next_of(conn, [schedule_id]).get(schedule_id)
+        if history_read(conn, schema, schedule_id) == history:
+            return history, None if due is None else due[0]

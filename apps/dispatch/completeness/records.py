@@ -1,0 +1,88 @@
+"""What is written of a schedule's occurrences, in the tables and in the archive; oldest first, page by page."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from heapq import merge
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from apps.archive.reading import archived_dispositions
+from apps.dispatch.completeness.comparing import Record
+from tenants.models import Tenant
+from tenants.statements import run_in
+
+Conn = psycopg.Connection[Any]
+FIRED = ("schedule", "catch_up")
+LATER = ("backfill", "replay")
+PAGE = 5_000
+BEFORE = 3  # rows for several occurrences do not overlap: one of the last before a range may reach into it
+
+_FIRED = "schedule_id = $1 AND trigger IN ('schedule', 'catch_up')"
+_PAGE = f"""
+SELECT nominal_at, until_at, state, reason FROM {{schema}}.executions_execution
+WHERE {_FIRED} AND nominal_at > $2 AND nominal_at <= $3 ORDER BY nominal_at LIMIT $4
+"""
+_BEFORE = f"""
+SELECT * FROM (
+    SELECT nominal_at, until_at, state, reason FROM {{schema}}.executions_execution
+    WHERE {_FIRED} AND nominal_at <= $2 ORDER BY nominal_at DESC LIMIT {BEFORE}) b
+WHERE until_at > $2 ORDER BY nominal_at
+"""
+_LATER = """
+SELECT DISTINCT nominal_at FROM {schema}.executions_execution
+WHERE schedule_id = $1 AND trigger IN ('backfill', 'replay') AND nominal_at BETWEEN $2 AND $3
+"""
+_RAN_SINCE = f"""
+SELECT EXISTS (SELECT 1 FROM {{schema}}.executions_execution
+               WHERE {_FIRED} AND nominal_at > $2 AND state <> 'skipped')
+"""
+
+
+def records(conn: Conn, schema: str, schedule_id: UUID, *, after: datetime, until: datetime) -> Iterator[Record]:
+    """Records of (after, until], and those before that reach into it, oldest first."""
+    for row in run_in(conn, _BEFORE, schema, [schedule_id, after]).fetchall():
+        yield Record._make(row)
+    while True:
+        rows = run_in(conn, _PAGE, schema, [schedule_id, after, until, PAGE]).fetchall()
+        for row in rows:
+            yield Record._make(row)
+        if len(rows) < PAGE:
+            return
+        after = rows[-1][0]
+
+
+def made_later(conn: Conn, schema: str, schedule_id: UUID, first: datetime, last: datetime) -> list[datetime]:
+    """Which occurrences from `first` to `last` were made up for by a backfill."""
+    return [row[0] for row in run_in(conn, _LATER, schema, [schedule_id, first, last])]
+
+
+class Whole:
+    """The records of a tenant's schedule with those that are archived."""
+
+    def __init__(self, conn: Conn, tenant: Tenant, schedule_id: UUID, *, after: datetime, until: datetime) -> None:
+        self._conn, self._schema, self._schedule_id = conn, tenant.schema_name, schedule_id
+        self._after, self._until = after, until
+        self._archived = archived_dispositions(tenant, schedule_id, since=after, until=until, conn=conn)
+
+    def records(self) -> Iterator[Record]:
+        """All records, oldest first."""
+        hot = records(self._conn, self._schema, self._schedule_id, after=self._after, until=self._until)
+        old = (
+            Record(one.nominal_at, one.until_at, one.state, one.reason)
+            for one in self._archived
+            if one.trigger in FIRED
+        )
+        return merge(hot, old, key=lambda one: one.nominal_at)
+
+    def made_later(self, first: datetime, last: datetime) -> list[datetime]:
+        """As the function of this name."""
+        old = [one.nominal_at for one in self._archived if one.trigger in LATER and first <= one.nominal_at <= last]
+        return old + made_later(self._conn, self._schema, self._schedule_id, first, last)
+
+
+def ran_since(conn: Conn, schema: str, schedule_id: UUID, at: datetime) -> bool:
+    """Whether a later occurrence has an execution."""
+    row = run_in(conn, _RAN_SINCE, schema, [schedule_id, at]).fetchone()
+    return row is not None and bool(row[0])
