@@ -39,6 +39,7 @@ from apps.console import (  # noqa: E402  they register on the site above
     tenant_admin,  # noqa: F401
     tenant_archive,  # noqa: F401
     tenant_holds,  # noqa: F401
+    tenant_letters,  # noqa: F401
     tenant_operations,  # noqa: F401
     tenant_webhooks,  # noqa: F401
     tenant_workflows,  # noqa: F401
