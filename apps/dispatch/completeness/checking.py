@@ -12,8 +12,6 @@ from apps.dispatch.completeness import records
 from apps.dispatch.completeness.comparing import Comparison, compare
 from apps.dispatch.completeness.expecting import Expected, expected
 from apps.dispatch.zonehistory import zone_changes
-from apps.due import entries
-from apps.schedules.history import History
 from apps.schedules.history_store import history_read
 from kernel.errors import FieldError, InvalidInput, NotFound
 from tenants import door
@@ -88,20 +86,12 @@ def hot_completeness_of(
 def _expected(
     conn: Conn, schema: str, schedule_id: UUID, since: datetime, until: datetime
 ) -> tuple[Expected, datetime | None]:
-    history, due_from = _definitions(conn, schema, schedule_id)
+    read = history_read(conn, schema, schedule_id)
+    if read is None:
+        raise NotFound("There is no such schedule.")
+    history, due_from = read
     zones = {stretch.spec.zone for stretch in history.stretches if stretch.spec is not None}
     wanted = expected(
         history, since=since, until=until, kept_from=kept_from(conn, schema), zones=zone_changes(conn, zones)
     )  # fmt: skip
     return wanted, due_from
-
-
-def _definitions(conn: Conn, schema: str, schedule_id: UUID) -> tuple[History, datetime | None]:
-    """The history and the due entry's occurrence, as they were together: a change in between has both read again."""
-    while True:
-        history = history_read(conn, schema, schedule_id)
-        if history is None:
-            raise NotFound("There is no such schedule.")
-        due = entries.next_of(conn, [schedule_id]).get(schedule_id)
-        if history_read(conn, schema, schedule_id) == history:
-            return history, None if due is None else due[0]
