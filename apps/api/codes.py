@@ -75,6 +75,7 @@ CODES: Mapping[str, Code] = {
     "operation_not_open": Code((409,), "the operation has ended, or can't go this way from its state"),
     "already_started": Code((409,), "of an item: its run has begun, so an undo leaves it alone"),
     "changed_since": Code((409,), "of an item: it is not as the operation left it, so an undo leaves it alone"),
+    "not_replayed": Code((409,), "of an item: its letter is not as the replay left it, so an undo leaves it alone"),
     "no_undo": Code((409,), "nothing takes this action back"),
     "nothing_to_undo": Code((409,), "the operation has done nothing yet that could be taken back"),
     "too_many_items": Code((409,), "the filter fits more than 1,000,000 things", "narrow it, or do it in parts"),
@@ -189,6 +190,7 @@ OF_IDEMPOTENCY = ("request_in_progress", "idempotency_key_reused")
 # Of no operation: what a path answers that has none for the method, what people meet who sign in, what items say.
 ELSEWHERE = (
     "method_not_allowed", "identity_provider_unusable", "id_token_refused", "already_started", "changed_since",
+    "not_replayed",
 )  # fmt: skip
 
 

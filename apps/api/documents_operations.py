@@ -17,7 +17,19 @@ from apps.outcomes.again import MAX_REPLAYS
 MAX_REASON_CHARS = 500
 
 
-@extend_schema_field({"type": "object", "additionalProperties": {"type": ["string", "array", "boolean"]}})
+@extend_schema_field(
+    {
+        "type": "object",
+        "additionalProperties": {
+            "oneOf": [
+                {"type": "string"},
+                {"type": "boolean"},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "object", "additionalProperties": {"type": "string"}},
+            ]
+        },
+    }
+)
 class FilterField(serializers.JSONField):
     """The filters of a list, by their names."""
 

@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_hold
+from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_holds import HoldAnswer, HoldInput, HoldReleaseInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.lists import PAGING, newest
@@ -53,7 +54,7 @@ class HoldList(Endpoint):
     @operation(
         "legal_holds_create", "Place a legal hold: from the answer on nothing of what it names is deleted",
         body=HoldInput, answer=HoldAnswer, status=201, retry_safe=True, tag=TAG,
-        problems=("too_many_holds", "grace_over"),
+        problems=("too_many_holds", "grace_over", *OF_ARCHIVES),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:

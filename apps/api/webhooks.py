@@ -245,7 +245,7 @@ class DeliveryReplay(Endpoint):
 
     @operation(
         "webhook_deliveries_replay", "Send a delivery once more", body=NoInput, answer=DeliveryAnswer, status=202,
-        retry_safe=True, tag=TAG, problems=("webhook_disabled", "not_finished"),
+        retry_safe=True, tag=TAG, problems=("webhook_disabled", "not_finished", "erased"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, webhook_id: UUID, delivery_id: UUID) -> Response:

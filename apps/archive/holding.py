@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from apps.archive import holds
+from apps.archive.finding import execution_find
 from apps.archive.models import SCOPES, LegalHold
 from apps.audit.services import Actor, record
 from apps.executions.models import Execution
@@ -30,11 +30,11 @@ def hold_place(*, tenant: Tenant, actor: Actor, data: Any, now: datetime, by_ope
 
     `data` is {"scope", "object", "from_at", "until_at", "reason"}; the two instants narrow it to executions that were
     made in [from_at, until_at). It waits for the batch that is being deleted. InvalidInput; Conflict when the tenant's
-    data are being removed, or it has too many holds.
+    data are being removed, or it has too many holds; what `archive.reading` raises when a file can't be read.
     """
 
     def work() -> LegalHold:
-        form = _read(data)
+        form = _read(tenant, data)
         found = door.raw().execute(_STAYS, [tenant.pk]).fetchone()
         if found is None or (found[0] is not None and found[0] <= now):
             raise Conflict("The tenant's data are being removed.", code="grace_over")
@@ -77,15 +77,7 @@ def hold_release(
     return in_tenant(tenant, work)
 
 
-def refuse_held(tenant: Tenant, execution_ids: list[UUID]) -> None:
-    """Conflict when an open hold covers one of these executions; none is placed until the transaction ends."""
-    holds.share(door.raw(), tenant.schema_name)
-    kept = holds.held(door.raw(), tenant.schema_name, execution_ids)
-    if kept:
-        raise Conflict(f"Execution {kept[0]} is under a legal hold; release the hold first.", code="held")
-
-
-def _read(data: Any) -> dict[str, Any]:
+def _read(tenant: Tenant, data: Any) -> dict[str, Any]:
     """The columns of a new hold. InvalidInput with all faults."""
     fields = Fields(data, faults := Faults())
     fields.only(("scope", "object", "from_at", "until_at", "reason"))
@@ -99,7 +91,7 @@ def _read(data: Any) -> dict[str, Any]:
         faults.add("/object", "required", f"This field is required: the id of the {scope}.")
     elif scope in SCOPES:
         object_id = fields.id("object")
-        if object_id is not None and not _exists(scope, object_id):
+        if object_id is not None and not _exists(tenant, scope, object_id):
             faults.add("/object", "unknown", f"There is no such {scope}.")
     instants = {
         name: None if (given := fields.data.get(name)) is None else read_instant(given, f"/{name}", "UTC", faults)
@@ -112,11 +104,11 @@ def _read(data: Any) -> dict[str, Any]:
     return {"scope": scope, "object_id": object_id, "reason": reason, **instants}
 
 
-def _exists(scope: str, object_id: UUID) -> bool:
+def _exists(tenant: Tenant, scope: str, object_id: UUID) -> bool:
     """What is deleted counts, too: its history is there."""
     if scope == "schedule":
         return Schedule.objects.filter(pk=object_id).exists()
     if scope == "execution":
-        return Execution.objects.filter(pk=object_id).exists()
+        return Execution.objects.filter(pk=object_id).exists() or execution_find(tenant, object_id) is not None
     jobs = Job.objects.filter(pk=object_id)
     return (jobs.filter(kind=WORKFLOW) if scope == "workflow" else jobs).exists()

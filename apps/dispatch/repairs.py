@@ -8,6 +8,7 @@ bugs. Each check looks at a bounded chunk and takes the rows' locks before it ch
 - a due entry without its schedule (gone, paused, another version): removed
 - an execution that is alive without ticket or due entry: gets a ticket again
 - an execution that is blocked though what it waits for has ended: decided on
+- an operation that has not ended and has no row in the due index: gets one again
 - a ticket without execution: removed
 - a job's rate whose bucket is missing or another one, and a bucket of a job without a rate
 - a cursor that is ahead: the due entry waits for a later instant than its schedule says, because the clock was ahead
@@ -31,6 +32,7 @@ from apps.dispatch.repairs_blocked import blocked
 from apps.dispatch.repairs_buckets import buckets
 from apps.dispatch.repairs_executions import executions
 from apps.dispatch.repairs_gaps import gaps
+from apps.dispatch.repairs_operations import operations
 from apps.dispatch.repairs_schedules import schedules
 from apps.due import entries
 from apps.tickets import store as tickets
@@ -38,7 +40,7 @@ from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
-TENANT_CHECKS: tuple[Check, ...] = (schedules, executions, blocked, buckets, gaps)
+TENANT_CHECKS: tuple[Check, ...] = (schedules, executions, blocked, buckets, operations, gaps)
 
 
 @dataclass(slots=True)

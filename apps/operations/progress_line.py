@@ -22,6 +22,8 @@ def progress_line(
     state: str, counts: Mapping[str, int], *, planned: int, expected_end: datetime | None, waits_for: str = ""
 ) -> str:
     """How far it is: a bar, how many of how many, what runs and what went wrong, what it waits for, when it may end."""
+    if state == "planning":
+        return f"{bar(0, 1)} {planned:,} found  {state}"
     done = done_of(counts)
     share = 100 if done >= planned else done * 100 // planned
     parts = [f"{bar(done, planned)} {done:,}/{planned:,} {share:3d} %", state]

@@ -14,7 +14,7 @@ from apps.operations import asked_by, items
 from apps.operations.carrying import carry_out, take_back
 from apps.operations.deciding import CHUNK, Standing, next_start, next_step
 from apps.operations.items import Settled
-from apps.operations.kinds import kind_of
+from apps.operations.kinds import KINDS, kind_of
 from apps.operations.kinds.base import Work
 from apps.operations.models import Operation
 from kernel.errors import ShardbeatError
@@ -66,7 +66,9 @@ class Turn:
                 self._look_again(ended)
         self._write()
         if one.finished_at is not None and self._before["finished_at"] is None:
-            kind_of(one.action, one.target).ended(self.tenant, one, now=self.now)
+            kind = KINDS.get((one.action, one.target))
+            if kind is not None:  # else a version that knew it has made it
+                kind.ended(self.tenant, one, now=self.now)
 
     def _plan(self) -> None:
         one = self.operation

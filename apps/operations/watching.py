@@ -1,6 +1,6 @@
 """Looking at an operation from a terminal until it has ended: one line that moves; in a log, a line for each change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import sleep
 from typing import Any, NamedTuple
 
@@ -31,3 +31,8 @@ def until_ended(out: OutputWrapper, look: Callable[[], Look]) -> Any:
         if seen.has_ended:
             return seen.answer
         sleep(LOOK_S)
+
+
+def stands_still(state: str, counts: Mapping[str, int]) -> bool:
+    """Whether nothing more happens to an operation until somebody does something about it."""
+    return state == "paused" and not counts["running"]

@@ -8,6 +8,7 @@ from apps.audit.services import Actor, record
 from apps.due import bells
 from apps.events import store as events
 from apps.events.store import Position
+from apps.executions.erasures import refuse_erased
 from apps.executions.models import Execution
 from apps.schedules.running import FIRED_BY_CHARS
 from apps.webhooks import deliveries
@@ -61,6 +62,7 @@ def delivery_replay(*, tenant: Tenant, actor: Actor, webhook_id: UUID, delivery_
         if old.state not in FINAL_STATES:
             raise Conflict("The delivery has not ended; it is tried until it has.", code="not_finished")
         _check_enabled(webhook, test=old.job_version == TEST_VERSION)
+        refuse_erased(door.raw(), tenant.schema_name, [delivery_id])
         runs = delivery_id
         if old.state != "dead" or not _reopen(tenant, delivery_id, now):
             key = f"{old.run_key.rpartition('~')[0] or old.run_key}~{uuid7().hex[-12:]}"

@@ -109,6 +109,7 @@ def test_what_it_was_about_is_nowhere_and_that_it_ran_stays(
     assert api.get(f"dead-letters?execution={other}").body["items"] != []
     assert api.get(f"executions/{other}").body["payload"] == {"name": "somebody"}
     assert api.post(f"executions/{one}/rerun").code == "erased"
+    assert api.post(f"webhooks/{webhook.pk}/deliveries/{deliveries[0]['id']}/replay").code == "erased"
     assert api.post(f"executions/{one}/erase", {"reason": "twice"}).body["reason"] == "asked for"
     assert audit(conn, one) == ["execution.submit", "execution.rerun", "execution.erase"]
 
@@ -201,7 +202,7 @@ def test_archives_are_written_anew_without_it(
     assert in_files(files) and places(conn) == set()
     untouched = api.get(f"executions/{ids[1]}").body
 
-    hold = place(acme, now=utc_now())
+    hold = place(acme, "execution", ids[0], now=utc_now())
     assert_refused(acme, ids[0], "held")
     hold_release(tenant=acme, actor=ADMIN, hold_id=hold.pk, reason="settled", now=utc_now())
     with monkeypatch.context() as patch:

@@ -40,6 +40,7 @@ from tests.fixtures_flow import (
     ticket_of,
 )
 from tests.flow.test_fire_faults import table_lock
+from tests.operations.fixtures import ask
 
 Conn = psycopg.Connection[Any]
 
@@ -137,6 +138,12 @@ def keep_the_ticket_of_what_has_ended(conn: Conn, tenant: Tenant) -> tuple[str, 
     return "ticket_without_execution", execution
 
 
+def lose_the_turn_of_an_operation(conn: Conn, tenant: Tenant) -> tuple[str, UUID]:
+    operation = ask(tenant, "cancel", "executions", {"all": True})
+    conn.execute("DELETE FROM due_dueoperation")
+    return "operation_without_turn", operation.pk
+
+
 def leave_instants_out(conn: Conn, tenant: Tenant) -> tuple[str, UUID]:
     schedule = make_schedule(tenant)
     with door.connect("test fire") as other:
@@ -156,7 +163,7 @@ def leave_instants_out(conn: Conn, tenant: Tenant) -> tuple[str, UUID]:
 BREAKS: list[Callable[[Conn, Tenant], tuple[str, UUID]]] = [
     lose_the_entry, lose_the_schedule, keep_the_entry_of_a_paused_one, keep_the_entry_of_a_deleted_one,
     lose_the_ticket, lose_the_delayed_entry, forget_a_dependent, lose_the_ticket_of_what_is_blocked,
-    lose_the_execution, keep_the_ticket_of_what_has_ended, leave_instants_out,
+    lose_the_execution, keep_the_ticket_of_what_has_ended, leave_instants_out, lose_the_turn_of_an_operation,
 ]  # fmt: skip
 each_break = pytest.mark.parametrize("apart", BREAKS, ids=lambda one: one.__name__)
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.fixtures_flow import Fragile, actor, at_once, count, is_blocked, make_job, make_ticket, run_to_the_end
-from tests.operations.fixtures import ask, passes, read, work_off
+from tests.operations.fixtures import ask, passes, read, receipt, work_off
 
 if TYPE_CHECKING:
     from apps.operations.models import Operation
@@ -87,6 +87,36 @@ def test_a_person_waits_for_the_chunk_and_nothing_starts_after_a_cancel(
     at_once(cancels, ends)
     assert count(conn, MADE) == 0
     assert work_off(acme, one.pk).state == "cancelled"
+
+
+def test_an_item_that_somebody_holds_is_tried_again_and_then_given_up(
+    acme: Tenant, conn: Conn, second: Conn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apps.operations import loops
+
+    monkeypatch.setattr(loops, "LOCK_TIMEOUT_MS", 20)
+    job = make_job(acme)
+    runs = [make_ticket(acme, job) for _ in range(3)]
+    one = ask(acme, "cancel", "executions", {"job": str(job)})
+    passes()
+    with second.transaction(force_rollback=True):
+        second.execute("SELECT FROM tickets_ticket WHERE execution_id = %s FOR UPDATE", [runs[1]])
+        done = work_off(acme, one.pk)
+    assert (done.state, done.failed, done.succeeded) == ("completed", 1, 2)
+    assert receipt(acme, one.pk) == [(1, "succeeded", ""), (2, "failed", "busy"), (3, "succeeded", "")]
+
+
+def test_an_operation_whose_turns_always_fail_has_failed(acme: Tenant, conn: Conn) -> None:
+    from apps.operations.loops import FAILURES_MAX
+
+    one = ask(acme, "cancel", "executions", {"all": True})
+    conn.execute("UPDATE t_acme.operations_operation SET action = 'fly'")  # a kind that is there no more
+    for _ in range(FAILURES_MAX):
+        assert passes() == {"failures": 1}
+        conn.execute("UPDATE due_dueoperation SET due_at = '2000-01-01'")
+    done = work_off(acme, one.pk)
+    assert done.state == "failed" and "There is no operation that does 'fly'" in done.error and done.finished_at
+    assert count(conn, "SELECT count(*) FROM due_dueoperation") == 0
 
 
 def test_a_dispatcher_that_dies_at_any_point_of_a_chunk_has_done_it_or_has_not(

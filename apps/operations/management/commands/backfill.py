@@ -1,8 +1,7 @@
 """Runs past occurrences of a schedule: says first what it would do, then shows how far it is."""
 
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -17,13 +16,13 @@ from apps.operations.backfill.within import ORDERS
 from apps.operations.models import Operation
 from apps.operations.progress_line import progress_line
 from apps.operations.states import ENDS
+from apps.operations.watching import Look, stands_still, until_ended
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.models import Tenant
 from tenants.work import database_now, in_tenant
 
 NAME = "command:backfill"
-LOOK_S = 1.0
 MEMBERS = ("only", "order", "overlap", "priority", "max_in_flight", "rate_per_s", "canary", "stop_after_failures",
            "reason")  # fmt: skip
 
@@ -97,11 +96,15 @@ class Command(Base):
     def _watch(self, tenant: Tenant, backfill_id: UUID, *, as_json: bool) -> None:
         """Shows its progress until it has ended; whoever interrupts stops looking, and nothing else."""
 
-        def read() -> dict[str, Any]:
-            return backfill_shape(tenant, backfill_find(backfill_id), now=database_now())
+        def look() -> Look:
+            shape = in_tenant(
+                tenant, lambda: backfill_shape(tenant, backfill_find(backfill_id), now=database_now())
+            )  # fmt: skip
+            has_ended = shape["state"] in ENDS and shape["finished_at"] is not None
+            return Look(_line(shape), has_ended or stands_still(shape["state"], shape["counts"]), shape)
 
         try:
-            shape = self._until_ended(lambda: in_tenant(tenant, read))
+            shape = until_ended(self.stderr, look)
         except KeyboardInterrupt:
             self.stderr.write(f"\nIt goes on. Look again with --watch {backfill_id}.")
             raise SystemExit(EXIT_FOUND) from None
@@ -109,22 +112,6 @@ class Command(Base):
         counts = shape["counts"]
         if shape["state"] != "completed" or counts["failed"]:
             raise SystemExit(EXIT_FOUND)
-
-    def _until_ended(self, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        is_terminal, told = self.stderr.isatty(), ""
-        while True:
-            shape = read()
-            line = _line(shape)
-            if is_terminal:
-                self.stderr.write(f"\r\033[K{line}", ending="")
-            elif line != told:
-                self.stderr.write(line)
-            told = line
-            if shape["state"] in ENDS and shape["finished_at"] is not None:
-                if is_terminal:
-                    self.stderr.write("")
-                return shape
-            time.sleep(LOOK_S)
 
 
 def outlook_text(seen: Mapping[str, Any]) -> str:

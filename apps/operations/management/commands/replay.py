@@ -14,7 +14,7 @@ from apps.operations.pacing import Pace
 from apps.operations.progress_line import progress_line
 from apps.operations.reading import COUNTS
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
-from apps.operations.watching import Look, until_ended
+from apps.operations.watching import Look, stands_still, until_ended
 from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How
 from apps.outcomes.replay import deadletters_replay
 from kernel.errors import Faults, ShardbeatError, code_of
@@ -24,6 +24,7 @@ from tenants.models import Tenant
 from tenants.work import database_now, in_tenant, rehearsing
 
 NAME = "command:replay"
+LETTER_NOTE_CHARS, OPERATION_REASON_CHARS = 1_000, 500
 PACE = {"rate": "rate_per_s", "max_in_flight": "max_in_flight", "canary": "canary", "stop_after": "stop_after_failures"}
 
 
@@ -64,6 +65,9 @@ class Command(Base):
         many = self._filter(options)
         if options["max_replays"] < 1:
             self.refuse("--max-replays must be 1 or more.")
+        most = LETTER_NOTE_CHARS if options["id"] else OPERATION_REASON_CHARS
+        if len(options["note"]) > most:
+            self.refuse(f"--note has {len(options['note']):,} characters; {most:,} are allowed here.")
         if options["id"] and many:
             self.refuse("Give either ids or a filter.")
         if options["id"]:
@@ -126,8 +130,7 @@ class Command(Base):
             line = progress_line(
                 one.state, counts, planned=one.planned, expected_end=None, waits_for=one.waits_for or one.paused_reason
             )
-            stands = one.state == "paused" and not one.running
-            return Look(line, one.finished_at is not None or stands, one)
+            return Look(line, one.finished_at is not None or stands_still(one.state, counts), one)
 
         try:
             one = until_ended(self.stderr, look)
