@@ -109,6 +109,7 @@ def test_what_retention_may_have_removed_is_not_known() -> None:
     assert standing(NOW - 60 * DAY, None, known) == "not_known"
     assert standing(NOW - 60 * DAY, Record(SCHEDULE, NOW - 60 * DAY, None, "dead", 1), known) == "failed"
     assert standing(NOW - 120 * DAY, None, known) == "missing", "before the schedule was made nothing ran"
+    assert standing(NOW - 60 * DAY, None, known._replace(kept_from=None)) == "missing", "nothing was ever deleted"
     assert [only for only in ("missing", "failed", "all") if wants(only, "not_known")] == ["all"]
 
 

@@ -1,15 +1,17 @@
 """What the tables and the archive say of a schedule's occurrences."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
+from apps.archive.forgotten import kept_from
 from apps.archive.reading import archived_dispositions
 from apps.operations.backfill.recognising import Known, Record, latest
 from apps.schedules.models import Schedule
+from tenants import door
 from tenants.models import Tenant
 from tenants.statements import run_in
 
@@ -50,6 +52,6 @@ def records(
     return latest(ordered, found)
 
 
-def known_of(tenant: Tenant, schedule: Schedule, due_from: datetime | None, *, now: datetime) -> Known:
+def known_of(tenant: Tenant, schedule: Schedule, due_from: datetime | None) -> Known:
     """What is known of a schedule's past. `due_from` is the occurrence that its due entry stands for."""
-    return Known(schedule.created_at, now - timedelta(days=tenant.plan.retention_days), due_from)
+    return Known(schedule.created_at, kept_from(door.raw(), tenant.schema_name), due_from)

@@ -11,7 +11,7 @@ from apps.due import entries
 from apps.operations.backfill.dispositions import known_of, records
 from apps.operations.backfill.forecast import Pace, Use, expected_end, uses
 from apps.operations.backfill.live import typical_s
-from apps.operations.backfill.recognising import Known, Standing, standing, wants
+from apps.operations.backfill.recognising import Standing, standing, wants
 from apps.operations.backfill.wish import Wish
 from apps.operations.backfill.within import page
 from apps.schedules.defined import DefinedJob, definition_of, version_of
@@ -65,10 +65,10 @@ def scheduled(schedule_id: UUID) -> Scheduled:
 
 
 def stood(
-    tenant: Tenant, wish: Wish, found: Scheduled, instants: Sequence[datetime], *, now: datetime
+    tenant: Tenant, wish: Wish, found: Scheduled, instants: Sequence[datetime]
 ) -> Iterator[tuple[datetime, Standing]]:
     """How each of these occurrences stands now, in their order."""
-    known: Known = known_of(tenant, found.schedule, found.due_from, now=now)
+    known = known_of(tenant, found.schedule, found.due_from)
     of = records(door.raw(), tenant, wish.schedule_id, instants)
     for at in instants:
         yield at, standing(at, of.get(at), known)
@@ -81,12 +81,12 @@ def outlook(
     answer, after = Outlook(), None
     while instants := page(found.spec, wish.within, order=wish.order, after=after, size=PAGE):
         after = instants[-1]
-        for at, how in stood(tenant, wish, found, instants, now=now):
+        for at, how in stood(tenant, wish, found, instants):
             answer.standings[how] += 1
             if wants(wish.only, how):
                 _add(answer, at)
     _foresee(answer, tenant, wish, found, at_once=at_once, rate_per_s=rate_per_s, now=now)
-    answer.warnings += _warnings(answer, tenant, wish, found, now)
+    answer.warnings += _warnings(answer, tenant, wish, found)
     return answer
 
 
@@ -120,14 +120,15 @@ def _foresee(
     answer.uses = uses(answer.count, at_once=pace.at_once, per_day=per_day, live=live)
 
 
-def _warnings(answer: Outlook, tenant: Tenant, wish: Wish, found: Scheduled, now: datetime) -> list[str]:
+def _warnings(answer: Outlook, tenant: Tenant, wish: Wish, found: Scheduled) -> list[str]:
     said = []
     if not answer.count:
         said.append("Nothing is to be run.")
     if unknown := answer.standings["not_known"]:
-        kept = instant_text(known_of(tenant, found.schedule, None, now=now).kept_from.replace(microsecond=0))
+        kept = known_of(tenant, found.schedule, None).kept_from
+        since = "" if kept is None else f" before {instant_text(kept.replace(microsecond=0))}"
         what = "they run again" if wish.only == "all" else "they are left out; 'all' runs them"
-        said.append(f"Of {unknown:,} occurrences nothing is known, since history before {kept} is removed: {what}.")
+        said.append(f"Of {unknown:,} occurrences nothing is known, since history{since} is deleted: {what}.")
     if due := answer.standings["due"]:
         said.append(f"{due:,} occurrences are still due by themselves; they are left to the schedule.")
     if alive := answer.standings["alive"]:

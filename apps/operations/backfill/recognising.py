@@ -36,12 +36,12 @@ class Record(NamedTuple):
 class Known(NamedTuple):
     """Between which instants the records tell the whole truth.
 
-    What lies before `created_at` never was an occurrence. Records from before `kept_from` may be gone. From `due_from`
-    on it is for the dispatcher to fire what there is.
+    What lies before `created_at` never was an occurrence. Records from before `kept_from` may be gone (None: none are).
+    From `due_from` on it is for the dispatcher to fire what there is.
     """
 
     created_at: datetime
-    kept_from: datetime
+    kept_from: datetime | None
     due_from: datetime | None
 
 
@@ -60,7 +60,8 @@ def standing(at: datetime, record: Record | None, known: Known) -> Standing:
     if known.due_from is not None and at >= known.due_from:
         return "due"
     if record is None:
-        return "not_known" if known.created_at <= at < known.kept_from else "missing"
+        gone = known.kept_from is not None and known.created_at <= at < known.kept_from
+        return "not_known" if gone else "missing"
     if record.state not in FINAL_STATES:
         return "alive"
     if record.state == "succeeded":

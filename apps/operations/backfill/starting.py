@@ -55,7 +55,7 @@ def occurrence_start(
         archived = wish.only != "missing"
         found = records(conn, tenant, schedule.pk, [nominal_at], archived=archived).get(nominal_at)
         due_from = None if entry is None else entry.nominal_at
-        how = standing(nominal_at, found, known_of(tenant, schedule, due_from, now=now))
+        how = standing(nominal_at, found, known_of(tenant, schedule, due_from))
         if not wants(wish.only, how):
             return Outcome(skipped=SKIPS[how])
         definition = version_of(schedule)

@@ -43,7 +43,7 @@ class BackfillSchedule(Kind):
         found = scheduled(wish.schedule_id)
         last = None if after is None else instant_of(after["at"])
         instants = page(found.spec, wish.within, order=wish.order, after=last, size=size)
-        stands = stood(tenant, wish, found, instants, now=operation.frozen_at)
+        stands = stood(tenant, wish, found, instants)
         items = [NewItem(None, at) for at, how in stands if wants(wish.only, how)]
         return Planned(items, {"at": instant_text(instants[-1])} if len(instants) == size else None)
 
