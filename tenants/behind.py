@@ -34,7 +34,7 @@ class Standing:
 
     def missing(self) -> dict[str, list[str]]:
         """The schemas that lack each step, by the step's name, in the order of the steps."""
-        found: dict[str, list[str]] = {step.label: [] for step in template.steps()}
+        found: dict[str, list[str]] = {label: [] for label in template.labels()}
         for one in self.behind:
             for step in one.steps:
                 found[step.label].append(one.schema)
@@ -46,8 +46,7 @@ def standing(only: Iterable[str] | None = None) -> Standing:
     chosen = Tenant.objects.exclude(delete_after__lte=Now()).order_by("id").values_list("schema_name", flat=True)
     known = list(chosen if only is None else chosen.filter(schema_name__in=list(only)))
     found = Standing(schemas=len(known))
-    everything = template.steps()
-    labels = {step.label for step in everything}
+    labels = set(template.labels())
     lacking: dict[frozenset[str], tuple[template.Step, ...]] = {}  # thousands of schemas lack the same
     for start in range(0, len(known), CHUNK):
         some = known[start : start + CHUNK]
@@ -55,9 +54,10 @@ def standing(only: Iterable[str] | None = None) -> Standing:
         for schema in some:
             done = applied.get(schema, frozenset())
             found.unknown.update(done - labels)
-            if missing := labels - done:
-                steps = tuple(step for step in everything if step.label in missing)
-                found.behind.append(Pending(schema, lacking.setdefault(frozenset(missing), steps)))
+            if missing := frozenset(labels - done):
+                if missing not in lacking:
+                    lacking[missing] = tuple(step for step in template.steps() if step.label in missing)
+                found.behind.append(Pending(schema, lacking[missing]))
     return found
 
 

@@ -34,7 +34,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Tally:
-    """What a run did. `later` are locked still; `left` were not tried, since the run was stopped."""
+    """What a run did. `later` are locked still; `left` were not done when the run was stopped."""
 
     migrated: int = 0
     later: int = 0

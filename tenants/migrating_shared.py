@@ -15,6 +15,7 @@ from kernel.backoff import delay_s
 from kernel.clock import monotonic_s
 from kernel.errors import Conflict
 from tenants import door
+from tenants.behind import shared_pending
 from tenants.migrating_one import CHANGED_TOGETHER, LATER
 from tenants.provisioning import grant_shared
 
@@ -33,7 +34,9 @@ def shared_migrate(*, lock_timeout_ms: int, retry_for_s: float, say: Callable[[s
         while True:
             turn += 1
             try:
-                return _once(lock_timeout_ms)
+                if shared_pending(conn):
+                    _once(lock_timeout_ms)
+                return grant_shared()
             except (DatabaseError, psycopg.Error) as error:
                 cause = error.__cause__ if isinstance(error, DatabaseError) else error
                 reason = str(error).strip().partition("\n")[0]
@@ -50,4 +53,3 @@ def shared_migrate(*, lock_timeout_ms: int, retry_for_s: float, say: Callable[[s
 def _once(lock_timeout_ms: int) -> None:
     door.raw().execute("SELECT set_config('lock_timeout', %s, false)", [str(lock_timeout_ms)])
     call_command("migrate_schemas", shared=True, interactive=False, verbosity=0)
-    grant_shared()

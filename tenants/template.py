@@ -82,10 +82,15 @@ def steps() -> tuple[Step, ...]:
 
 
 @cache
+def labels() -> tuple[str, ...]:
+    """The names of `steps`, without making them."""
+    return tuple(f"{one.app_label}.{one.name}" for one in _migrations()[0])
+
+
+@cache
 def version() -> str:
-    """A short name of the template: changes with every new migration. Cheaper than `steps`."""
-    names = "\n".join(f"{one.app_label}.{one.name}" for one in _migrations()[0])
-    return hashlib.sha256(names.encode()).hexdigest()[:16]
+    """A short name of the template: changes with every new migration."""
+    return hashlib.sha256("\n".join(labels()).encode()).hexdigest()[:16]
 
 
 @cache
@@ -99,7 +104,7 @@ def shared_labels() -> tuple[str, ...]:
 def table_count() -> int:
     """How many tables a schema has: those of the tenant apps' models, and the one that records migrations."""
     models = [
-        model for label in _labels() for model in apps.get_app_config(label).get_models(include_auto_created=True)
+        model for label in _app_labels() for model in apps.get_app_config(label).get_models(include_auto_created=True)
     ]
     return 1 + sum(model._meta.managed and not model._meta.proxy for model in models)
 
@@ -116,16 +121,16 @@ def create_sql() -> str:
     return "\n".join([f"{MIGRATIONS_TABLE};", *(step.sql for step in everything), record_sql(everything)])
 
 
-def _labels() -> set[str]:
+def _app_labels() -> set[str]:
     return {app.rsplit(".", 1)[-1] for app in settings.TENANT_APPS}
 
 
 def _migrations() -> tuple[list[Migration], MigrationLoader]:
     loader = MigrationLoader(None)  # without a connection it reads files only, not what is applied somewhere
-    labels = _labels()
+    tenant_apps = _app_labels()
     keys: dict[tuple[str, str], None] = {}
     for target in loader.graph.leaf_nodes():
-        if target[0] in labels:
+        if target[0] in tenant_apps:
             keys |= dict.fromkeys(loader.graph.forwards_plan(target))
     return [loader.graph.nodes[key] for key in keys], loader
 

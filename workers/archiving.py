@@ -4,7 +4,7 @@ import logging
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from django.conf import settings
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 BUDGET_S = 300.0
+STATEMENT_MS = 25_000
 TURN_S = 60.0  # of one tenant in one run; a batch that was begun is finished
 
 _TENANTS = """
@@ -48,7 +49,7 @@ def archive() -> dict[str, int]:
     if not settings.ARCHIVE_URL:
         return {}
     total = {"tenants": 0, "batches": 0, "executions": 0, "expired": 0, "failed": 0}
-    line, files, end = Line("archive"), store(), monotonic_s() + BUDGET_S
+    line, files, end = Line("archive", opened=_bounded), store(), monotonic_s() + BUDGET_S
     try:
         turns = [Turn._make(row) for row in line.get().execute(_TENANTS)]
         archives.forget(line.get(), but=[one.tenant_id for one in turns])
@@ -85,6 +86,11 @@ def _turn(line: Line, files: Store, turn: Turn) -> "Run | None":
         return None
     archives.note(line.get(), turn.tenant_id, executions=found.executions, bytes=found.bytes, overdue_s=found.overdue_s)
     return run
+
+
+def _bounded(conn: "psycopg.Connection[Any]") -> None:
+    """No statement holds vacuum back for long."""
+    conn.execute(f"SET statement_timeout = {STATEMENT_MS}")
 
 
 def _until(seconds: float) -> Callable[[], bool]:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import psycopg
 from django.db import OperationalError, connection
 
 from apps.archive import erasing_rows, holds
-from apps.archive.erasing_files import Family, erase_from_files, family, held_with, may_be_in_files
 from apps.archive.holding import REASON_CHARS
 from apps.audit.services import Actor, record
 from apps.executions import erasures
@@ -27,6 +27,9 @@ from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
+
+if TYPE_CHECKING:  # what reads files is loaded by whoever erases: most processes never do (`archive.reading`)
+    from apps.archive.erasing_files import Family
 
 log = logging.getLogger(__name__)
 MOST = 10_000  # executions that go with one
@@ -65,6 +68,8 @@ def execution_erase(
     if not reason.strip() or len(reason) > REASON_CHARS:
         detail = f"must say why, in at most {REASON_CHARS} characters."
         raise InvalidInput([FieldError("/reason", "required", detail)])
+    from apps.archive.erasing_files import family
+
     cold = family(door.raw(), tenant, execution_id, everything=everything, limit=MOST)
     in_tenant(tenant, lambda: _ask(tenant, actor, execution_id, reason, now, everything, cold))
     erase_some(tenant, now=now, only=execution_id)
@@ -73,6 +78,8 @@ def execution_erase(
 
 def would_erase(tenant: Tenant, execution_id: UUID, *, everything: bool) -> list[UUID]:
     """What `execution_erase` would take, by id; empty when there is no such execution. Deliveries are not among it."""
+    from apps.archive.erasing_files import family
+
     conn, schema = door.raw(), tenant.schema_name
     cold = family(conn, tenant, execution_id, everything=everything, limit=MOST)
     ids = erasing_rows.belonging(conn, schema, {execution_id, *cold.rows}, everything=everything, limit=MOST + 1)
@@ -100,9 +107,11 @@ def erase_some(
 
 
 def _ask(
-    tenant: Tenant, actor: Actor, execution_id: UUID, reason: str, now: datetime, everything: bool, cold: Family
+    tenant: Tenant, actor: Actor, execution_id: UUID, reason: str, now: datetime, everything: bool, cold: "Family"
 ) -> None:
     """Notes what is to go. Conflict, NotFound."""
+    from apps.archive.erasing_files import held_with
+
     conn, schema = door.raw(), tenant.schema_name
     holds.share(conn, schema)
     ids = erasing_rows.belonging(conn, schema, {execution_id, *cold.rows}, everything=everything, limit=MOST + 1)
@@ -138,6 +147,8 @@ def _undone(tenant: Tenant, only: UUID | None, after: UUID) -> Sequence[Erased]:
 
 def _chunk(tenant: Tenant, chunk: Sequence[Erased], now: datetime) -> int:
     """Erases what can be erased now; how many are through."""
+    from apps.archive.erasing_files import erase_from_files, may_be_in_files
+
     conn, schema = door.raw(), tenant.schema_name
     ids = [one.execution_id for one in chunk]
     for delivery in erasing_rows.live_deliveries(conn, schema, ids):

@@ -20,7 +20,6 @@ from apps.console.shown import excerpt, json_field, masked
 from apps.console.tenant_backfill import backfill_page
 from apps.console.tenant_holds import erase_view
 from apps.console.tenant_site import tenant_site
-from apps.deadletters.models import DeadLetter
 from apps.executions.models import TRIGGERS, Attempt, Erasure, Execution
 from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, Schedule, ScheduleVersion
 from apps.workflows.models import Run
@@ -189,23 +188,3 @@ class AttemptAdmin(ReadOnlyAdmin):
         first = key.int >> 80 << 80
         near = queryset.filter(pk__gte=UUID(int=first), pk__lt=UUID(int=first + (1 << 80)))
         return near.filter(Q(pk=key) | Q(execution_id=key)), False
-
-
-@admin.register(DeadLetter, site=tenant_site)
-class DeadLetterAdmin(ReadOnlyAdmin):
-    list_display = (
-        "id", "execution_link", "job_link", "attempts", "fingerprint", "created_at", "resolved_at", "resolution",
-        "resolved_by",
-    )  # fmt: skip
-    list_filter = (WindowFilter, choice_filter("resolution", ("replayed", "resolved")))
-    uuid_search = ("id", "execution_id")
-    exact_search = ("fingerprint",)
-    search_help_text = "Id of a dead letter or of an execution, or a fingerprint."
-    deferred = ("error",)
-    fields = (
-        "id", "execution_link", "job_link", "fingerprint", "attempts", "created_at", "resolved_at", "resolution",
-        "note", "resolved_by", "error_shown",
-    )  # fmt: skip
-    readonly_fields = ("execution_link", "job_link", "error_shown")
-    execution_link, job_link = link_field("execution_id", Execution), link_field("job_id", Job)
-    error_shown = json_field("error")

@@ -37,7 +37,9 @@ tenant_site.disable_action("delete_selected")
 from apps.console import (  # noqa: E402  they register on the site above
     admin_secrets,  # noqa: F401
     tenant_admin,  # noqa: F401
+    tenant_archive,  # noqa: F401
     tenant_holds,  # noqa: F401
+    tenant_letters,  # noqa: F401
     tenant_operations,  # noqa: F401
     tenant_webhooks,  # noqa: F401
     tenant_workflows,  # noqa: F401

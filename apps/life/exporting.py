@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
+from psycopg import sql
 
 from apps.audit.services import Actor, record
 from apps.life import reading, tables
@@ -55,8 +56,9 @@ def tenant_export(
     Conflict when history is asked for and the tenant does not stand still. `access` are people and API keys, which
     need a passphrase, as do values of secrets: without one their names alone are told.
     """
-    left_out, rows = dict(tables.STAYS), Counter[str]()
+    rows = Counter[str]()
     with door.connect("tenant export", guarded=False) as conn, Writer(path, passphrase=passphrase) as writer:
+        left_out = _staying(conn, tenant)
 
         def write(
             name: str, columns: Sequence[str], given: Iterable[Row], *, part: str = "", sealed: bool = False
@@ -109,6 +111,22 @@ def check_still(conn: Conn, tenant: Tenant) -> datetime | None:
     if row[1]:
         raise Conflict(f"{row[1]:,} of its operations have not ended: cancel them.", code="still_running")
     return stands.since
+
+
+def _staying(conn: Conn, tenant: Tenant) -> dict[str, str]:
+    """What the tenant has that stays where it is, and why."""
+    found = {}
+    for table, why in (tables.STAYS | tables.STAYS_SHARED).items():
+        if table in tables.TOLD:
+            own = table in tables.STAYS
+            query = sql.SQL("SELECT count(*) FROM {} {}").format(
+                sql.Identifier(tenant.schema_name if own else "public", table),
+                sql.SQL("") if own else sql.SQL("WHERE tenant_id = {}").format(sql.Literal(tenant.pk)),
+            )
+            row = conn.execute(query).fetchone()
+            if row is not None and row[0]:
+                found[table] = f"{row[0]:,}: {why}"
+    return found
 
 
 def _about(tenant: Tenant, now: datetime, history: bool, left_out: dict[str, str]) -> dict[str, Any]:

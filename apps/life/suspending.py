@@ -13,9 +13,9 @@ from apps.webhooks import outcome as webhooks
 from apps.workflows.runs import resting as runs
 from kernel.errors import Conflict, FieldError, InvalidInput
 from tenants import door, suspension
-from tenants.models import Tenant
+from tenants.models import Suspension, Tenant
 from tenants.suspension import Span
-from tenants.work import atomically
+from tenants.work import Again, atomically
 
 REASON_CHARS = 500
 Status = Tenant.Status
@@ -27,10 +27,12 @@ def tenant_suspend(*, tenant: Tenant, actor: Actor, now: datetime, reason: str =
         raise InvalidInput([FieldError("/reason", "too_long", f"has at most {REASON_CHARS} characters.")])
 
     def work() -> Tenant:
-        found = _locked(tenant)
+        rows = Tenant.objects.select_for_update(of=("self",)).select_related("plan")
+        found = _checked(rows.filter(pk=tenant.pk).first())
         if found.status == Status.SUSPENDED:
             return found
-        _set(found, Status.SUSPENDED)
+        found.status = Status.SUSPENDED
+        found.save(update_fields=["status"])
         suspension.begin(found, now=now, reason=reason)
         _record(actor, "tenant.suspend", found, now, {"status": Status.ACTIVE}, {"status": found.status}, reason)
         return found
@@ -45,12 +47,17 @@ def tenant_resume(*, tenant: Tenant, actor: Actor, now: datetime, reason: str = 
     """
 
     def work() -> Tenant:
-        found = _locked(tenant)
+        # One at a time. The tenant's own row comes last: whoever releases other tenants' runs may have to lock it, too,
+        # and must not wait while the limits of many tickets are moved.
+        list(Suspension.objects.select_for_update().filter(tenant=tenant, ended_at=None))
+        found = _checked(Tenant.objects.select_related("plan").filter(pk=tenant.pk).first())
         if found.status == Status.ACTIVE:
             return found
-        _set(found, Status.ACTIVE)
         span = suspension.end(found, now=now)
         _let_time_go_on(found, span)
+        if not Tenant.objects.filter(pk=found.pk, status=Status.SUSPENDED).update(status=Status.ACTIVE):
+            raise Again
+        found.status = Status.ACTIVE
         after = {"status": found.status, "suspended_since": span.since.isoformat() if span else None}
         _record(actor, "tenant.resume", found, now, {"status": Status.SUSPENDED}, after, reason)
         return found
@@ -68,20 +75,13 @@ def _let_time_go_on(tenant: Tenant, span: Span | None) -> None:
         webhooks.go_on(conn, schema, since=span.since, until=span.until)
 
 
-def _locked(tenant: Tenant) -> Tenant:
-    """The row as it is now, locked; it is active or suspended."""
-    rows = Tenant.objects.select_for_update(of=("self",)).select_related("plan")
-    found: Tenant | None = rows.filter(pk=tenant.pk).first()
+def _checked(found: Tenant | None) -> Tenant:
+    """A tenant that is active or suspended."""
     if found is None or found.status not in (Status.ACTIVE, Status.SUSPENDED):
         status = "gone" if found is None else found.status
         hint = "; keep it first (tenant_delete --undo)" if status == Status.DELETING else ""
         raise Conflict(f"The tenant is {status}{hint}.", code="tenant_not_active")
     return found
-
-
-def _set(tenant: Tenant, status: str) -> None:
-    tenant.status = status
-    tenant.save(update_fields=["status"])
 
 
 def _record(

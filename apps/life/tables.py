@@ -31,6 +31,9 @@ STAYS = {
 
 LATE = "__late"  # names the second part of a table, which was read when nothing of it changed any more
 
+# Of these people are told when a tenant has some.
+TOLD = ("archive_archivebatch", "signin_provider", "tenants_invitation")
+
 # Of the shared schema, the tenant's rows. What of them only means something where they are is set anew.
 LIVE = {
     "due_dueentry": "key", "tickets_ticket": "execution_id", "tickets_pullqueue": "name", "tickets_bucket": "owner",

@@ -12,6 +12,7 @@ from django.utils.http import urlencode
 
 from apps.deadletters.models import DeadLetter
 from apps.deadletters.reading import STATUSES, LetterFilter, deadletters_read
+from apps.deadletters.replays import replays_of
 from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.resolve import deadletter_resolve
@@ -23,6 +24,7 @@ from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.shown import moment
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from kernel.errors import NotFound
+from tenants import door
 
 NOTE_CHARS = 1_000
 FINGERPRINT_CHARS = 64
@@ -91,7 +93,7 @@ class DeadLetterDetail(Page):
         return self.page(
             "portal/deadletter.html", title="Dead letter", letter=letter, state=letter.resolution or "open",
             job=names.jobs.get(letter.job_id, ""), job_page=letter.job_id in names.pages,
-            summary=error_line(letter.error), alike=same[:100].count(),
+            summary=error_line(letter.error), alike=same[:100].count(), replays=self._replays(letter),
             schedule=names.schedules.get(letter.schedule_id, "") if letter.schedule_id else "",
             offers=[
                 self.offer("Replay", "portal:deadletter-replay", "deadletter.replay", letter.pk, kind="primary",
@@ -99,6 +101,10 @@ class DeadLetterDetail(Page):
                 self.offer("Resolve", "portal:deadletter-resolve", "deadletter.resolve", letter.pk, blocked=closed),
             ],
         )  # fmt: skip
+
+    def _replays(self, letter: DeadLetter) -> int:
+        found = replays_of(door.raw(), self.tenant.schema_name, [letter.execution_id])
+        return found.get(letter.execution_id, 0)
 
 
 class LetterVerb(VerbPage):

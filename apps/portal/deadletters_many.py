@@ -83,7 +83,7 @@ class ManyLetters(VerbPage):
         faults.raise_if_any()
         wish = Wish(self.action, "dead_letters", subject.row, params, pace, reason)
         made = operation_create(tenant=self.tenant, actor=self.actor, wish=wish, now=self.now)
-        return Receipt(f"Operation {made.pk} works on them.", subject.url)
+        return Receipt("It was asked for, and begins within moments.", reverse("portal:operation", args=[made.pk]))
 
 
 class DeadLettersReplay(ManyLetters):

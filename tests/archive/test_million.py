@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -98,9 +99,11 @@ class Told:
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        begun = time.perf_counter()
+        begun, worked = time.perf_counter(), time.process_time()
         yield
-        print(f"{what}: {time.perf_counter() - begun:,.2f} s")
+        took, cpu = time.perf_counter() - begun, time.process_time() - worked
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{what}: {took:,.2f} s ({cpu:,.2f} s CPU of this process, whose peak is {peak:,.0f} MiB)", flush=True)
 
 
 def _sum(conn: Conn, schema: str, table: str) -> tuple[Any, ...]:

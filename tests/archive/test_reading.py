@@ -129,7 +129,8 @@ def test_who_reads_no_files_does_not_carry_what_reads_them() -> None:
     """A dispatcher's memory has a budget; pyarrow would be half of it."""
     program = (
         "import django, sys; django.setup()\n"
-        "import apps.archive.reading, apps.archive.keeping, apps.operations.loops, workers.archiving\n"
+        "import apps.archive.reading, apps.archive.keeping, apps.operations.loops\n"
+        "import config.urls, workers.archiving, workers.housekeeping\n"
         "import apps.dispatch.management.commands.dispatcher\n"
         "sys.exit(bool({'pyarrow', 'fsspec'} & set(sys.modules)))"
     )

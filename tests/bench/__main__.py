@@ -23,7 +23,20 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=3_000_000, help="executions that lists and pages are read from")
     parser.add_argument(
         "--only",
-        choices=["fire", "noop", "celery", "lists", "writes", "audit", "figures", "round", "flood", "edges", "schemas"],
+        choices=[
+            "fire",
+            "noop",
+            "celery",
+            "lists",
+            "writes",
+            "audit",
+            "figures",
+            "round",
+            "flood",
+            "edges",
+            "schemas",
+            "ageing",
+        ],
         default=None,
     )
     parser.add_argument(
@@ -51,7 +64,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import audit, edges, fire_release, flood, lists, noop, release_round, schemas, writes
+        from tests.bench import ageing, audit, edges, fire_release, flood, lists, noop, release_round, schemas, writes
 
         if args.only == "round":
             stage.prepare(tenants=0, own_queues=0)
@@ -83,7 +96,9 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
                     f" {settling.database_ms:.2f} ms CPU of the database, {settling.python_ms:.2f} of the process"
                 )
             return
-        made = stage.prepare(tenants=1 if args.only in ("audit", "lists") else args.tenants, own_queues=args.own_queues)
+        made = stage.prepare(
+            tenants=1 if args.only in ("audit", "lists", "ageing") else args.tenants, own_queues=args.own_queues
+        )
         own = min(args.own_queues, len(made))
         print(
             f"{len(made)} tenants: {own} with a queue of their own,"
@@ -119,6 +134,14 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
                 f"lists and pages at {args.history:,} executions: {within} of {len(read)} have a p95 of at most"
                 f" {lists.BUDGET_MS} ms; the dearest takes {max(one.cpu_ms for one in read):.0f} ms CPU"
             )
+        if args.only == "ageing":  # as long as lists, twice the room
+            for way in ageing.run(slug=next(iter(made.values()))[0], executions=args.history):
+                print(
+                    f"{way.name}: {way.insert_per_s:,.0f} rows/s in; a day goes in {way.forget_s:,.2f} s, the longest"
+                    f" transaction takes {way.longest_ms:,.0f} ms; {way.before_mb:,.0f} MB, after {ageing.DAYS} days"
+                    f" {way.after_mb:,.0f}; lists p95 {way.p95_before_ms:.1f} ms, then {way.p95_after_ms:.1f};"
+                    f" planning the newest {way.plan_ms:.2f} ms"
+                )
         if args.only == "figures" or args.figures:
             from tests.bench import figures
 

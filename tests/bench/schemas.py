@@ -15,23 +15,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tests.bench import stage
+from tests.bench.writes import postmaster, tree_cpu_s
 
 BUDGET_NOTHING_S, BUDGET_COLUMN_S, BUDGET_MB = 5.0, 10.0, 500  # the first two at 1,000 tenants; the last is case D15's
 KILL_AT = 0.4  # of all schemas
-# A tenant_migrate that knows one or two more migrations, each a new column of the largest table.
-CHILD = """
-import sys
-import django
-django.setup()
-from django.core.management import call_command
-from tenants import template
-names, known = sys.argv[1].split(","), template.steps()
-extra = [template.Step("executions", f"9999_{name}", (
-    f"ALTER TABLE executions_execution ADD COLUMN bench_{name} integer NOT NULL DEFAULT 0",)) for name in names]
-template.steps = lambda: (*known, *extra)
-template.version = lambda: sys.argv[1]
-call_command("tenant_migrate", *sys.argv[2:])
-"""
 COLUMNS = "SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE a.attname = %s"
 SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user"
 FIRES = "SELECT pid FROM pg_stat_activity WHERE application_name ~ '^shardbeat [0-9a-f]{8} fire$'"
@@ -42,8 +29,13 @@ class Run(NamedTuple):
     """One command."""
 
     seconds: float
+    cpu_s: float  # of the process
+    database_s: float  # CPU of the server meanwhile
     code: int
     out: str
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s ({self.cpu_s:.1f} CPU of the command, {self.database_s:.1f} of the database)"
 
 
 class Figures(NamedTuple):
@@ -52,10 +44,10 @@ class Figures(NamedTuple):
     tenants: int
     create_ms: float  # median
     create_last_ms: float  # median of the last hundred: does it grow?
-    nothing_s: float
-    column_s: float
+    nothing: Run
+    column: Run
     killed_at: int  # schemas that were done then, and that the status named as up to date
-    resumed_s: float
+    resumed: Run
     command_mb: int  # largest of the commands
     connections: int  # of a dispatcher that has fired for all of them
     fire_mb: float  # what its fire connection's server process holds of its own
@@ -66,9 +58,9 @@ class Figures(NamedTuple):
         return "\n".join(
             [
                 f"{self.tenants:,} tenants made, {self.create_ms:.0f} ms each, the last ones {self.create_last_ms:.0f}",
-                f"tenant_migrate with nothing to do: {self.nothing_s:.1f} s; a new column everywhere:"
-                f" {self.column_s:.1f} s (budgets at 1,000: {BUDGET_NOTHING_S:.0f} and {BUDGET_COLUMN_S:.0f})",
-                f"killed with {self.killed_at:,} done; going on with the rest took {self.resumed_s:.1f} s",
+                f"tenant_migrate with nothing to do: {self.nothing}; a new column everywhere:"
+                f" {self.column}; budgets at 1,000: {BUDGET_NOTHING_S:.0f} s and {BUDGET_COLUMN_S:.0f} s",
+                f"killed with {self.killed_at:,} done; going on with the rest took {self.resumed}",
                 f"largest command: {self.command_mb} MB (budget {BUDGET_MB})",
                 f"a dispatcher that fired for all: {self.connections} connections, of which fire holds"
                 f" {self.fire_mb:.0f} MB; reading {len(TOUCHED)} tables of each: {self.visit_mb:.0f} MB",
@@ -91,7 +83,7 @@ def run(*, tenants: int) -> Figures:
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1_024
     connections, fire_mb = _dispatcher(tenants)
     return Figures(
-        tenants, median(took_ms), median(took_ms[-100:]), nothing.seconds, column.seconds, killed_at, resumed.seconds,
+        tenants, median(took_ms), median(took_ms[-100:]), nothing, column, killed_at, resumed,
         largest, connections, fire_mb, _visits(),
     )  # fmt: skip
 
@@ -111,13 +103,30 @@ def make(tenants: int) -> list[float]:
 
 
 def _child(names: str, *args: str) -> Run:
-    return _timed([sys.executable, "-c", CHILD, names, *args])
+    return _timed([*_next(names), *args])
+
+
+def _next(names: str) -> list[str]:
+    """tenant_migrate of a version that knows these migrations too, each a new column of the largest table."""
+    add = "ALTER TABLE executions_execution ADD COLUMN bench_{} integer NOT NULL DEFAULT 0"
+    steps = [part for name in names.split(",") for part in (f"9999_{name}", add.format(name))]
+    return [sys.executable, "-m", "tests.next_version", *steps, "--"]
 
 
 def _timed(command: list[str]) -> Run:
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), (resource.getrusage(resource.RUSAGE_CHILDREN), _server_s())
     done = subprocess.run(command, cwd=stage.ROOT, env=_environment(), capture_output=True, text=True, check=False)
-    return Run(time.perf_counter() - begun, done.returncode, done.stdout + (done.stderr if done.returncode > 1 else ""))
+    seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before[0].ru_utime - before[0].ru_stime
+    out = done.stdout + (done.stderr if done.returncode > 1 else "")
+    return Run(seconds, cpu_s, _server_s() - before[1], done.returncode, out)
+
+
+def _server_s() -> float:
+    """CPU seconds of the database's processes, those that have ended included."""
+    server = postmaster()
+    ended = Path(f"/proc/{server}/stat").read_text().rsplit(")", 1)[1].split()[13:15]
+    return tree_cpu_s(server) + sum(map(int, ended)) / os.sysconf("SC_CLK_TCK")
 
 
 def _environment() -> dict[str, str]:
@@ -129,9 +138,7 @@ def _killed(tenants: int) -> int:
     from django.db import connection
 
     connection.close()
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, "one,two"], cwd=stage.ROOT, env=_environment(), stdout=subprocess.DEVNULL
-    )
+    child = subprocess.Popen(_next("one,two"), cwd=stage.ROOT, env=_environment(), stdout=subprocess.DEVNULL)
     stage.until(lambda: _with_column("two") >= KILL_AT * tenants or child.poll() is not None, timeout_s=600)
     assert child.poll() is None, "it was over before it could be killed"
     child.kill()

@@ -171,7 +171,7 @@ def test_a_tenant_moves_with_all_that_it_is(
 
         def dies(table: str, rows: int) -> None:
             loads.append(table)
-            if table == "executions_attempt" and len(loads) < 9:
+            if table == "executions_attempt" and loads.count(table) < 3:
                 raise ConnectionError("killed")
 
         with pytest.raises(ConnectionError):
@@ -179,6 +179,10 @@ def test_a_tenant_moves_with_all_that_it_is(
         assert Tenant.objects.get(slug="mover").status == "provisioning"
         with pytest.raises(Conflict):
             take_in(path, slug="globex")
+        assert run("tenant_import", "--abandon", "--slug", "mover") == (0, "mover was taken back.\n", "")
+        assert run("tenant_import", "--abandon", "--slug", "globex")[0] == run("tenant_import")[0] == 2
+        with pytest.raises(ConnectionError):
+            take_in(path, report=dies)
         again = take_in(path, report=dies)
         assert again.resumed
         there = Tenant.objects.select_related("plan").get(slug="mover")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
@@ -10,6 +11,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from django.db import connection
 
 from apps.audit.services import Actor
 from apps.life.suspending import tenant_resume, tenant_suspend
@@ -149,6 +151,29 @@ def test_two_operators_at_once(conn: Conn, acme: Tenant) -> None:
     assert count(conn, "SELECT count(*) FROM tenants_suspension") == 1
     at_once(*[partial(resume, acme, now=NOW + MINUTE)] * 3)
     assert Suspension.objects.get().ended_at == NOW + MINUTE
+
+
+def test_nobody_waits_while_limits_are_moved(conn: Conn, second: Conn, acme: Tenant, wait_for: Any) -> None:
+    """Release locks rows of tenants; a ticket that somebody holds holds up whoever lets its tenant go on, alone."""
+    held = make_ticket(acme, make_job(acme, max_queue_age_s=60))
+    suspend(acme, now=NOW)
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
+
+    def goes_on() -> None:
+        try:
+            resume(acme, now=NOW + MINUTE)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=goes_on)
+    with second.transaction():
+        second.execute("SELECT 1 FROM tickets_ticket WHERE execution_id = %s FOR UPDATE", [held])
+        thread.start()
+        wait_for(lambda: count(conn, blocked, second.info.backend_pid), "the resume to wait for the ticket")
+        conn.execute("SELECT 1 FROM tenants_tenant WHERE id = %s FOR NO KEY UPDATE NOWAIT", [acme.pk])
+    thread.join()
+    assert Tenant.objects.get(pk=acme.pk).status == "active"
+    assert ticket_of(conn, held)["start_by"] == NOW + 2 * MINUTE
 
 
 def test_a_batch_that_fires_comes_before_or_after_it(

@@ -97,6 +97,7 @@ def test_many_by_a_filter_with_their_progress(
         (["--all", "--payload", "{"], "no JSON"),
         (["--all", "--payload", "@/nowhere/at/all"], "can't be read"),
         (["--all", "--max-replays", "0"], "1 or more"),
+        (["--all", "--note", "x" * 501], "500 are allowed"),
     ],
 )
 def test_bad_input(acme: Tenant, arguments: list[str], said: str) -> None:

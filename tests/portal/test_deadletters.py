@@ -40,10 +40,12 @@ def test_letters_of_one_cause_are_replayed_and_closed(kept: Stock, conn: Any, co
     assert "<dd>3</dd>" in browser.text(replay)
     wrong = browser.post(replay, {"canary": "0", "rate_per_s": "x", "payload": "{"}, status=400).content.decode()
     assert "from 1 to" in wrong and "from 0.01 to" in wrong
-    browser.post(replay, {"canary": "2", "rate_per_s": "50", "reason": "the target is up"})
-    [one] = rows_of(conn, kept.tenant, "operations_operation")
+    answer = browser.post(replay, {"canary": "2", "rate_per_s": "50", "reason": "the target is up"})
+    assert "the target is up" in browser.text(answer["Location"])
+    one = max(rows_of(conn, kept.tenant, "operations_operation"), key=lambda row: row["id"])
     assert (one["action"], one["canary"], one["rate_per_s"], one["reason"]) == ("replay", 2, 50.0, "the target is up")
     assert work_off(kept.tenant, one["id"], most=4).running == 2
+    assert "1 time<" in browser.text(f"/console/dead-letters/{kept.letter}")
     browser.post("/console/dead-letters/resolve", {"reason": "known"})
     other = max(row["id"] for row in rows_of(conn, kept.tenant, "operations_operation"))
     assert work_off(kept.tenant, other).succeeded == 2

@@ -28,6 +28,7 @@ from tenants.models import Tenant
 from tenants.registry import Registry
 from tests.conftest import wait_until
 from tests.fixtures_flow import NOW, OneLine, at_once, count, owning
+from tests.next_version import names_of
 from tests.schedules.cases import case
 
 Conn = psycopg.Connection[Any]
@@ -53,11 +54,12 @@ def owner(database: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conn]:
 @pytest.fixture
 def add(monkeypatch: pytest.MonkeyPatch, owner: Conn) -> Iterator[Callable[[template.Step], None]]:
     """Adds a migration that no schema has."""
-    known = template.steps()
+    known = template.steps
 
     def added(new: template.Step) -> None:
-        monkeypatch.setattr(template, "steps", lambda: (*known, new))
-        monkeypatch.setattr(template, "version", lambda: "one more")
+        monkeypatch.setattr(template, "steps", known)  # without what was added before
+        for name, answer in names_of(new).items():
+            monkeypatch.setattr(template, name, answer)
 
     yield added
     for (schema,) in owner.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 't\\_%'").fetchall():
@@ -247,6 +249,7 @@ def test_the_shared_schema_waits_its_turn(owner: Conn, monkeypatch: pytest.Monke
         real(lock_timeout_ms)
 
     monkeypatch.setattr(migrating_shared, "_once", locked_at_first)
+    monkeypatch.setattr(migrating_shared, "shared_pending", lambda _: ["tenants.9999_new"])
     migrating_shared.shared_migrate(lock_timeout_ms=100, retry_for_s=30, say=said.append)
     assert len(said) == 2 and "lock timeout" in said[0]
     tries = iter([True] * 99)
@@ -254,32 +257,31 @@ def test_the_shared_schema_waits_its_turn(owner: Conn, monkeypatch: pytest.Monke
         migrating_shared.shared_migrate(lock_timeout_ms=100, retry_for_s=0, say=said.append)
 
 
-CHILD = """
-import sys
-import django
-django.setup()
-from django.core.management import call_command
-from tenants import template
-known, new = template.steps(), template.Step("executions", "9999_extra", tuple(sys.argv[1:3]))
-template.steps = lambda: (*known, new)
-template.version = lambda: "one more"
-call_command("tenant_migrate", "--jobs", "1", "--lock-timeout-ms", "60000")
-"""
-
-
 def test_kill_9_leaves_each_schema_done_or_untouched(
     owner: Conn, many: list[Tenant], add: Any, process_env: dict[str, str]
 ) -> None:
     """The command as a process, killed while it waits for a table: what it did stays, the next run does the rest."""
-    parts = (CREATE, "LOCK TABLE executions_execution")
-    add(step(*parts))
+    both = f"{CREATE}; LOCK TABLE executions_execution"
+    add(step(both))
+    command = [
+        sys.executable,
+        "-m",
+        "tests.next_version",
+        NAME,
+        both,
+        "--",
+        "--jobs",
+        "1",
+        "--lock-timeout-ms",
+        "60000",
+    ]
     waits = (
         "SELECT coalesce(min(pid), 0) FROM pg_stat_activity"
         " WHERE usename = current_user AND datname = current_database() AND wait_event_type = 'Lock'"
     )
     with door.connect("test reader", guarded=False) as reader, reader.transaction():
         reader.execute(f"SELECT count(*) FROM {many[1].schema_name}.executions_execution")
-        child = subprocess.Popen([sys.executable, "-c", CHILD, *parts], env=process_env)
+        child = subprocess.Popen(command, env=process_env)
         try:
             pid = wait_until(lambda: count(owner, waits), "the command to come to the table")
         finally:

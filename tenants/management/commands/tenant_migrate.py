@@ -96,7 +96,7 @@ class Command(Base):
         }  # fmt: skip
         lines = [f"{one.schema}: {_said(one)}" for one in behind_now]
         if tally.left:
-            lines.append(f"Stopped: {tally.left:,} schemas were not tried. Run it again for the rest.")
+            lines.append(f"Stopped: {tally.left:,} are left. Run it again for the rest.")
         if tally.migrated or behind_now or tally.left:
             lines.append(f"{tally.migrated:,} migrated, {len(behind_now) + tally.left:,} behind, in {took_s:.1f} s.")
         self.show(answer, "\n".join(lines) or "All schemas are up to date.", as_json=as_json)

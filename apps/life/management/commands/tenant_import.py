@@ -24,7 +24,7 @@ class Command(Base):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", metavar="FILE")
+        parser.add_argument("file", metavar="FILE", nargs="?")
         parser.add_argument("--slug", help="Another one than in the file.")
         parser.add_argument("--name", default="", help="Another one than in the file.")
         parser.add_argument("--plan", help="A plan of this installation; the one of the file's name by default.")
@@ -34,13 +34,14 @@ class Command(Base):
         add_passphrase(parser, "The one that the file was written with.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        path, passphrase, as_json = Path(options["file"]), passphrase_of(self, options), options["format"] == "json"
+        as_json = options["format"] == "json"
         door.become_owner()
         if options["abandon"]:
             tenant = self.tenant(options["slug"] or self.refuse("Which one? Give --slug."))
             tenant_abandon(tenant)
             self.show({"slug": tenant.slug, "abandoned": True}, f"{tenant.slug} was taken back.", as_json=as_json)
             return
+        path, passphrase = Path(options["file"] or self.refuse("Which file?")), passphrase_of(self, options)
         with Reader(path, passphrase=passphrase) as file:
             manifest = file.manifest
             if options["dry_run"]:

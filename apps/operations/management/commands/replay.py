@@ -24,6 +24,7 @@ from tenants.models import Tenant
 from tenants.work import database_now, in_tenant, rehearsing
 
 NAME = "command:replay"
+LETTER_NOTE_CHARS, OPERATION_REASON_CHARS = 1_000, 500
 PACE = {"rate": "rate_per_s", "max_in_flight": "max_in_flight", "canary": "canary", "stop_after": "stop_after_failures"}
 
 
@@ -64,6 +65,9 @@ class Command(Base):
         many = self._filter(options)
         if options["max_replays"] < 1:
             self.refuse("--max-replays must be 1 or more.")
+        most = LETTER_NOTE_CHARS if options["id"] else OPERATION_REASON_CHARS
+        if len(options["note"]) > most:
+            self.refuse(f"--note has {len(options['note']):,} characters; {most:,} are allowed here.")
         if options["id"] and many:
             self.refuse("Give either ids or a filter.")
         if options["id"]:

@@ -1,0 +1,44 @@
+"""Dead letters below /t/<slug>/: those that are ticked, and many of a cause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.fixtures_flow import make_job, rows_of, ticket_of
+from tests.operations.fixtures import work_off
+from tests.operations.test_letters import deaths
+
+if TYPE_CHECKING:
+    from tenants.models import Tenant
+
+LIST = "/t/acme/admin/deadletters/deadletter/"
+
+
+def test_an_operator_replays_and_resolves(page: Any, acme: Tenant, conn: Any, registry: Any) -> None:
+    first, second, *many = deaths(conn, registry, acme, make_job(acme), 5)
+    letters = {row["execution_id"]: row for row in rows_of(conn, acme, "deadletters_deadletter")}
+
+    def act(action: str, *executions: Any) -> str:
+        ticks = [str(letters[one]["id"]) for one in executions]
+        answer = page.post(LIST, {"action": action, "_selected_action": ticks}, follow=True)
+        return str(answer.content.decode())
+
+    assert "1 run again." in act("replay", first)
+    assert ticket_of(conn, first)["state"] == "ready"
+    told = act("resolve", first, second)
+    assert "1 resolved." in told and "1 not: The dead letter is not open: it was replayed." in told
+    shown = page.get(f"{LIST}{letters[first]['id']}/change/").content.decode()
+    cause = f"{LIST}replay/?fingerprint={letters[first]['fingerprint']}"
+    assert cause in shown
+    given = {**page.get(cause).context["form"].initial, "action": "replay", "canary": "2", "reason": "up again"}
+    assert "canary" in page.post(cause, {**given, "canary": "0"}).context["form"].errors
+    looked = page.post(cause, given)
+    assert "<strong>3 open dead letters</strong>" in looked.content.decode()
+    given["seen"] = looked.context["form"]["seen"].value()
+    assert "Do it to 3" in page.post(cause, {**given, "canary": "1"}).content.decode(), "that was not looked at"
+    done = page.post(cause, given)
+    assert done.status_code == 302
+    one = work_off(acme, done["Location"].rstrip("/").split("/")[-2], most=3)
+    assert (one.running, one.canary, one.reason) == (2, 2, "up again")
+    assert sum(ticket_of(conn, key) is not None for key in many) == 2
+    assert page.get(LIST.replace("acme", "nobody") + "replay/").status_code == 404
