@@ -70,7 +70,7 @@ def completeness_repair(
         conn = door.raw()
         schedule = _lock(schedule_id)
         put_back = bool(put_right(conn, tenancy_of(tenant), [schedule_id], dry_run=dry_run))
-        before = completeness_of(conn, tenant, schedule_id, since=since, until=until, now=now, most=most)
+        before = completeness_of(tenant, schedule_id, since=since, until=until, now=now, most=most)
         plan = _decided(tenant, schedule, before.found.gaps, how, now)
         made, skipped = _write(tenant, actor, schedule, plan, now, dry_run=dry_run)
         if not dry_run and (put_back or made or skipped):
