@@ -11,6 +11,7 @@ import psycopg
 from django.conf import settings
 from psycopg import sql
 
+from apps.archive.forgotten import archived_to
 from apps.audit.services import Actor, record
 from apps.life import reading, tables
 from apps.life.access import keys_of, people_of
@@ -90,7 +91,8 @@ def tenant_export(
             write(tables.KEYS, *keys_of(tenant), sealed=True)
         else:
             left_out["access"] = "people and API keys go with --with-access and a passphrase"
-        digest = writer.finish(_about(tenant, now, history, left_out))
+        whole_from = archived_to(conn, schema) if history else now
+        digest = writer.finish(_about(tenant, now, history, left_out, whole_from))
     record(
         actor=actor, action="tenant.export", object_type="tenant", object_id=tenant.pk, now=now, tenant_id=tenant.pk,
         after={"file": digest, "history": history, "secrets": bool(passphrase), "access": access},
@@ -129,12 +131,15 @@ def _staying(conn: Conn, tenant: Tenant) -> dict[str, str]:
     return found
 
 
-def _about(tenant: Tenant, now: datetime, history: bool, left_out: dict[str, str]) -> dict[str, Any]:
+def _about(
+    tenant: Tenant, now: datetime, history: bool, left_out: dict[str, str], whole_from: datetime | None
+) -> dict[str, Any]:
     return {
         "shardbeat": settings.VERSION, "exported_at": now.isoformat(), "history": history,
         "slug": tenant.slug, "name": tenant.name, "plan": tenant.plan.name, "hosts": hosts_of(tenant),
         "worker_group": tenant.worker_group, "network": tenant.network, "event_types": tenant.event_types,
         "signing_version": tenant.signing_version, "schema_version": tenant.schema_version, "left_out": left_out,
+        "whole_from": None if whole_from is None else whole_from.isoformat(),
     }  # fmt: skip
 
 
