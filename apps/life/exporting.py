@@ -68,12 +68,12 @@ def tenant_export(
             rows[name] += written
             report(name + part, written)
 
-        schema, began = tenant.schema_name, check_still(conn, tenant) if history else None
+        schema, began = tenant.schema_name, check_still(conn, tenant, now=now) if history else None
         for table in (one for one in tables.order() if history and one in tables.HISTORY):
             write(table, reading.names(conn, schema, table), reading.settled(conn, schema, table, since=now))
         with conn.transaction():
             conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            if history and check_still(conn, tenant) != began:
+            if history and check_still(conn, tenant, now=now) != began:
                 raise Conflict("The tenant went on meanwhile: suspend it and begin anew.", code="not_suspended")
             for table in (one for one in reading.LATE if history):
                 late = reading.late(conn, schema, table, since=now)
@@ -100,10 +100,10 @@ def tenant_export(
     return Exported(digest, dict(rows), left_out)
 
 
-def check_still(conn: Conn, tenant: Tenant) -> datetime | None:
+def check_still(conn: Conn, tenant: Tenant, *, now: datetime) -> datetime | None:
     """Since when the tenant stands still, where that is known. Conflict when it does not, or something of it runs."""
-    stands = suspension.newest(conn, [tenant.pk]).get(tenant.pk)
-    if stands is None or not stands.lasts:
+    stands = suspension.stands_since(conn, tenant.pk, now=now)
+    if stands is None:
         raise Conflict("Suspend the tenant first (tenant_suspend): its history must stand still.", code="not_suspended")
     row = conn.execute(_BUSY, {"tenant": tenant.pk}).fetchone()
     assert row is not None
