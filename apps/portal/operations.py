@@ -58,10 +58,10 @@ class OperationDetail(Page):
         names = names_of(
             jobs=targets if one.target == "jobs" else (), schedules=targets if one.target == "schedules" else ()
         )
-        known: dict[UUID | None, str] = {**names.jobs, **names.schedules}
+        known = {str(key): name for key, name in (*names.jobs.items(), *names.schedules.items())}
         return self.page(
             "portal/operation.html", title=name_of(one), one=one, bar=bar(one), more=page.after,
-            items=[(item, known.get(item.target_id) or item.target_id) for item in page.rows],
+            items=[(item, known.get(str(item.target_id), item.target_id)) for item in page.rows],
             counts=[(name, getattr(one, name)) for name, _ in TONES], state=state, offers=self._offers(one),
             pace=[(name.replace("_", " "), getattr(one, name)) for name in PACE_NAMES if getattr(one, name)],
         )  # fmt: skip
