@@ -18,7 +18,6 @@ from apps.schedules.input_fields import Fields
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults, FieldError, InvalidInput
-from tenants import door
 
 TAG = "schedules"
 LOOKS_BACK = timedelta(days=7)
@@ -48,7 +47,7 @@ class ScheduleCompleteness(Endpoint):
         if until < since:
             raise InvalidInput([FieldError("?to", "range", "must not be earlier than from.")])
         found = completeness_of(
-            door.raw(), self.tenant, schedule_id, since=since, until=until, now=self.now, most=MOST, pointer="?from"
+            self.tenant, schedule_id, since=since, until=until, now=self.now, most=MOST, pointer="?from"
         )  # fmt: skip
         return Response(completeness_shape(found))
 

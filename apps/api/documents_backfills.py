@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from apps.api.documents import Example, Serializer, nullable, optional
 from apps.operations.backfill.recognising import ONLY, STANDINGS
+from apps.operations.backfill.segments import DEFINITIONS
 from apps.operations.backfill.wish import AT_ONCE, MAX_OCCURRENCES, OVERLAPS
 from apps.operations.backfill.within import ORDERS
 from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX
@@ -39,6 +40,11 @@ class BackfillInput(Serializer):
         help_text="Beside other runs of the schedule: allow, skip, or buffer_all: after them. As the schedule says.",
     )  # fmt: skip
     priority = optional(serializers.IntegerField, min_value=0, max_value=9, help_text="0, the lowest")
+    definition = optional(
+        serializers.ChoiceField, choices=list(DEFINITIONS),
+        help_text="now: the schedule as it is. then: its versions of the occurrences' own time; before it was made and "
+        "while it was paused it had none.",
+    )  # fmt: skip
     rate_per_s = optional(
         serializers.FloatField, min_value=RATE_MIN, max_value=RATE_MAX, help_text="Most runs that begin in a second."
     )
@@ -72,6 +78,7 @@ class _Meant(Serializer):
     only = serializers.ChoiceField(list(ONLY))
     overlap = serializers.ChoiceField(list(OVERLAPS))
     priority = serializers.IntegerField()
+    definition = serializers.ChoiceField(list(DEFINITIONS))
     max_in_flight = nullable(serializers.IntegerField)
     rate_per_s = nullable(serializers.FloatField)
 

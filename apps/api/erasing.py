@@ -46,7 +46,7 @@ class ExecutionErase(Endpoint):
         fields.faults.raise_if_any()
         done = execution_erase(
             tenant=self.tenant, actor=self.actor, execution_id=execution_id, reason=reason, now=self.now,
-            everything=everything,
+            everything=everything, files=False,
         )  # fmt: skip
         return Response(erasure_shape(done))
 

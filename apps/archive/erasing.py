@@ -57,11 +57,14 @@ class Receipt:
 
 
 def execution_erase(
-    *, tenant: Tenant, actor: Actor, execution_id: UUID, reason: str, now: datetime, everything: bool = False
-) -> Receipt:
+    *, tenant: Tenant, actor: Actor, execution_id: UUID, reason: str, now: datetime, everything: bool = False,
+    files: bool = True,
+) -> Receipt:  # fmt: skip
     """Erases an execution that has ended: of a workflow's run also all that it started. Asked again it is told anew.
 
     `everything` takes also the run that it is a step of, and what was run again of it or what it was run again from.
+    Without `files` archives are left to the next clean-up: writing one anew takes seconds. Nobody is shown what is in
+    them meanwhile.
     InvalidInput without a reason; NotFound; Conflict while it or what goes with it goes on or is under a legal hold;
     what `archive.reading` raises when it is archived and can't be read.
     """
@@ -72,7 +75,7 @@ def execution_erase(
 
     cold = family(door.raw(), tenant, execution_id, everything=everything, limit=MOST)
     in_tenant(tenant, lambda: _ask(tenant, actor, execution_id, reason, now, everything, cold))
-    erase_some(tenant, now=now, only=execution_id)
+    erase_some(tenant, now=now, only=execution_id, files=files)
     return receipt(tenant, execution_id)
 
 
@@ -96,13 +99,14 @@ def receipt(tenant: Tenant, execution_id: UUID) -> Receipt:
 
 
 def erase_some(
-    tenant: Tenant, *, now: datetime, only: UUID | None = None, more: Callable[[], bool] = lambda: True
-) -> int:
+    tenant: Tenant, *, now: datetime, only: UUID | None = None, more: Callable[[], bool] = lambda: True,
+    files: bool = True,
+) -> int:  # fmt: skip
     """Goes on with what was asked, of one request or of all; how many executions came to their end."""
     count, after = 0, NOTHING
     while more() and (chunk := _undone(tenant, only, after)):
         after = chunk[-1].execution_id
-        count += _chunk(tenant, chunk, now)
+        count += _chunk(tenant, chunk, now, files=files)
     return count
 
 
@@ -145,7 +149,7 @@ def _undone(tenant: Tenant, only: UUID | None, after: UUID) -> Sequence[Erased]:
     return [one for one in parts if one.done_at is None and one.execution_id > after][:CHUNK]
 
 
-def _chunk(tenant: Tenant, chunk: Sequence[Erased], now: datetime) -> int:
+def _chunk(tenant: Tenant, chunk: Sequence[Erased], now: datetime, *, files: bool) -> int:
     """Erases what can be erased now; how many are through."""
     from apps.archive.erasing_files import erase_from_files, may_be_in_files
 
@@ -161,7 +165,8 @@ def _chunk(tenant: Tenant, chunk: Sequence[Erased], now: datetime) -> int:
         return 0
     if emptied and may_be_in_files(conn, schema, emptied):
         # Files are not written in somebody's transaction: what it has not committed may still be taken back.
-        emptied -= set(emptied) if connection.in_atomic_block else erase_from_files(conn, tenant, emptied)
+        later = connection.in_atomic_block or not files
+        emptied -= set(emptied) if later else erase_from_files(conn, tenant, emptied)
     erasures.done(conn, schema, emptied, at=now)
     return len(emptied)
 

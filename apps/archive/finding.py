@@ -21,8 +21,10 @@ def execution_find(tenant: Tenant, execution_id: UUID) -> Archived | None:
     if found is None:
         return None
     erased = erasures.of(door.raw(), tenant.schema_name, [execution_id]).get(execution_id)
-    row = found.execution._replace(archived_at=found.archived_at, erased_at=erased.at if erased else None)
-    return found._replace(execution=row)
+    row = found.execution._replace(archived_at=found.archived_at)
+    if erased is None:
+        return found._replace(execution=row)
+    return found._replace(execution=_blank(row, erased), attempts=[], letters=[])
 
 
 def executions_find(
@@ -31,7 +33,7 @@ def executions_find(
     """Archived executions that fit, newest first; a page may be short, or empty, before the last one."""
     page = archived_range(tenant, wanted, after=after, size=size)
     erased = erasures.of(door.raw(), tenant.schema_name, [row.id for row in page.rows])
-    return Page([row._replace(erased_at=_at(erased.get(row.id))) for row in page.rows], page.after)
+    return Page([_blank(row, erased[row.id]) if row.id in erased else row for row in page.rows], page.after)
 
 
 def attempts_find(tenant: Tenant, execution_id: UUID, *, before: int | None, size: int) -> Page[AttemptRow]:
@@ -69,5 +71,6 @@ def _within(at: datetime | None, after: datetime | None, before: datetime | None
     return at is not None and (after is None or at > after) and (before is None or at < before)
 
 
-def _at(erased: erasures.Erased | None) -> datetime | None:
-    return None if erased is None else erased.at
+def _blank(row: ExecutionRow, erased: erasures.Erased) -> ExecutionRow:
+    """What is to be erased is not shown any more, also where its file is still to be written anew."""
+    return row._replace(payload=None, result=None, error=None, labels=None, erased_at=erased.at)

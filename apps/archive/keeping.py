@@ -28,7 +28,7 @@ def kept_by(conn: Conn, schema: str) -> str:
     if not found:
         return ""
     more = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
-    return f"It is under legal hold {found[0].id}{more}: {found[0].reason}"
+    return f"It is under legal hold {found[0].id}{more}: {found[0].reason!r}."
 
 
 def remove_some(conn: Conn, tenant_id: int, schema: str) -> int:

@@ -161,6 +161,7 @@ def erase_view(model_admin: Any, request: HttpRequest, key: UUID) -> HttpRespons
             done = execution_erase(
                 tenant=getattr(request, "console_tenant"), actor=actor_of(request), execution_id=key,  # noqa: B009  the middleware sets it
                 reason=form.cleaned_data["reason"], now=database_now(), everything=form.cleaned_data["everything"],
+                files=False,
             )  # fmt: skip
             rest = f" Of {len(done.left):,} something is left; it goes on by itself." if done.left else ""
             messages.success(request, f"Erased, with {len(done.parts) - 1:,} that went with it.{rest}")

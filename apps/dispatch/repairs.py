@@ -14,6 +14,7 @@ bugs. Each check looks at a bounded chunk and takes the rows' locks before it ch
 - a cursor that is ahead: the due entry waits for a later instant than its schedule says, because the clock was ahead
   when it was written (see `clockwatch`): the entry is put back to the next instant from now
 - a gap: an instant between the last disposition and the due entry that nothing accounts for: the entry is put back
+- an instant before the last disposition that nothing accounts for (`incomplete`): it is only told, see `repairs_gaps`
 """
 
 import logging
@@ -30,6 +31,7 @@ from apps.dispatch.findings import CHUNK, NOTHING, Check, Finding, Found, in_sch
 from apps.dispatch.repairs_blocked import blocked
 from apps.dispatch.repairs_buckets import buckets
 from apps.dispatch.repairs_executions import executions
+from apps.dispatch.repairs_gaps import gaps
 from apps.dispatch.repairs_operations import operations
 from apps.dispatch.repairs_schedules import schedules
 from apps.due import entries
@@ -38,7 +40,7 @@ from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
-TENANT_CHECKS: tuple[Check, ...] = (schedules, executions, blocked, buckets, operations)
+TENANT_CHECKS: tuple[Check, ...] = (schedules, executions, blocked, buckets, operations, gaps)
 
 
 @dataclass(slots=True)
@@ -58,7 +60,8 @@ class Rotation:
         counts = Counter(finding.check for finding in findings)
         for name, count in counts.items():
             some = [f"{one.tenant} {one.object_id}: {one.detail}" for one in findings if one.check == name][:5]
-            log.warning("repaired %d x %s: %s", count, name, "; ".join(some))
+            done = "found" if name == "incomplete" else "repaired"
+            log.warning("%s %d x %s: %s", done, count, name, "; ".join(some))
         return dict(counts)
 
 

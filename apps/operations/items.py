@@ -31,7 +31,7 @@ WHERE operation_id = $1 AND n BETWEEN $2 AND $3 AND state IN ('running', 'succee
 _SETTLE = """
 UPDATE {schema}.operations_item i
 SET state = row.state, code = row.code, detail = row.detail, made_id = coalesce(row.made_id, i.made_id),
-    before = coalesce(row.before::jsonb, i.before), done_at = $3
+    before = coalesce(row.before::jsonb, i.before), done_at = CASE WHEN row.state <> 'running' THEN $3 END
 FROM json_to_recordset($2::json)
      AS row (n int, was text, state text, code text, detail text, made_id uuid, before text)
 WHERE i.operation_id = $1 AND i.n = row.n AND i.state = row.was

@@ -27,7 +27,9 @@ from tenants.models import Tenant
 from tenants.work import LOST_RACE, database_now
 
 log = logging.getLogger(__name__)
-LOCK_TIMEOUT_MS = 1_000
+LOCK_TIMEOUT_MS = 1_000  # others wait meanwhile for what the turn has locked already
+# What a frozen process has locked is free after a while, as with the other loops, which get that from `door.connect`.
+GUARDED = "SELECT set_config('lock_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true)"
 SUSPENDED_S = 30.0  # until a tenant that stands still is looked at again
 AGAIN_MAX_S = 30.0
 FAILURES_MAX = 12  # turns in a row; then the operation has failed
@@ -69,7 +71,7 @@ class OperationService:
                 later = now + timedelta(seconds=SUSPENDED_S)
                 due_operations.put(conn, due.operation_id, tenant_id=due.tenant_id, due_at=later)
             else:
-                conn.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
+                conn.execute(GUARDED, [str(LOCK_TIMEOUT_MS), str(door.IDLE_IN_TRANSACTION_MS)])
                 return Pass(self._turn(tenant, due), full=True)
         return Pass(full=True)
 

@@ -96,7 +96,7 @@ class ExecutionErase(ExecutionVerb):
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
         done = execution_erase(
             tenant=self.tenant, actor=self.actor, execution_id=subject.row.id, reason=form.text("reason"), now=self.now,
-            everything=form.text("everything") != "",
+            everything=form.text("everything") != "", files=False,
         )  # fmt: skip
         text = f"Erased, with {len(done.parts) - 1:,} that went with it."
         if done.left:

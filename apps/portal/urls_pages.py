@@ -4,6 +4,7 @@ from django.urls import path
 
 from apps.portal import (
     backfills,
+    completeness,
     deadletters,
     deadletters_many,
     execution_verbs,
@@ -54,6 +55,8 @@ urlpatterns = [
     path("schedules/bulk-resume", wishes.SchedulesResume.as_view(), name="schedules-bulk-resume"),
     path(SCHEDULE, schedules.ScheduleDetail.as_view(), name="schedule"),
     path(f"{SCHEDULE}/explain", explaining.ScheduleExplain.as_view(), name="schedule-explain"),
+    path(f"{SCHEDULE}/completeness", completeness.ScheduleCompleteness.as_view(), name="schedule-completeness"),
+    path(f"{SCHEDULE}/repair", completeness.ScheduleRepair.as_view(), name="schedule-repair"),
     path(f"{SCHEDULE}/edit", schedule_form.ScheduleEdit.as_view(), name="schedule-edit"),
     path(f"{SCHEDULE}/run", schedule_verbs.ScheduleTrigger.as_view(), name="schedule-trigger"),
     path(f"{SCHEDULE}/backfill", backfills.ScheduleBackfill.as_view(), name="schedule-backfill"),

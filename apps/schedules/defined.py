@@ -77,6 +77,12 @@ def version_of(schedule: Schedule) -> ScheduleVersion:
     return ScheduleVersion.objects.filter(schedule_id=schedule.pk, version=schedule.version).get()
 
 
+def job_of(version: ScheduleVersion, schedule: Schedule) -> UUID:
+    """What a version runs."""
+    named = version.definition.get("job") or version.definition.get("workflow")
+    return UUID(named) if named else schedule.job_id
+
+
 def jobs_of(schedule_id: UUID) -> list[UUID]:
     """All jobs and workflows that a schedule has had, deleted or not."""
     versions = ScheduleVersion.objects.filter(schedule_id=schedule_id)

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from django.core.management import call_command
 
+from apps.dispatch.repairs import run_all
 from tests.fixtures_api import Api
 from tests.fixtures_flow import executions_of, fire_all, make_schedule
 from tests.flow.test_completeness import lose
@@ -45,8 +46,12 @@ def test_a_gap_is_told_repaired_and_gone(conn: Conn, registry: Registry, acme: T
     found = api.get(f"{path}?{given}").body
     assert (found["is_complete"], found["expected"], found["ran"], found["skipped"]) == (True, 120, 100, 20)
     assert found["skipped_by_reason"] == [{"reason": "misfire_capped", "count": 20}]
-    lost = [row for row in executions_of(conn, acme, schedule) if row["trigger"] == "catch_up"][30]
+    lost = [row for row in executions_of(conn, acme, schedule) if row["trigger"] == "catch_up"][-10]
+    tenancies = [registry.by_id[acme.pk]]
+    assert not list(run_all(conn, registry, tenancies, dry_run=True))
     lose(conn, acme, lost["id"])
+    [told] = run_all(conn, registry, tenancies, dry_run=False)
+    assert (told.check, told.object_id) == ("incomplete", schedule), "reconcile tells it and leaves it"
     found = api.get(f"{path}?{given}").body
     at = f"{lost['nominal_at']:%Y-%m-%dT%H:%M:%SZ}"
     assert found["gaps"] == [{"version": 1, "first_at": at, "last_at": at, "count": 1}]

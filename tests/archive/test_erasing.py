@@ -23,6 +23,7 @@ from tests.archive.hands import archive, count, history, workflow
 from tests.archive.test_holds import ADMIN, place
 from tests.fixtures_api import Api
 from tests.fixtures_flow import OneLine, make_ticket, rows_of, run_to_the_end
+from tests.operations.fixtures import work_off
 from tests.tenants.test_commands import run as run_command
 from tests.webhooks.hands import carry, deliveries_of, make_webhook
 from workers.housekeeping import retention
@@ -180,6 +181,22 @@ def assert_refused(tenant: Tenant, execution_id: Any, code: str) -> None:
     with pytest.raises(Conflict) as refused:
         erase(tenant, execution_id)
     assert refused.value.extra["code"] == code
+
+
+def test_a_payload_that_an_operation_sent_goes_when_it_is_over(
+    conn: Conn, acme: Tenant, registry: Registry, api: Api, make: Makers
+) -> None:
+    kill(conn, registry, make.execution()["id"])
+    body = {"filter": {"all": True}, "payload": {"name": WORD}, "reason": "mended"}
+    asked = api.post("dead-letters/bulk-replay", body, Idempotency_Key="k2").body["id"]
+    work_off("acme", asked)
+    (made,) = [one for one in rows_of(conn, acme, "executions_execution") if one["replay_of"] is not None]
+    settle(conn, registry, begin(conn, str(made["id"])), "succeeded", result=f'"{WORD}"')
+    assert erase(acme, made["id"]).left == [made["id"]], "the operation looks at it once more"
+    assert places(conn) == {"operations_operation", "api_idempotentanswer"}
+    assert work_off("acme", asked).state == "completed"
+    assert erase_some(acme, now=utc_now()) == 1
+    assert places(conn) == set() and receipt(acme, made["id"]).left == []
 
 
 def test_archives_are_written_anew_without_it(

@@ -8,7 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from apps.archive.erasing import erase_some, receipt
 from apps.archive.files import Store
+from kernel.clock import utc_now
 from tests.archive.hands import BEFORE, OLD_DAY, archive, history
 from tests.fixtures_api import Api
 
@@ -95,4 +97,6 @@ def test_the_console_shows_what_is_archived_and_erases_it(
     browser.post(f"{dead}/erase", {"reason": "asked for"})
     shown = browser.text(dead)
     assert "contents were erased" in shown and "TimedOut" not in shown and "It was erased" in shown
+    assert receipt(acme, ids[4]).left == [ids[4]], "its file is written anew by the next clean-up"
+    assert erase_some(acme, now=utc_now()) == 1 and browser.text(dead).count("TimedOut") == 0
     console_of(acme, "operator").post(f"{page}/erase", {"reason": "asked for"}, status=403)

@@ -49,7 +49,7 @@ SEEDS = 5
 
 
 def look(conn: Conn, tenant: Tenant, schedule: UUID, *, now: datetime, since: datetime = NOW - FAR) -> Completeness:
-    return completeness_of(conn, tenant, schedule, since=since, until=now + FAR, now=now)
+    return in_tenant(tenant, lambda: completeness_of(tenant, schedule, since=since, until=now + FAR, now=now))
 
 
 def mend(tenant: Tenant, schedule: UUID, *, now: datetime, **more: Any) -> Repair:

@@ -78,6 +78,17 @@ def test_what_is_owed_is_what_was_due_before_and_after(conn: Conn, registry: Reg
     assert sum(one["count"] for one in jittered) == 11, "each occurrence has a row, whichever it is"
 
 
+def test_nobody_looked_through_two_suspensions(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    schedule = make_schedule(acme, misfire="fire_once")
+    for begins, ends in ((2.5, 4.5), (7.5, 8.5)):
+        suspend(acme, now=NOW + begins * MINUTE)
+        resume(acme, now=NOW + ends * MINUTE)
+    fire_all(conn, registry, now=NOW + 9 * MINUTE)
+    rows = [(one["state"], one["count"], one["reason"]) for one in executions_of(conn, acme, schedule)]
+    missed, passed, run = ("skipped", 1, "misfire_skipped"), "tenant_suspended", ("ready", 1, "")
+    assert rows == [missed, run, ("skipped", 2, passed), ("skipped", 2, missed[2]), run, ("skipped", 1, passed), run]
+
+
 def test_while_it_lasts_nothing_is_fired_but_what_was_due_before(conn: Conn, registry: Registry, acme: Tenant) -> None:
     schedule = make_schedule(acme)
     suspend(acme, now=NOW + MINUTE + SECOND)  # before anybody fired what was due a second ago

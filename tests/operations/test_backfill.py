@@ -267,6 +267,33 @@ def test_it_yields_to_live_work_and_waits_for_room_in_the_plan(
     assert (held.succeeded, held.failed, held.pending, held.waits_for) == (6, 0, 18, "quota_exceeded")
 
 
+def test_occurrences_of_then_run_with_the_version_of_then(
+    conn: Conn, registry: Registry, acme: Tenant, hour: datetime
+) -> None:
+    """Every hour for six hours, then every two hours, then paused for two hours."""
+    from apps.schedules.services import schedule_pause, schedule_resume, schedule_update
+
+    began = hour - 20 * HOUR
+    schedule = make_schedule(acme, trigger={"every_s": 3_600, "anchor": text(began)}, now=began)
+    given: dict[str, Any] = {"tenant": acme, "actor": actor(acme), "schedule_id": schedule}
+    changed = {"trigger": {"every_s": 7_200, "anchor": text(began)}, "payload": {"new": True}}
+    schedule_update(**given, patch=changed, now=began + 6 * HOUR + HOUR / 2, expect=None)
+    schedule_pause(**given, now=began + 10 * HOUR + HOUR / 2)
+    schedule_resume(**given, now=began + 12 * HOUR + HOUR / 2)
+    conn.execute(f"DELETE FROM {acme.schema_name}.executions_execution")  # what was passed over
+    conn.execute("UPDATE due_dueentry SET nominal_at = %(at)s, due_at = %(at)s", {"at": hour})  # nothing is due
+    range_ = {"from": text(began - DAY), "to": text(began + 15 * HOUR)}
+    assert rehearse(acme, schedule, **range_).count == 20, "every two hours, also before there was any of it"
+    seen = rehearse(acme, schedule, **range_, definition="then")
+    assert (seen.count, seen.first, seen.last) == (9, began + HOUR, began + 14 * HOUR)
+    one = backfill(acme, schedule, **range_, definition="then", order="desc", max_in_flight=20)
+    turns(acme, one.pk)
+    made = [((run["nominal_at"] - began) // HOUR, run["schedule_version"]) for run in runs(conn, acme, schedule)]
+    assert made == [*((at, 1) for at in range(1, 7)), (8, 2), (10, 2), (14, 3)]
+    sources = {ticket_of(conn, run["id"])["payload_from"] for run in runs(conn, acme, schedule)[:6]}
+    assert sources == {"job"}, "only the later versions have a payload of their own"
+
+
 def test_it_is_cancelled_and_undone_by_its_operation(
     conn: Conn, registry: Registry, acme: Tenant, hour: datetime
 ) -> None:

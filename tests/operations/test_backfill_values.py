@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.operations.backfill import segments
 from apps.operations.backfill.forecast import STEP_S, Pace, expected_end, measured_end, uses
 from apps.operations.backfill.recognising import Known, Record, latest, standing, wants
+from apps.operations.backfill.segments import of_then
 from apps.operations.backfill.wish import Wish, read_wish, wish_of
-from apps.operations.backfill.within import Range, count, ends, page
+from apps.operations.backfill.within import Range, count, page
 from apps.operations.backfill.yielding import NEXT_IS_NEAR, PRESSED, Live, holds
+from apps.schedules.history import History, Stretch
 from apps.schedules.input_fields import Fields
-from apps.schedules.timing import Spec, spec_from_api
+from apps.schedules.timing import Spec, occurrences, spec_from_api
 from kernel.errors import Faults
 from kernel.ids import uuid7s
 
@@ -41,8 +44,8 @@ def days(month: int, first: int, last: int) -> Range:
 def test_thirty_days_hourly_are_counted_over_clock_changes(month: int, runs: int) -> None:
     hourly, within = spec(HOURLY), days(month, 1, 31)
     assert count(hourly, within) == runs
-    assert len(page(hourly, within, order="asc", after=None, size=1_000)) == runs
-    assert ends(hourly, within) == (within.since, within.until - HOUR), "the first instant belongs to it, the last not"
+    whole = page(hourly, within, order="asc", after=None, size=1_000)
+    assert (whole[0], whole[-1]) == (within.since, within.until - HOUR), "the first instant belongs to it, the last not"
 
 
 TRIGGERS = st.sampled_from(
@@ -68,7 +71,34 @@ def test_pages_in_either_order_are_the_range(
         assert len(part) == min(size, len(whole) - len(found))
         found += part
     assert found == (list(whole) if order == "asc" else list(whole)[::-1])
-    assert ends(one, within) == ((whole[0], whole[-1]) if whole else None)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 90), st.integers(0, 90), st.integers(1, 4)), max_size=5), st.integers(1, 7),
+    st.sampled_from(["asc", "desc"]),
+)  # fmt: skip
+def test_each_instant_is_decided_by_the_version_of_its_time(
+    stretches: list[tuple[int, int, int]], size: int, order: str
+) -> None:
+    """Versions of every so many hours, one after the other, some with a pause between, over four days."""
+    begin, made, at = datetime(2026, 3, 27, tzinfo=UTC), [], datetime(2026, 3, 26, tzinfo=UTC)
+    for number, (pause, length, hours) in enumerate(stretches, 1):
+        after = at + pause * HOUR
+        at = after + length * HOUR
+        made.append(Stretch(number, spec({"every_s": hours * 3_600, "anchor": "2026-01-01T00:00:00Z"}), after, at))
+    whole = Range(begin, begin + 4 * DAY)
+    found = of_then(History(None, tuple(made)), whole)
+    expected = [
+        (at, one.version)
+        for one in made
+        for at in occurrences(one.spec or spec(HOURLY), after=one.after, until=one.until, limit=10_000)
+        if whole.since <= at < whole.until
+    ]
+    seen: list[datetime] = []
+    while part := segments.page(found, order=order, after=seen[-1] if seen else None, size=size):
+        seen += part
+    assert [(at, segments.version_at(found, at)) for at in seen] == (expected if order == "asc" else expected[::-1])
+    assert segments.count(found) == len(expected)
 
 
 def test_the_newest_record_of_an_occurrence_says_how_it_stands() -> None:

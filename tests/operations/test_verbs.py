@@ -13,6 +13,7 @@ import pytest
 
 from tests.fixtures_flow import (
     actor,
+    count,
     make_job,
     make_schedule,
     make_ticket,
@@ -101,6 +102,7 @@ def test_reruns_wait_for_their_canary_and_an_undo_cancels_what_has_not_begun(
     work_off(acme, one.pk, most=5)
     left = read(acme, one.pk)
     assert (left.state, left.undone, left.running) == ("undoing", 2, 1), "what has begun goes on"
+    assert count(conn, "SELECT count(*) FROM t_acme.operations_item WHERE state = 'running' AND done_at IS NULL") == 1
     settle_as(conn, registry, begun)
 
     done = work_off(acme, one.pk)

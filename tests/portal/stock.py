@@ -57,7 +57,7 @@ class Stock:
             f"{job}/pause": "job.pause", f"{job}/resume": "job.resume", f"{job}/delete": "job.delete",
             "/console/schedules/new": "schedule.create", f"{schedule}/edit": "schedule.update",
             f"{schedule}/run": "schedule.trigger", f"{schedule}/pause": "schedule.pause",
-            f"{schedule}/backfill": "schedule.backfill",
+            f"{schedule}/backfill": "schedule.backfill", f"{schedule}/repair": "schedule.repair",
             f"{schedule}/resume": "schedule.resume", f"{schedule}/delete": "schedule.delete",
             f"/console/executions/{self.waiting}/cancel": "execution.cancel",
             f"/console/executions/{self.done}/rerun": "execution.rerun",

@@ -101,8 +101,9 @@ def test_every_page_is_clean_for_everybody(acme: Tenant, conn: Any, registry: An
     kept = stock(acme, conn, registry, name=f"{HOSTILE} {LONG}"[:180], payload={HOSTILE: [LONG, "</pre><script>"]})
     admin, viewer = made_member(acme, "admin"), made_member(acme, "viewer")
     mine = [*kept.paths, "/console/keys", "/console/members", "/console/audit", "/console/usage"]
+    verbs = [path for path in kept.verbs if "/operations/" not in path]  # which look like the others
     for email, paths, dark, width in (
-        (admin, [*mine, *kept.verbs], False, 1280), (admin, mine, True, 390),
+        (admin, [*mine, *verbs], False, 1280), (admin, mine, True, 390),
         (viewer, kept.paths[5:], True, 1280),
     ):  # fmt: skip
         with web.tab("acme.localhost", dark=dark, width=width) as tab:

@@ -24,11 +24,12 @@ _PAGE = f"""
 SELECT nominal_at, until_at, state, reason FROM {{schema}}.executions_execution
 WHERE {_FIRED} AND nominal_at > $2 AND nominal_at <= $3 ORDER BY nominal_at LIMIT $4
 """
-_BEFORE = f"""
+_FIRST_PAGE = f"""
 SELECT * FROM (
     SELECT nominal_at, until_at, state, reason FROM {{schema}}.executions_execution
     WHERE {_FIRED} AND nominal_at <= $2 ORDER BY nominal_at DESC LIMIT {BEFORE}) b
-WHERE until_at > $2 ORDER BY nominal_at
+WHERE until_at > $2
+UNION ALL SELECT * FROM ({_PAGE}) p ORDER BY nominal_at
 """
 _LATER = """
 SELECT DISTINCT nominal_at FROM {schema}.executions_execution
@@ -42,15 +43,14 @@ SELECT EXISTS (SELECT 1 FROM {{schema}}.executions_execution
 
 def records(conn: Conn, schema: str, schedule_id: UUID, *, after: datetime, until: datetime) -> Iterator[Record]:
     """Records of (after, until], and those before that reach into it, oldest first."""
-    for row in run_in(conn, _BEFORE, schema, [schedule_id, after]).fetchall():
-        yield Record._make(row)
+    query = _FIRST_PAGE
     while True:
-        rows = run_in(conn, _PAGE, schema, [schedule_id, after, until, PAGE]).fetchall()
+        rows = run_in(conn, query, schema, [schedule_id, after, until, PAGE]).fetchall()
         for row in rows:
             yield Record._make(row)
         if len(rows) < PAGE:
             return
-        after = rows[-1][0]
+        after, query = rows[-1][0], _PAGE
 
 
 def made_later(conn: Conn, schema: str, schedule_id: UUID, first: datetime, last: datetime) -> list[datetime]:

@@ -24,6 +24,7 @@ from apps.events import store as events
 from apps.executions import store as executions
 from apps.schedules import occurring
 from apps.schedules.catching_up import Room, room_for, write_runs
+from apps.schedules.defined import job_of
 from apps.schedules.models import JobVersion, Schedule, ScheduleVersion
 from apps.schedules.policy import Decision, Skip
 from apps.schedules.remaking import entry_at
@@ -69,7 +70,7 @@ def completeness_repair(
         conn = door.raw()
         schedule = _lock(schedule_id)
         put_back = bool(put_right(conn, tenancy_of(tenant), [schedule_id], dry_run=dry_run))
-        before = completeness_of(conn, tenant, schedule_id, since=since, until=until, now=now, most=most)
+        before = completeness_of(tenant, schedule_id, since=since, until=until, now=now, most=most)
         plan = _decided(tenant, schedule, before.found.gaps, how, now)
         made, skipped = _write(tenant, actor, schedule, plan, now, dry_run=dry_run)
         if not dry_run and (put_back or made or skipped):
@@ -129,7 +130,7 @@ def _write(
     found = ScheduleVersion.objects.filter(schedule_id=schedule.pk, version__in={one.version for one in plan})
     versions = {version.version: version for version in found}
     by = actor.stored[:FIRED_BY_CHARS]
-    ran = {number: _job_of(version, schedule) for number, version in versions.items()}
+    ran = {number: job_of(version, schedule) for number, version in versions.items()}
     jobs, priorities = share_jobs(tenant, set(ran.values())), _priorities(set(ran.values()))
     runs: list[Run] = []
     skips: list[executions.Skipped] = []
@@ -176,12 +177,6 @@ def _row(
         uuid7(), occurrence_run_key(schedule_id, skip.nominal_at), job_id, job_version, schedule_id, version, priority,
         skip.nominal_at, skip.until, skip.count, skip.reason, by,
     )  # fmt: skip
-
-
-def _job_of(version: ScheduleVersion, schedule: Schedule) -> UUID:
-    """What the version ran."""
-    named = version.definition.get("job") or version.definition.get("workflow")
-    return UUID(named) if named else schedule.job_id
 
 
 def _priorities(job_ids: Collection[UUID]) -> dict[UUID, tuple[int, int]]:

@@ -12,9 +12,10 @@ from apps.operations.backfill.dispositions import known_of, records
 from apps.operations.backfill.forecast import Pace, Use, expected_end, uses
 from apps.operations.backfill.live import typical_s
 from apps.operations.backfill.recognising import Standing, standing, wants
+from apps.operations.backfill.segments import NOW, Segment, of_then, page
 from apps.operations.backfill.wish import Wish
-from apps.operations.backfill.within import page
 from apps.schedules.defined import DefinedJob, definition_of, version_of
+from apps.schedules.history_store import history_read
 from apps.schedules.models import Schedule
 from apps.schedules.timing import Spec, spec_from_json
 from apps.schedules.timing_triggers import instant_text
@@ -64,6 +65,14 @@ def scheduled(schedule_id: UUID) -> Scheduled:
     )  # fmt: skip
 
 
+def segments_of(tenant: Tenant, found: Scheduled, wish: Wish) -> list[Segment]:
+    """What decides in the parts of the wish's range. In the tenant."""
+    if wish.definition == NOW:
+        return [Segment(found.spec, wish.within, found.schedule.version)]
+    history = history_read(door.raw(), tenant.schema_name, wish.schedule_id)
+    return [] if history is None else of_then(history, wish.within)
+
+
 def stood(
     tenant: Tenant, wish: Wish, found: Scheduled, instants: Sequence[datetime]
 ) -> Iterator[tuple[datetime, Standing]]:
@@ -78,8 +87,8 @@ def outlook(
     tenant: Tenant, wish: Wish, found: Scheduled, *, at_once: int, rate_per_s: float | None, now: datetime
 ) -> Outlook:
     """Looks at each occurrence of the range; writes nothing. In the tenant."""
-    answer, after = Outlook(), None
-    while instants := page(found.spec, wish.within, order=wish.order, after=after, size=PAGE):
+    answer, after, segments = Outlook(), None, segments_of(tenant, found, wish)
+    while instants := page(segments, order=wish.order, after=after, size=PAGE):
         after = instants[-1]
         for at, how in stood(tenant, wish, found, instants):
             answer.standings[how] += 1

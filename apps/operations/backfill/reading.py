@@ -117,6 +117,7 @@ def wish_shape(wish: Wish) -> dict[str, Any]:
         "only": wish.only,
         "overlap": wish.overlap,
         "priority": wish.priority,
+        "definition": wish.definition,
     }
 
 

@@ -8,8 +8,9 @@ from uuid import UUID
 
 from apps.audit.services import Actor
 from apps.operations import services
-from apps.operations.backfill.outlook import Outlook, Scheduled, outlook, scheduled
-from apps.operations.backfill.wish import AT_ONCE, FIELDS, Wish, read_wish
+from apps.operations.backfill.outlook import Outlook, Scheduled, outlook, scheduled, segments_of
+from apps.operations.backfill.segments import THEN, count
+from apps.operations.backfill.wish import AT_ONCE, FIELDS, Wish, check_count, read_wish
 from apps.operations.models import Operation
 from apps.operations.pacing import NAMES as PACE_NAMES
 from apps.operations.pacing import Pace
@@ -58,7 +59,7 @@ def backfill_ask(
     """
 
     def work() -> Operation | Rehearsal:
-        asked = _read(schedule_id, data, now)
+        asked = _read(tenant, schedule_id, data, now)
         if asked.dry_run:
             return Rehearsal(
                 asked,
@@ -95,7 +96,7 @@ def schedule_of_workflow(workflow_id: UUID, given: Any) -> UUID:
     raise InvalidInput([fault])
 
 
-def _read(schedule_id: UUID, data: Mapping[str, Any], now: datetime) -> Asked:
+def _read(tenant: Tenant, schedule_id: UUID, data: Mapping[str, Any], now: datetime) -> Asked:
     found = scheduled(schedule_id)
     faults = Faults()
     fields = Fields(data, faults)
@@ -104,6 +105,8 @@ def _read(schedule_id: UUID, data: Mapping[str, Any], now: datetime) -> Asked:
     given = {name: fields.data[name] for name in PACE_NAMES if fields.data.get(name) is not None}
     pace = Pace(max_in_flight=AT_ONCE).changed(given, faults)
     reason = fields.text("reason", most=MAX_REASON_CHARS, lines=True) or ""
+    if wish is not None and wish.definition == THEN:
+        check_count(faults, count(segments_of(tenant, found, wish)))
     dry_run = fields.flag("dry_run")
     faults.raise_if_any()
     assert wish is not None

@@ -10,11 +10,13 @@ from uuid import UUID
 from apps.audit.services import Actor, record
 from apps.operations.backfill.dispositions import known_of, records
 from apps.operations.backfill.recognising import Record, Standing, standing, wants
+from apps.operations.backfill.segments import NOW, of_then, version_at
 from apps.operations.backfill.wish import Wish
 from apps.operations.backfill.yielding import RUNS_ALREADY
-from apps.schedules.defined import version_of
+from apps.schedules.defined import job_of, version_of
+from apps.schedules.history_store import history_read
 from apps.schedules.locked import lock_schedule
-from apps.schedules.models import ScheduleVersion
+from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.running import Run, run_start, share_job
 from apps.tickets import store as tickets
 from apps.usage.admitting import admit_runs
@@ -30,6 +32,7 @@ SKIPS: dict[Standing, str] = {
     "not_known": "history_removed",
 }  # fmt: skip
 OVERLAPPED = "overlap_skipped"
+NO_DEFINITION = "no_definition"  # of that time; there was one when it was planned
 
 
 class Outcome(NamedTuple):
@@ -58,8 +61,10 @@ def occurrence_start(
         how = standing(nominal_at, found, known_of(tenant, schedule, due_from))
         if not wants(wish.only, how):
             return Outcome(skipped=SKIPS[how])
-        definition = version_of(schedule)
-        job = share_job(tenant, schedule.job_id)
+        definition = _definition(tenant, schedule, wish, nominal_at)
+        if definition is None:
+            return Outcome(skipped=NO_DEFINITION)
+        job = share_job(tenant, job_of(definition, schedule))
         if wish.serial and tickets.alive_of_schedules(conn, [schedule.pk]):
             return Outcome(skipped=OVERLAPPED) if wish.overlap == "skip" else Outcome(held=RUNS_ALREADY)
         admit_runs(conn, tenant, 1, now)
@@ -73,6 +78,17 @@ def occurrence_start(
         return Outcome(execution_id)
 
     return in_tenant(tenant, work)
+
+
+def _definition(tenant: Tenant, schedule: Schedule, wish: Wish, nominal_at: datetime) -> ScheduleVersion | None:
+    """The version that is meant; None when none was in force at that instant."""
+    if wish.definition == NOW:
+        return version_of(schedule)
+    history = history_read(door.raw(), tenant.schema_name, schedule.pk)
+    number = None if history is None else version_at(of_then(history, wish.within), nominal_at)
+    if number is None:
+        return None
+    return ScheduleVersion.objects.filter(schedule_id=schedule.pk, version=number).first()
 
 
 def _run(

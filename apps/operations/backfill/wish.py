@@ -8,13 +8,15 @@ from typing import Any
 from uuid import UUID
 
 from apps.operations.backfill.recognising import ONLY
+from apps.operations.backfill.segments import DEFINITIONS, NOW
 from apps.operations.backfill.within import ORDERS, Range, count
 from apps.schedules.input_fields import Fields
 from apps.schedules.timing import Spec
 from apps.schedules.timing_trigger import read_instant
 from apps.schedules.timing_triggers import instant_of, instant_text
+from kernel.errors import Faults
 
-FIELDS = ("from", "to", "order", "only", "overlap", "priority")
+FIELDS = ("from", "to", "order", "only", "overlap", "priority", "definition")
 OVERLAPS = ("allow", "skip", "buffer_all")
 MAX_OCCURRENCES = 1_000_000
 LOWEST_PRIORITY = 0
@@ -36,6 +38,7 @@ class Wish:
     only: str
     overlap: str
     priority: int
+    definition: str = NOW  # that of now, or those of the occurrences' own time
 
     @property
     def serial(self) -> bool:
@@ -47,7 +50,7 @@ class Wish:
         return {
             "schedule": str(self.schedule_id), "from": instant_text(self.within.since),
             "to": instant_text(self.within.until), "order": self.order, "only": self.only, "overlap": self.overlap,
-            "priority": self.priority,
+            "priority": self.priority, "definition": self.definition,
         }  # fmt: skip
 
 
@@ -55,7 +58,7 @@ def wish_of(params: Mapping[str, Any]) -> Wish:
     """The wish that was kept so."""
     return Wish(
         UUID(params["schedule"]), Range(instant_of(params["from"]), instant_of(params["to"])), params["order"],
-        params["only"], params["overlap"], params["priority"],
+        params["only"], params["overlap"], params["priority"], params.get("definition", NOW),
     )  # fmt: skip
 
 
@@ -71,14 +74,24 @@ def read_wish(fields: Fields, *, schedule_id: UUID, spec: Spec, now: datetime, c
     only = fields.choice("only", ONLY, "missing")
     overlap = _overlap(fields, spec)
     priority = fields.whole("priority", 0, 9, LOWEST_PRIORITY)
+    definition = fields.choice("definition", DEFINITIONS, NOW)
     if order == "desc" and chained:
         detail = "a step of this workflow waits for the run before, so the oldest occurrence has to run first; use asc."
         fields.faults.add("/order", "contradiction", detail)
     if since is not None and until is not None:
-        _check_range(fields, Range(since, until), spec, now)
+        _check_range(fields, Range(since, until), now)
+        if definition == NOW and len(fields.faults.errors) == before:
+            check_count(fields.faults, count(spec, Range(since, until)))
     if since is None or until is None or len(fields.faults.errors) > before:
         return None
-    return Wish(schedule_id, Range(since, until), order, only, overlap, priority)
+    return Wish(schedule_id, Range(since, until), order, only, overlap, priority, definition)
+
+
+def check_count(faults: Faults, found: int) -> None:
+    """Adds a fault when a range has too many occurrences."""
+    if found > MAX_OCCURRENCES:
+        detail = f"the range has {found:,} occurrences; a backfill takes at most {MAX_OCCURRENCES:,}. Use several."
+        faults.add("/from", "range", detail)
 
 
 def _instant(fields: Fields, name: str, zone: str) -> datetime | None:
@@ -100,11 +113,8 @@ def _overlap(fields: Fields, spec: Spec) -> str:
     return chosen
 
 
-def _check_range(fields: Fields, within: Range, spec: Spec, now: datetime) -> None:
+def _check_range(fields: Fields, within: Range, now: datetime) -> None:
     if within.until <= within.since:
         fields.faults.add("/to", "range", "must be later than from.")
     elif within.until > now:
         fields.faults.add("/to", "range", "must not be later than now: the schedule fires what is to come by itself.")
-    elif (found := count(spec, within)) > MAX_OCCURRENCES:
-        detail = f"the range has {found:,} occurrences; a backfill takes at most {MAX_OCCURRENCES:,}. Use several."
-        fields.faults.add("/from", "range", detail)

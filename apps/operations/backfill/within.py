@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from apps.schedules.timing import Spec, count_between, latest_between, next_after, occurrences, previous_before
+from apps.schedules.timing import Spec, count_between, latest_between, occurrences
 
 ORDERS = ("asc", "desc")
 _MICROSECOND = timedelta(microseconds=1)
@@ -20,15 +20,6 @@ class Range(NamedTuple):
 def count(spec: Spec, within: Range) -> int:
     """How many occurrences the range has; exact, also over clock changes."""
     return count_between(spec, after=within.since - _MICROSECOND, until=within.until - _MICROSECOND)
-
-
-def ends(spec: Spec, within: Range) -> tuple[datetime, datetime] | None:
-    """The first and the last occurrence of the range; None when it has none."""
-    first = next_after(spec, within.since - _MICROSECOND)
-    last = previous_before(spec, within.until)
-    if first is None or last is None or first >= within.until or last < within.since:
-        return None
-    return first, last
 
 
 def page(spec: Spec, within: Range, *, order: str, after: datetime | None, size: int) -> Sequence[datetime]:

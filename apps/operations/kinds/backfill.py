@@ -5,20 +5,21 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from apps.archive.errors import ArchiveUnreachable
 from apps.events import store as events
 from apps.operations.backfill.live import live_of
-from apps.operations.backfill.outlook import scheduled, stood
+from apps.operations.backfill.outlook import scheduled, segments_of, stood
 from apps.operations.backfill.recognising import wants
+from apps.operations.backfill.segments import page
 from apps.operations.backfill.starting import occurrence_start
 from apps.operations.backfill.telling import done_event
 from apps.operations.backfill.wish import wish_of
-from apps.operations.backfill.within import page
 from apps.operations.backfill.yielding import holds
 from apps.operations.kinds.base import Cursor, Done, HeldBack, Kind, NewItem, Planned, TakenItem, Work
 from apps.operations.models import Operation
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.timing_triggers import instant_of, instant_text
-from kernel.errors import Faults
+from kernel.errors import Faults, NotFound
 from kernel.pools import pool_of
 from tenants import door
 from tenants.models import Tenant
@@ -42,15 +43,17 @@ class BackfillSchedule(Kind):
         wish = wish_of(operation.params)
         found = scheduled(wish.schedule_id)
         last = None if after is None else instant_of(after["at"])
-        instants = page(found.spec, wish.within, order=wish.order, after=last, size=size)
+        instants = page(segments_of(tenant, found, wish), order=wish.order, after=last, size=size)
         stands = stood(tenant, wish, found, instants)
         items = [NewItem(None, at) for at, how in stands if wants(wish.only, how)]
         return Planned(items, {"at": instant_text(instants[-1])} if len(instants) == size else None)
 
     def holds(self, work: Work) -> str:
         wish = wish_of(work.operation.params)
-        found = scheduled(wish.schedule_id)
-        job = found.job
+        try:
+            job = scheduled(wish.schedule_id).job
+        except NotFound:  # each item says so
+            return ""
         live = live_of(
             work.tenant, schedule_id=wish.schedule_id, job_id=job.job.pk, serial=wish.serial,
             pool=pool_of(job.job.kind, job.definition.queue),
@@ -59,10 +62,13 @@ class BackfillSchedule(Kind):
 
     def apply(self, work: Work, item: TakenItem) -> Done:
         assert item.nominal_at is not None
-        found = occurrence_start(
-            tenant=work.tenant, actor=work.actor, backfill_id=work.operation.pk, now=work.now,
-            wish=wish_of(work.operation.params), nominal_at=item.nominal_at,
-        )  # fmt: skip
+        try:
+            found = occurrence_start(
+                tenant=work.tenant, actor=work.actor, backfill_id=work.operation.pk, now=work.now,
+                wish=wish_of(work.operation.params), nominal_at=item.nominal_at,
+            )  # fmt: skip
+        except ArchiveUnreachable as error:  # what became of the occurrence can be asked again later
+            raise HeldBack(error.code) from error
         if found.held:
             raise HeldBack(found.held)
         if found.execution_id is None:

@@ -56,7 +56,7 @@ class Command(Base):
                 hold = hold_place(tenant=tenant, actor=actor, data=data, now=now, by_operator=True)
         verb = f"{'would be ' if options['dry_run'] else ''}{'released' if options['release'] else 'placed'}"
         answer = {**_shape(hold), "dry_run": options["dry_run"]}
-        self.show(answer, f"{hold.pk}: {verb}, of {hold}.", as_json=as_json)
+        self.show(answer, f"{hold.pk}: {verb}, of {hold}{_range(hold)}.", as_json=as_json)
 
 
 def _holds(tenant: Tenant, *, every: bool) -> list[LegalHold]:
@@ -69,10 +69,15 @@ def _listed(found: list[LegalHold]) -> str:
     if not found:
         return "There is no legal hold."
     return "\n".join(
-        f"{one.pk}  {one}  since {one.created_at:%Y-%m-%d}"
+        f"{one.pk}  {one}{_range(one)}  since {one.created_at:%Y-%m-%d}"
         f"{f', released {one.released_at:%Y-%m-%d}' if one.released_at else ''}: {one.reason}"
         for one in found
     )
+
+
+def _range(hold: LegalHold) -> str:
+    parts = ((" from ", hold.from_at), (" until ", hold.until_at))
+    return "".join(f"{word}{at:%Y-%m-%dT%H:%M:%SZ}" for word, at in parts if at is not None)
 
 
 def _shape(hold: LegalHold) -> dict[str, Any]:

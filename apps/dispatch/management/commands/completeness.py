@@ -15,7 +15,6 @@ from apps.schedules.models import Schedule
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults, NotFound
 from kernel.printing import printable
-from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.models import Tenant
@@ -74,7 +73,7 @@ class Command(Base):
         """Its answer as JSON and as text, and whether nothing was missing."""
 
         def look() -> Completeness:
-            return completeness_of(door.raw(), tenant, schedule_id, since=since, until=until, now=now)
+            return completeness_of(tenant, schedule_id, since=since, until=until, now=now)
 
         if not options["repair"]:
             found = in_tenant(tenant, look)

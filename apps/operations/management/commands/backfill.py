@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 from apps.audit.actors import Actor
 from apps.operations.backfill.reading import backfill_find, backfill_shape, outlook_shape
 from apps.operations.backfill.recognising import ONLY
+from apps.operations.backfill.segments import DEFINITIONS
 from apps.operations.backfill.services import Rehearsal, backfill_ask, schedule_of_workflow
 from apps.operations.backfill.wish import AT_ONCE, OVERLAPS
 from apps.operations.backfill.within import ORDERS
@@ -23,8 +24,8 @@ from tenants.models import Tenant
 from tenants.work import database_now, in_tenant
 
 NAME = "command:backfill"
-MEMBERS = ("only", "order", "overlap", "priority", "max_in_flight", "rate_per_s", "canary", "stop_after_failures",
-           "reason")  # fmt: skip
+MEMBERS = ("only", "order", "overlap", "priority", "definition", "max_in_flight", "rate_per_s", "canary",
+           "stop_after_failures", "reason")  # fmt: skip
 
 
 class Command(Base):
@@ -46,6 +47,7 @@ class Command(Base):
         parser.add_argument("--max-in-flight", type=int, metavar="N", help=f"Runs at once; {AT_ONCE}.")
         parser.add_argument("--overlap", choices=OVERLAPS, help="As the schedule says when not given.")
         parser.add_argument("--priority", type=int, metavar="0-9", help="0, the lowest, when not given.")
+        parser.add_argument("--definition", choices=DEFINITIONS, help="The schedule's of now, or those of then.")
         parser.add_argument("--rate", type=float, dest="rate_per_s", metavar="N", help="Runs that begin in a second.")
         parser.add_argument("--canary", type=int, metavar="N", help="So many first; the others when they succeeded.")
         parser.add_argument("--stop-after", type=int, dest="stop_after_failures", metavar="N", help="Failures.")
