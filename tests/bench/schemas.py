@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -38,54 +39,26 @@ class Run(NamedTuple):
         return f"{self.seconds:.1f} s ({self.cpu_s:.1f} CPU of the command, {self.database_s:.1f} of the database)"
 
 
-class Figures(NamedTuple):
-    """Seconds, and megabytes."""
-
-    tenants: int
-    create_ms: float  # median
-    create_last_ms: float  # median of the last hundred: does it grow?
-    nothing: Run
-    column: Run
-    killed_at: int  # schemas that were done then, and that the status named as up to date
-    resumed: Run
-    command_mb: int  # largest of the commands
-    connections: int  # of a dispatcher that has fired for all of them
-    fire_mb: float  # what its fire connection's server process holds of its own
-    visit_mb: float  # of a connection that has read four tables of all tenants
-
-    def told(self) -> str:
-        """The figures as lines."""
-        return "\n".join(
-            [
-                f"{self.tenants:,} tenants made, {self.create_ms:.0f} ms each, the last ones {self.create_last_ms:.0f}",
-                f"tenant_migrate with nothing to do: {self.nothing}; a new column everywhere:"
-                f" {self.column}; budgets at 1,000: {BUDGET_NOTHING_S:.0f} s and {BUDGET_COLUMN_S:.0f} s",
-                f"killed with {self.killed_at:,} done; going on with the rest took {self.resumed}",
-                f"largest command: {self.command_mb} MB (budget {BUDGET_MB})",
-                f"a dispatcher that fired for all: {self.connections} connections, of which fire holds"
-                f" {self.fire_mb:.0f} MB; reading {len(TOUCHED)} tables of each: {self.visit_mb:.0f} MB",
-            ]
-        )
-
-
-def run(*, tenants: int) -> Figures:
-    """Measures; leaves the tenants, with two columns more. AssertionError when a migration was not done whole."""
+def run(*, tenants: int, say: Callable[[str], None]) -> None:
+    """Measures and says each figure as soon as it is known. AssertionError when a migration was not done whole."""
     took_ms = make(tenants)
+    say(f"{tenants:,} tenants made, {median(took_ms):.0f} ms each, the last ones {median(took_ms[-100:]):.0f}")
     nothing = _timed([sys.executable, "manage.py", "tenant_migrate"])
     assert nothing.out == "All schemas are up to date.\n", nothing
+    say(f"tenant_migrate with nothing to do: {nothing}; budget at 1,000: {BUDGET_NOTHING_S:.0f} s")
     column = _child("one")
     assert column.code == 0 and _with_column("one") == tenants, column
+    say(f"a new column everywhere: {column}; budget at 1,000: {BUDGET_COLUMN_S:.0f} s")
     killed_at = _killed(tenants)
     status = _child("one,two", "--status")
     assert status.code == 1 and f" {tenants - killed_at:,} behind" in status.out, status
     resumed = _child("one,two")
     assert resumed.code == 0 and _with_column("two") == tenants, resumed
-    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1_024
+    say(f"killed with {killed_at:,} done, as the status says; going on with the rest took {resumed}")
+    say(f"largest command: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1_024} MB; budget {BUDGET_MB}")
+    say(f"reading {len(TOUCHED)} tables of each tenant by one connection: {_visits():.0f} MB of the server")
     connections, fire_mb = _dispatcher(tenants)
-    return Figures(
-        tenants, median(took_ms), median(took_ms[-100:]), nothing, column, killed_at, resumed,
-        largest, connections, fire_mb, _visits(),
-    )  # fmt: skip
+    say(f"a dispatcher that has fired for all: {connections} connections; the one of fire holds {fire_mb:.0f} MB")
 
 
 def make(tenants: int) -> list[float]:
