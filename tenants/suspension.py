@@ -4,6 +4,7 @@ Hot paths know tenants from seconds ago (`tenants.registry`). What would be for 
 end of an approval's time, asks here instead, in its own transaction.
 """
 
+from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -15,23 +16,20 @@ from tenants.models import Suspension, Tenant
 
 Conn = psycopg.Connection[Any]
 
-_NEWEST = """
-SELECT t.id, t.status <> 'active', s.began_at, s.ended_at FROM tenants_tenant t LEFT JOIN LATERAL (
-    SELECT began_at, ended_at FROM tenants_suspension WHERE tenant_id = t.id ORDER BY began_at DESC LIMIT 1) s ON true
-WHERE t.id = ANY(%s) AND (t.status <> 'active' OR s.began_at IS NOT NULL)
+# Few tenants stand still or did lately, however many are asked for.
+_SINCE = """
+SELECT t.id, t.status <> 'active', s.began_at, s.ended_at FROM tenants_tenant t LEFT JOIN tenants_suspension s
+ON s.tenant_id = t.id AND (s.ended_at IS NULL OR s.ended_at > %(since)s)
+WHERE t.id = ANY(%(tenants)s) AND (t.status <> 'active' OR s.began_at IS NOT NULL) ORDER BY s.began_at
 """
 _NOW = "SELECT id FROM tenants_tenant WHERE id = ANY(%s) AND status <> 'active'"
 
 
 class Standstill(NamedTuple):
-    """The newest time in which a tenant stood still: until `until`, or it still does. Its begin may be unknown."""
+    """A time in which a tenant stood still: until `until`, or it still does. Its begin may be unknown."""
 
     since: datetime | None
     until: datetime | None
-
-    @property
-    def lasts(self) -> bool:
-        return self.until is None
 
 
 class Span(NamedTuple):
@@ -41,15 +39,26 @@ class Span(NamedTuple):
     until: datetime | None
 
 
-def newest(conn: Conn, tenant_ids: Collection[int]) -> dict[int, Standstill]:
-    """The newest standstill of those tenants that have had one. One look, whatever the number of tenants."""
-    found = {}
-    for tenant_id, stands, since, until in conn.execute(_NEWEST, [sorted(tenant_ids)]):
-        if stands:  # without a row of its own it was stopped by hand: since when is not known
-            found[tenant_id] = Standstill(since if until is None else None, None)
-        else:
-            found[tenant_id] = Standstill(since, until or since)
-    return found
+def standstills(conn: Conn, tenant_ids: Collection[int], *, since: datetime) -> dict[int, list[Standstill]]:
+    """Times in which these tenants stood still that were not over at `since`, the oldest first. One look at all."""
+    found, stopped = defaultdict[int, list[Standstill]](list), set[int]()
+    for tenant_id, stands, began, ended in conn.execute(_SINCE, {"tenants": sorted(tenant_ids), "since": since}):
+        if began is not None and (ended is not None or stands):  # who was let go by hand has an open one, and goes on
+            found[tenant_id].append(Standstill(began, ended))
+        if stands:
+            stopped.add(tenant_id)
+    for tenant_id in stopped:
+        if not found[tenant_id] or found[tenant_id][-1].until is not None:  # stopped by hand: nobody knows since when
+            found[tenant_id].append(Standstill(None, None))
+    return dict(found)
+
+
+def stands_since(conn: Conn, tenant_id: int, *, now: datetime) -> Standstill | None:
+    """The standstill that a tenant is in; None when it goes on."""
+    found = standstills(conn, [tenant_id], since=now).get(tenant_id, [])
+    if not found:
+        return None
+    return found[-1] if found[-1].until is None else None
 
 
 def standing_still(conn: Conn, tenant_ids: Collection[int]) -> set[int]:

@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.access import access_schedule, access_workflow
+from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_backfills import (
     BackfillAnswer,
     BackfillInput,
@@ -54,7 +55,7 @@ class ScheduleBackfill(BackfillEndpoint):
     @operation(
         "schedules_backfill", "Run past occurrences of a schedule; dry_run only says what it would do",
         body=BackfillInput, answer=BackfillAnswer, status=202, also={200: BackfillOutlook}, retry_safe=True,
-        rehearsed=False, tag=TAG, problems=("invalid_schedule",),
+        rehearsed=False, tag=TAG, problems=("invalid_schedule", *OF_ARCHIVES),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, schedule_id: UUID) -> Response:
@@ -70,7 +71,7 @@ class WorkflowBackfill(BackfillEndpoint):
     @operation(
         "workflows_backfill", "Run past occurrences of a workflow's schedule; dry_run only says what it would do",
         body=WorkflowBackfillInput, answer=BackfillAnswer, status=202, also={200: BackfillOutlook}, retry_safe=True,
-        rehearsed=False, tag=TAG, problems=("invalid_schedule",),
+        rehearsed=False, tag=TAG, problems=("invalid_schedule", *OF_ARCHIVES),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, workflow_id: UUID) -> Response:

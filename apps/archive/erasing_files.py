@@ -80,6 +80,9 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
         try:
             if batch.state in ENDED_STATES:
                 remove_files(conn, schema, store(), batch)
+            elif batch.abandoned and batch.state in ("writing", "written"):  # a process died in it
+                store().remove(batch.path)
+                catalogue.drop(conn, schema, batch.id)
             elif batch.state != "done":
                 left |= ours  # somebody works at it
             elif contents := _contents(store(), batch, ours):

@@ -117,6 +117,7 @@ _PARAMS = """
 UPDATE {schema}.operations_operation o SET params = o.params - 'payload'
 WHERE o.finished_at IS NOT NULL AND o.params ? 'payload' AND EXISTS (
     SELECT 1 FROM {schema}.operations_item i WHERE i.operation_id = o.id AND i.made_id = ANY(%s))
+RETURNING o.id
 """
 _SENT_BY_LIVE = """
 SELECT i.made_id FROM {schema}.operations_operation o JOIN {schema}.operations_item i ON i.operation_id = o.id
@@ -170,7 +171,7 @@ def empty(conn: Conn, schema: str, tenant_id: int, found: Sequence[Found], other
     told = {"events": [one.hex for one in events], "first": first, "last": last, "texts": texts}
     deliveries = {row[0] for row in run(_DELIVERIES, told)}
     run(_ITEMS, {"ids": ids})
-    run(_PARAMS, [ids])
+    texts += [f"%{row[0]}%" for row in run(_PARAMS, [ids])]  # an answer about the operation holds the payload, too
     run(_ANSWERS, [tenant_id, texts])
     run(_EXECUTIONS, [ids])
     return deliveries - set(ids)

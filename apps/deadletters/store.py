@@ -35,6 +35,10 @@ FROM unnest(%s::uuid[], %s::uuid[], %s::uuid[], %s::uuid[], %s::text[], %s::text
 ON CONFLICT DO NOTHING
 """
 
+_LOCK_OPEN = """
+SELECT id FROM {schema}.deadletters_deadletter WHERE id = ANY(%s) AND resolved_at IS NULL ORDER BY id FOR UPDATE
+"""
+
 _RESOLVE_MANY = """
 WITH open AS MATERIALIZED (
     SELECT id FROM {schema}.deadletters_deadletter WHERE id = ANY($1) AND resolved_at IS NULL ORDER BY id FOR UPDATE)
@@ -61,6 +65,11 @@ WHERE execution_id = %s AND resolved_at IS NULL
 def add(conn: Conn, schema: str, letters: Sequence[Letter]) -> None:
     """Adds dead letters; an execution has at most one that is open."""
     conn.execute(in_schema(_ADD, schema), [list(column) for column in zip(*letters, strict=True)])
+
+
+def lock_open(conn: Conn, schema: str, ids: Collection[UUID]) -> set[UUID]:
+    """Locks those that are open, in id order; their ids."""
+    return {row[0] for row in conn.execute(in_schema(_LOCK_OPEN, schema), [list(ids)])}
 
 
 def resolve_many(

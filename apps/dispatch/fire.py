@@ -41,6 +41,7 @@ from kernel.service import Pass
 from tenants import suspension
 from tenants.door import Line
 from tenants.registry import Registry
+from tenants.suspension import Standstill
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -165,8 +166,7 @@ def fire_batch(
             registry.refresh(force=True)  # made since the last look; only what is really gone is put aside
         plan = make_plan(
             found, now=now, registry=registry, alive=_alive(conn, found),
-            standstills=suspension.newest(conn, {entry.tenant_id for entry in found}), fired_by=fired_by,
-            deferral=deferral,
+            standstills=_standstills(conn, found), fired_by=fired_by, deferral=deferral,
         )  # fmt: skip
         counted = quotas.keep_within(conn, registry, plan, backlogs, now=now)
         counts = _write(conn, registry, plan, counted, now=now)
@@ -282,3 +282,9 @@ def _alive(conn: Conn, found: Sequence[Entry]) -> dict[UUID, int]:
     """Live executions of the schedules whose overlap policy asks for them."""
     wanted = [entry.key for entry in found if entry.kind == "schedule" and '"overlap":"allow"' not in entry.spec]
     return tickets.alive_of_schedules(conn, wanted) if wanted else {}
+
+
+def _standstills(conn: Conn, found: Sequence[Entry]) -> dict[int, list[Standstill]]:
+    """When the entries' tenants stood still since the oldest of these was due."""
+    first = min(entry.due_at for entry in found)
+    return suspension.standstills(conn, {entry.tenant_id for entry in found}, since=first)

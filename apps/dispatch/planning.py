@@ -43,7 +43,7 @@ class Plan:
 
 def make_plan(
     found: Sequence[Entry], *, now: datetime, registry: Registry, alive: dict[UUID, int],
-    standstills: Mapping[int, Standstill], fired_by: Callable[[Entry], str], deferral: Deferral | None = None,
+    standstills: Mapping[int, Sequence[Standstill]], fired_by: Callable[[Entry], str], deferral: Deferral | None = None,
 ) -> Plan:  # fmt: skip
     """Decides what becomes of each entry. An entry that can't be decided is set aside, alone.
 
@@ -62,8 +62,8 @@ def make_plan(
                 _begin(entry, plan, now)
                 continue
             live = alive.get(entry.key, 0)
-            standstill = standstills.get(entry.tenant_id)
-            if standstill is not None and _is_of(standstill, entry):
+            standstill = _first_after(entry, standstills.get(entry.tenant_id, ()))
+            if standstill is not None:
                 decision = _as_of(standstill, entry, now, live)
                 standing = standstill.since is None or entry.due_at >= standstill.since
                 _carry_out(entry, decision, plan, now, next(ids), fired_by(entry), standing=standing)
@@ -86,9 +86,9 @@ def _decision(entry: Entry, now: datetime, alive: int) -> policy.Decision:
     )  # fmt: skip
 
 
-def _is_of(standstill: Standstill, entry: Entry) -> bool:
-    """Whether an entry was due before its tenant went on, if it has."""
-    return standstill.until is None or entry.due_at < standstill.until
+def _first_after(entry: Entry, standstills: Sequence[Standstill]) -> Standstill | None:
+    """The first standstill that was not over when an entry was due; those after it are the next passes' matter."""
+    return next((one for one in standstills if one.until is None or entry.due_at < one.until), None)
 
 
 def _as_of(standstill: Standstill, entry: Entry, now: datetime, alive: int) -> policy.Decision:

@@ -13,6 +13,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from apps.archive.forgotten import forgotten
 from apps.due import bells, entries
 from apps.life import access, tables
 from apps.secrets.models import Secret
@@ -54,6 +55,8 @@ def arrive(file: Reader, tenant: Tenant, *, now: datetime) -> Arrived:
     tenant.event_types = [one for one in about.get("event_types") or [] if isinstance(one, str)][:100]
     tenant.save(update_fields=["status", "signing_version", "event_types"])
     bells.ring(conn, tenant.pk)
+    if about.get("whole_from") is not None:  # what stayed where it was is forgotten here
+        forgotten(conn, tenant.schema_name, before=datetime.fromisoformat(str(about["whole_from"])))
     return found
 
 

@@ -11,6 +11,7 @@ import psycopg
 from django.conf import settings
 from psycopg import sql
 
+from apps.archive.forgotten import archived_to
 from apps.audit.services import Actor, record
 from apps.life import reading, tables
 from apps.life.access import keys_of, people_of
@@ -67,12 +68,12 @@ def tenant_export(
             rows[name] += written
             report(name + part, written)
 
-        schema, began = tenant.schema_name, check_still(conn, tenant) if history else None
+        schema, began = tenant.schema_name, check_still(conn, tenant, now=now) if history else None
         for table in (one for one in tables.order() if history and one in tables.HISTORY):
             write(table, reading.names(conn, schema, table), reading.settled(conn, schema, table, since=now))
         with conn.transaction():
             conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            if history and check_still(conn, tenant) != began:
+            if history and check_still(conn, tenant, now=now) != began:
                 raise Conflict("The tenant went on meanwhile: suspend it and begin anew.", code="not_suspended")
             for table in (one for one in reading.LATE if history):
                 late = reading.late(conn, schema, table, since=now)
@@ -90,7 +91,8 @@ def tenant_export(
             write(tables.KEYS, *keys_of(tenant), sealed=True)
         else:
             left_out["access"] = "people and API keys go with --with-access and a passphrase"
-        digest = writer.finish(_about(tenant, now, history, left_out))
+        whole_from = archived_to(conn, schema) if history else now
+        digest = writer.finish(_about(tenant, now, history, left_out, whole_from))
     record(
         actor=actor, action="tenant.export", object_type="tenant", object_id=tenant.pk, now=now, tenant_id=tenant.pk,
         after={"file": digest, "history": history, "secrets": bool(passphrase), "access": access},
@@ -98,10 +100,10 @@ def tenant_export(
     return Exported(digest, dict(rows), left_out)
 
 
-def check_still(conn: Conn, tenant: Tenant) -> datetime | None:
+def check_still(conn: Conn, tenant: Tenant, *, now: datetime) -> datetime | None:
     """Since when the tenant stands still, where that is known. Conflict when it does not, or something of it runs."""
-    stands = suspension.newest(conn, [tenant.pk]).get(tenant.pk)
-    if stands is None or not stands.lasts:
+    stands = suspension.stands_since(conn, tenant.pk, now=now)
+    if stands is None:
         raise Conflict("Suspend the tenant first (tenant_suspend): its history must stand still.", code="not_suspended")
     row = conn.execute(_BUSY, {"tenant": tenant.pk}).fetchone()
     assert row is not None
@@ -129,12 +131,15 @@ def _staying(conn: Conn, tenant: Tenant) -> dict[str, str]:
     return found
 
 
-def _about(tenant: Tenant, now: datetime, history: bool, left_out: dict[str, str]) -> dict[str, Any]:
+def _about(
+    tenant: Tenant, now: datetime, history: bool, left_out: dict[str, str], whole_from: datetime | None
+) -> dict[str, Any]:
     return {
         "shardbeat": settings.VERSION, "exported_at": now.isoformat(), "history": history,
         "slug": tenant.slug, "name": tenant.name, "plan": tenant.plan.name, "hosts": hosts_of(tenant),
         "worker_group": tenant.worker_group, "network": tenant.network, "event_types": tenant.event_types,
         "signing_version": tenant.signing_version, "schema_version": tenant.schema_version, "left_out": left_out,
+        "whole_from": None if whole_from is None else whole_from.isoformat(),
     }  # fmt: skip
 
 

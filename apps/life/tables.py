@@ -21,7 +21,7 @@ HISTORY = frozenset({
 })  # fmt: skip
 DEFINITIONS = frozenset({
     "schedules_job", "schedules_jobversion", "schedules_schedule", "schedules_scheduleversion", "schedules_calendar",
-    "webhooks_webhook", "archive_legalhold",
+    "webhooks_webhook", "archive_legalhold", "archive_forgotten",
 })  # fmt: skip
 SECRETS = "secrets_secret"  # by value, sealed with the passphrase
 STAYS = {

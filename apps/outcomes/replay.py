@@ -61,13 +61,10 @@ def deadletters_replay(
             raise InvalidInput(faults)
 
     def work() -> dict[UUID, Replayed | ShardbeatError]:
-        letters = DeadLetter.objects.in_bulk(list(letter_ids))
-        done: dict[UUID, Replayed | ShardbeatError] = {
-            key: not_open(letters[key].resolution if key in letters else None)
-            for key in letter_ids
-            if key not in letters or letters[key].resolved_at is not None
-        }
-        wanted = [letters[key] for key in sorted(set(letter_ids)) if key not in done]
+        letters = DeadLetter.objects.filter(resolved_at=None).in_bulk(list(letter_ids))
+        done: dict[UUID, Replayed | ShardbeatError] = {}
+        done |= not_open([key for key in letter_ids if key not in letters])
+        wanted = [letters[key] for key in sorted(letters)]
         done |= _refused_as_poison(tenant, wanted, how)
         runs = set[UUID]()
         if not how.makes_new:
@@ -124,15 +121,17 @@ def _retry_run(
 def _replay(
     tenant: Tenant, actor: Actor, letters: Sequence[DeadLetter], how: How, now: datetime
 ) -> dict[UUID, Replayed | ShardbeatError]:
-    """Locks in the order that all keep: jobs, counts of runs, then letters and executions."""
+    """Letters are locked first, before jobs and counts of runs: two that replay the same ones take turns."""
     if not letters:
         return {}
     conn, schema = door.raw(), tenant.schema_name
+    still_open = deadletters.lock_open(conn, schema, [letter.pk for letter in letters])
     olds = Execution.objects.defer("result", "error", "delays").in_bulk([one.execution_id for one in letters])
     jobs = share_jobs(tenant, {one.job_id for one in olds.values()}, inside=True)
     done: dict[UUID, Replayed | ShardbeatError] = {}
+    done |= not_open([letter.pk for letter in letters if letter.pk not in still_open])
     todo: list[tuple[UUID, Execution]] = []
-    for letter in letters:
+    for letter in (one for one in letters if one.pk in still_open):
         old = olds.get(letter.execution_id)
         refusal = _refusal(old, jobs, how)
         if old is None or refusal is not None:

@@ -1,6 +1,6 @@
 """Dead letters closed without a run, with a note."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -31,15 +31,18 @@ def deadletters_resolve(
         )
         entries = [Entry("deadletter.resolve", "dead_letter", key, reason=note) for key in sorted(closed)]
         record_many(entries, actor=actor, now=now, tenant_id=tenant.pk)
-        others = [key for key in letter_ids if key not in closed]
-        known = dict(DeadLetter.objects.filter(pk__in=others).values_list("pk", "resolution")) if others else {}
-        return {key: not_open(known.get(key)) for key in others}
+        return not_open([key for key in letter_ids if key not in closed])
 
     return in_tenant(tenant, work)
 
 
-def not_open(resolution: str | None) -> ShardbeatError:
-    """Why nothing can be done to a letter: it is not there, or has this resolution."""
-    if resolution is None:
-        return NotFound("There is no such dead letter.")
-    return Conflict(f"The dead letter is not open: it was {resolution}.", code="not_open")
+def not_open(letter_ids: Collection[UUID]) -> dict[UUID, ShardbeatError]:
+    """Why nothing can be done to these letters, which are not open."""
+    found = DeadLetter.objects.filter(pk__in=letter_ids).values_list("pk", "resolution") if letter_ids else ()
+    known = dict(found)
+    return {
+        key: Conflict(f"The dead letter is not open: it was {known[key]}.", code="not_open")
+        if key in known
+        else NotFound("There is no such dead letter.")
+        for key in letter_ids
+    }

@@ -13,6 +13,7 @@ from apps.operations.reading import items_read, operation_access
 from apps.operations.states import ITEM_STATES, STATES, sources_of
 from apps.portal.charts import Part, phases
 from apps.portal.fields import Field, Form, Option, choices
+from apps.portal.names import names_of
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import listed, newest
 from apps.portal.shown import look_of
@@ -53,11 +54,16 @@ class OperationDetail(Page):
         state = request.GET.get("state", "")
         state = state if state in ITEM_STATES else ""
         page = items_read(one, states=[state] if state else [], after=_after(request), size=SHOWN_ITEMS)
+        targets = [item.target_id for item in page.rows]
+        names = names_of(
+            jobs=targets if one.target == "jobs" else (), schedules=targets if one.target == "schedules" else ()
+        )
+        known = {str(key): name for key, name in (*names.jobs.items(), *names.schedules.items())}
         return self.page(
-            "portal/operation.html", title=name_of(one), one=one, bar=bar(one), items=page.rows, more=page.after,
+            "portal/operation.html", title=name_of(one), one=one, bar=bar(one), more=page.after,
+            items=[(item, known.get(str(item.target_id), item.target_id)) for item in page.rows],
             counts=[(name, getattr(one, name)) for name, _ in TONES], state=state, offers=self._offers(one),
             pace=[(name.replace("_", " "), getattr(one, name)) for name in PACE_NAMES if getattr(one, name)],
-            made=one.target in ("executions", "dead_letters") or one.action == "backfill",
         )  # fmt: skip
 
     def _offers(self, one: Operation) -> list[Offer]:

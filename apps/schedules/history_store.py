@@ -41,11 +41,14 @@ def versions_stop(conn: Conn, schema: str, schedule_ids: Sequence[UUID], *, at: 
         run_in(conn, _STOP, schema, [list(schedule_ids), at, why])
 
 
-def history_read(conn: Conn, schema: str, schedule_id: UUID) -> tuple[History, datetime | None] | None:
-    """The history of a schedule, deleted or not, and the occurrence that its due entry stands at, if it has one.
+def history_read(conn: Conn, schema: str, schedule_id: UUID) -> History | None:
+    """The history of a schedule, deleted or not; None when there is no such schedule."""
+    found = history_with_due(conn, schema, schedule_id)
+    return None if found is None else found[0]
 
-    None when there is no such schedule.
-    """
+
+def history_with_due(conn: Conn, schema: str, schedule_id: UUID) -> tuple[History, datetime | None] | None:
+    """The same, and the occurrence that its due entry stands at, if it has one."""
     rows = run_in(conn, _HISTORY, schema, [schedule_id]).fetchall()
     if not rows:
         return None

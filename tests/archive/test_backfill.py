@@ -45,3 +45,12 @@ def test_what_is_archived_is_recognised(conn: Conn, acme: Any, files: Store) -> 
     seen = rehearse(acme, schedule, **range_)
     assert seen.standings == {"ran": 5, "alive": 1, "missing": 3, "not_known": 2}
     assert seen.count == 3 and "2 occurrences nothing is known" in seen.warnings[0]
+
+
+def test_an_archive_that_can_t_be_read_is_told(conn: Conn, acme: Any, files: Store, api: Any, settings: Any) -> None:
+    schedule = make_schedule(acme, cron="0 * * * *", now=OLD_DAY)
+    history(conn, acme.schema_name, 6, at=OLD_DAY, step=HOUR)
+    archive(conn, acme, files)
+    settings.ARCHIVE_URL = ""
+    body = {"from": OLD_DAY.isoformat(), "to": (OLD_DAY + 5 * HOUR).isoformat(), "dry_run": True}
+    assert api.post(f"schedules/{schedule}/backfill", body).code == "archive_off"

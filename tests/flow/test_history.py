@@ -34,7 +34,7 @@ Told = tuple[int, datetime, datetime | None, str]
 def history(conn: Conn, tenant: Tenant, schedule: UUID) -> History:
     found = history_read(conn, tenant.schema_name, schedule)
     assert found is not None
-    return found[0]
+    return found
 
 
 def told(found: History) -> list[Told]:

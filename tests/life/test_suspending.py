@@ -78,6 +78,17 @@ def test_what_is_owed_is_what_was_due_before_and_after(conn: Conn, registry: Reg
     assert sum(one["count"] for one in jittered) == 11, "each occurrence has a row, whichever it is"
 
 
+def test_nobody_looked_through_two_suspensions(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    schedule = make_schedule(acme, misfire="fire_once")
+    for begins, ends in ((2.5, 4.5), (7.5, 8.5)):
+        suspend(acme, now=NOW + begins * MINUTE)
+        resume(acme, now=NOW + ends * MINUTE)
+    fire_all(conn, registry, now=NOW + 9 * MINUTE)
+    rows = [(one["state"], one["count"], one["reason"]) for one in executions_of(conn, acme, schedule)]
+    missed, passed, run = ("skipped", 1, "misfire_skipped"), "tenant_suspended", ("ready", 1, "")
+    assert rows == [missed, run, ("skipped", 2, passed), ("skipped", 2, missed[2]), run, ("skipped", 1, passed), run]
+
+
 def test_while_it_lasts_nothing_is_fired_but_what_was_due_before(conn: Conn, registry: Registry, acme: Tenant) -> None:
     schedule = make_schedule(acme)
     suspend(acme, now=NOW + MINUTE + SECOND)  # before anybody fired what was due a second ago
@@ -151,6 +162,30 @@ def test_two_operators_at_once(conn: Conn, acme: Tenant) -> None:
     assert count(conn, "SELECT count(*) FROM tenants_suspension") == 1
     at_once(*[partial(resume, acme, now=NOW + MINUTE)] * 3)
     assert Suspension.objects.get().ended_at == NOW + MINUTE
+
+
+def test_whatever_comes_at_the_same_moment_waits_for_the_end_of_it(
+    conn: Conn, second: Conn, registry: Registry, acme: Tenant
+) -> None:
+    """Requests that were let in, a dispatcher that fires, expiry, an operator: nothing is lost, nothing is doubled."""
+    job, schedule = make_job(acme), make_schedule(acme)
+    at_once(
+        partial(fire_all, conn, registry, now=NOW + MINUTE),
+        partial(make_ticket, acme, job),
+        partial(suspend, acme, now=NOW + MINUTE),
+        partial(make_ticket, acme, job, delay_s=60),
+    )
+    fire_all(conn, registry, now=NOW + 5 * MINUTE)
+    at_once(
+        partial(fire_all, conn, registry, now=NOW + 6 * MINUTE),
+        partial(expire_batch, second, registry, now=NOW + 6 * MINUTE, limit=100),
+        partial(resume, acme, now=NOW + 6 * MINUTE),
+    )
+    fire_all(conn, registry, now=NOW + 6 * MINUTE)
+    rows = executions_of(conn, acme, schedule)
+    assert sum(one["count"] for one in rows) == 6, "each occurrence is in one row"
+    waiting = count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready'")
+    assert waiting == 2 + sum(one["state"] == "ready" for one in rows)
 
 
 def test_nobody_waits_while_limits_are_moved(conn: Conn, second: Conn, acme: Tenant, wait_for: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.fixtures_flow import NOW, actor, make_job, make_ticket
 from tests.operations.fixtures import ask, passes, read, receipt, work_off
 
@@ -45,3 +47,34 @@ def test_a_filter_is_frozen_planned_and_worked_off_with_a_receipt(acme: Tenant, 
         (str(one), "wrong payload", "test") for one in (first, third)
     }
     assert read(acme, one.pk).finished_at is not None
+
+
+def test_planning_goes_on_where_it_was_and_has_an_end(acme: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    from apps.operations import services, turn
+    from apps.operations.pacing import Pace
+    from kernel.errors import Conflict
+    from tenants.work import database_now
+
+    job = make_job(acme)
+    runs = [make_ticket(acme, job) for _ in range(5)]
+    monkeypatch.setattr(turn, "PLAN_ROWS", 2)
+    monkeypatch.setattr(services, "COUNT_ROWS", 2)
+    who, now = actor(acme), database_now()
+    wish = services.Wish("cancel", "executions", {"job": str(job)}, {}, Pace())
+    dry = services.operation_rehearse(tenant=acme, actor=who, wish=wish, now=now)
+    assert dry.count == 5 and [one.target_id for one in dry.sample] == runs, "oldest first"
+
+    one = services.operation_create(tenant=acme, actor=who, wish=wish, now=now)
+    passes()
+    services.operation_pause(tenant=acme, actor=who, operation_id=one.pk, now=now)
+    assert passes(3) == {"turns": 1} and read(acme, one.pk).planned == 2, "one look, and then nothing"
+    resumed = services.operation_resume(tenant=acme, actor=who, operation_id=one.pk, now=now)
+    assert resumed.state == "planning"
+    assert work_off(acme, one.pk).succeeded == 5
+
+    monkeypatch.setattr(turn, "MAX_ITEMS", 4)
+    monkeypatch.setattr(services, "MAX_ITEMS", 4)
+    with pytest.raises(Conflict, match="fits more than"):
+        services.operation_rehearse(tenant=acme, actor=who, wish=wish, now=now)
+    many = work_off(acme, services.operation_create(tenant=acme, actor=who, wish=wish, now=now).pk)
+    assert (many.state, many.planned, many.pending) == ("failed", 4, 4) and "fits more than" in many.error

@@ -17,12 +17,16 @@ from apps.operations.services import (
     operation_resume,
     operation_undo,
 )
-from kernel.errors import InvalidInput
+from apps.outcomes.again import How
+from apps.outcomes.replay import deadletter_replay
+from kernel.errors import Conflict, InvalidInput
 from tenants.models import Tenant
 from tenants.registry import Registry
 from tenants.work import database_now
 from tests.fixtures_flow import (
     actor,
+    at_once,
+    count,
     executions_of,
     make_job,
     make_ticket,
@@ -31,7 +35,7 @@ from tests.fixtures_flow import (
     started_now,
     ticket_of,
 )
-from tests.operations.fixtures import ask, receipt, work_off
+from tests.operations.fixtures import ask, read, receipt, work_off
 
 Conn = psycopg.Connection[Any]
 WORKER = UUID(int=1)
@@ -134,6 +138,41 @@ def test_one_cause_is_tried_with_a_canary_and_what_fails_again_is_left_alone(
     assert (work_off(acme, closing.pk).succeeded, closing.reason) == (1, "known")
     notes = [row["note"] for row in rows_of(conn, acme, "deadletters_deadletter") if row["resolution"] == "resolved"]
     assert notes == ["known"]
+
+
+def test_two_operations_and_a_person_replay_the_same_letters_once(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    from apps.operations.loops import OperationService
+    from tenants import door
+
+    dead = deaths(conn, registry, acme, make_job(acme), 40)
+    letters = sorted(row["id"] for row in rows_of(conn, acme, "deadletters_deadletter"))
+    asked = [ask(acme, "replay", "dead_letters", {"all": True}, params={"new_key": True}).pk for _ in range(2)]
+    done: list[UUID] = []
+
+    def dispatcher() -> None:
+        service = OperationService()
+        try:
+            while count(door.raw(), "SELECT count(*) FROM due_dueoperation WHERE due_at <= clock_timestamp()"):
+                service.run_once()
+        finally:
+            service.close()
+
+    def person() -> None:
+        for letter in reversed(letters):
+            try:
+                how = How(new_key=True)
+                done.append(
+                    deadletter_replay(tenant=acme, actor=actor(acme), letter_id=letter, now=database_now(), how=how)
+                )
+            except Conflict as error:
+                assert error.extra["code"] == "not_open"
+
+    at_once(dispatcher, dispatcher, person)
+    operations = [read(acme, key) for key in asked]
+    assert sum(one.running for one in operations) + len(done) == 40
+    assert [(one.pending, one.failed) for one in operations] == [(0, 0)] * 2
+    made = [run["replay_of"] for run in executions_of(conn, acme) if run["trigger"] == "replay"]
+    assert sorted(made) == sorted(dead), "each once"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ def test_a_list_offers_what_can_be_done_to_all_of_it(acme: Tenant, conn: Any, re
     kept = stock(acme, conn, registry)
     browser = console_of(acme, "operator")
     work_off(acme, kept.operation)
+    assert "nightly job" in browser.text(f"/console/operations/{kept.operation}"), "items are named"
     page = browser.get(f"/console/executions?window=all&state=dead&job={kept.job}")
     [offer] = page.context["offers"]
     asked = browser.text(offer.url)

@@ -12,7 +12,7 @@ from apps.dispatch.completeness import records
 from apps.dispatch.completeness.comparing import Comparison, compare
 from apps.dispatch.completeness.expecting import Expected, expected
 from apps.dispatch.zonehistory import zone_changes
-from apps.schedules.history_store import history_read
+from apps.schedules.history_store import history_with_due
 from kernel.errors import FieldError, InvalidInput, NotFound
 from tenants import door
 from tenants.models import Tenant
@@ -86,7 +86,7 @@ def hot_completeness_of(
 def _expected(
     conn: Conn, schema: str, schedule_id: UUID, since: datetime, until: datetime
 ) -> tuple[Expected, datetime | None]:
-    read = history_read(conn, schema, schedule_id)
+    read = history_with_due(conn, schema, schedule_id)
     if read is None:
         raise NotFound("There is no such schedule.")
     history, due_from = read

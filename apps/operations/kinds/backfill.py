@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from apps.archive.errors import ArchiveUnreachable
 from apps.events import store as events
 from apps.operations.backfill.live import live_of
 from apps.operations.backfill.outlook import scheduled, segments_of, stood
@@ -61,10 +62,13 @@ class BackfillSchedule(Kind):
 
     def apply(self, work: Work, item: TakenItem) -> Done:
         assert item.nominal_at is not None
-        found = occurrence_start(
-            tenant=work.tenant, actor=work.actor, backfill_id=work.operation.pk, now=work.now,
-            wish=wish_of(work.operation.params), nominal_at=item.nominal_at,
-        )  # fmt: skip
+        try:
+            found = occurrence_start(
+                tenant=work.tenant, actor=work.actor, backfill_id=work.operation.pk, now=work.now,
+                wish=wish_of(work.operation.params), nominal_at=item.nominal_at,
+            )  # fmt: skip
+        except ArchiveUnreachable as error:  # what became of the occurrence can be asked again later
+            raise HeldBack(error.code) from error
         if found.held:
             raise HeldBack(found.held)
         if found.execution_id is None:
