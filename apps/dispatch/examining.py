@@ -10,6 +10,7 @@ from django.conf import settings
 from apps.archive.errors import ArchiveUnreachable
 from apps.archive.files import store
 from apps.archive.standing import unkept_plans
+from apps.due import operations as due_operations
 from apps.due import watch
 from apps.usage import archives
 from kernel.clock import utc_now
@@ -20,6 +21,7 @@ BROKER_TIMEOUT_S = 2
 CONNECTIONS_MANY = 0.8  # of those that the server allows
 NAMES_SHOWN = 5
 LATE_S = 10.0
+OPERATIONS_LATE_S = 60.0  # many of them take turns
 
 _CONNECTIONS = """
 SELECT count(*), current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
@@ -60,6 +62,7 @@ def examine(conn: Conn, broker_url: str) -> Iterator[Finding]:
     late_s = seen.late.total_seconds()
     yield Finding("due entries", late_s <= LATE_S, f"the oldest has been due for {late_s:.1f} s")
     yield Finding("put aside", not seen.parked, f"{seen.parked:,} due entries: write their schedules again")
+    yield _operations(conn)
     yield _archive(conn)
 
 
@@ -85,6 +88,14 @@ def _broker(url: str) -> Finding:
     except Exception as error:  # each transport has its own
         return Finding("broker", False, f"does not answer: {type(error).__name__}")
     return Finding("broker", True, "answers")
+
+
+def _operations(conn: Conn) -> Finding:
+    found = due_operations.standing(conn)
+    if found.failing:
+        return Finding("operations", False, f"{found.failing:,} fail at each turn: see the dispatchers' log")
+    detail = f"the one that waits longest is {found.late_s:.1f} s late"
+    return Finding("operations", found.late_s <= OPERATIONS_LATE_S, detail)
 
 
 def _archive(conn: Conn) -> Finding:

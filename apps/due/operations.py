@@ -21,6 +21,12 @@ _TAKE = """
 SELECT operation_id, tenant_id, failures FROM due_dueoperation WHERE due_at <= %s
 ORDER BY due_at, operation_id LIMIT 1 FOR UPDATE SKIP LOCKED
 """
+_STANDING = """
+SELECT greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(due_at)), 0))::float8,
+       count(*) FILTER (WHERE failures >= %s)
+FROM due_dueoperation
+"""
+FAILING = 3  # turns in a row
 
 
 class DueOperation(NamedTuple):
@@ -29,6 +35,13 @@ class DueOperation(NamedTuple):
     operation_id: UUID
     tenant_id: int
     failures: int
+
+
+class Standing(NamedTuple):
+    """How long the one that waits longest has been due, and how many could not be worked on several times in a row."""
+
+    late_s: float
+    failing: int
 
 
 def put(conn: Conn, operation_id: UUID, *, tenant_id: int, due_at: datetime) -> None:
@@ -58,6 +71,13 @@ def failed(conn: Conn, operation_id: UUID, *, due_at: datetime) -> None:
         "UPDATE due_dueoperation SET due_at = %s, failures = failures + 1 WHERE operation_id = %s",
         [due_at, operation_id],
     )
+
+
+def standing(conn: Conn) -> Standing:
+    """Whether operations get on, for operators."""
+    row = conn.execute(_STANDING, [FAILING]).fetchone()
+    assert row is not None
+    return Standing(float(row[0]), int(row[1]))
 
 
 def remove(conn: Conn, operation_id: UUID) -> None:

@@ -24,7 +24,7 @@ from apps.life.arriving import IN_USE, Arrived, arrive, named
 from kernel.errors import Conflict
 from kernel.parcel import Damaged, Manifest
 from kernel.parcel_reading import Reader
-from tenants import door
+from tenants import door, template
 from tenants.models import Domain, Plan, Tenant
 from tenants.provisioning import schema_drop, tenant_create
 
@@ -92,6 +92,11 @@ def _check_tables(manifest: Manifest) -> None:
     strange = sorted(manifest.tables.keys() - known)
     if strange:
         raise Damaged(f"{', '.join(strange)}: no tables that are known here. The file is of a newer version.")
+    if manifest.about.get("schema_version") != template.version():  # columns may fit, and rows mean something else
+        raise Damaged(
+            f"The file is of another version of Shardbeat ({str(manifest.about.get('shardbeat'))[:40]}): bring both"
+            " installations to the same one, then export again."
+        )
     sealed = {tables.SECRETS, tables.PEOPLE, tables.KEYS}
     for one in manifest.tables.values():
         if one.sealed != (one.name in sealed):

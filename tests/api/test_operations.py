@@ -50,7 +50,7 @@ def test_a_bulk_request_from_its_dry_run_to_its_receipt(api: Api, make: Makers, 
     assert {one["target"] for one in lines} == set(runs)
     assert api.post(f"{path}/undo").code == "no_undo"
     assert api.post(f"{path}/cancel").code == "operation_not_open"
-    assert audit(conn, asked.body["id"]) == ["operation.create", "operation.update"]
+    assert audit(conn, asked.body["id"]) == ["operation.create", "operation.update", "-operation.update"]
     assert [one["id"] for one in api.get("operations?state=completed&action=cancel").body["items"]] == [done["id"]]
 
 

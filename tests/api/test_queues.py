@@ -81,6 +81,18 @@ def expire(conn: Conn, execution: str, *, timed_out: bool = False) -> None:
         )
 
 
+def test_what_is_leased_of_a_suspended_tenant_may_be_ended(make: Any, worker: Api, conn: Conn) -> None:
+    job = make.job(kind="pull", target={}, queue="invoices")
+    ids = [make.execution(job=job["id"])["id"] for _ in range(3)]
+    items = [lease_one(worker) for _ in range(2)]
+    conn.execute("UPDATE tenants_tenant SET status = 'suspended' WHERE slug = 'acme'")
+    assert worker.post("queues/invoices/lease", {}).code == "tenant_not_active"
+    assert end(worker, items[0], "heartbeat").status == 200
+    assert [end(worker, one, how).status for one, how in zip(items, ("complete", "release"), strict=True)] == [200, 200]
+    states = dict(conn.execute("SELECT execution_id::text, state FROM tickets_ticket").fetchall())
+    assert states == dict.fromkeys(ids[1:], "ready")
+
+
 # --- jobs ---
 
 

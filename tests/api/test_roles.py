@@ -36,6 +36,7 @@ def test_the_table_is_as_documented() -> None:
     reads = {one for one in used if one.endswith((".read", ".preview"))} - {
         "apikey.read",
         "audit.read",
+        "hold.read",
         "invitation.read",
         "member.read",
         "provider.read",

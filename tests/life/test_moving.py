@@ -25,7 +25,7 @@ from kernel.clock import utc_now
 from kernel.errors import Conflict
 from kernel.parcel import Damaged, PassphraseWrong
 from kernel.parcel_writing import Writer
-from tenants import deletion, door
+from tenants import deletion, door, template
 from tenants.keys import apikey_create, apikey_find
 from tenants.models import Plan, Tenant
 from tenants.people import member_add
@@ -179,6 +179,7 @@ def test_a_tenant_moves_with_all_that_it_is(
         assert Tenant.objects.get(slug="mover").status == "provisioning"
         with pytest.raises(Conflict):
             take_in(path, slug="globex")
+        assert "import has not come to its end: mover" in run("tenant_check")[1]
         assert run("tenant_import", "--abandon", "--slug", "mover") == (0, "mover was taken back.\n", "")
         assert run("tenant_import", "--abandon", "--slug", "globex")[0] == run("tenant_import")[0] == 2
         with pytest.raises(ConnectionError):
@@ -295,11 +296,12 @@ A_JOB = (ID, "a job", "http", "1", "1", "", "{}", AT, AT)
 AN_ENTRY = (ID, "9999", "schedule", "1", AT, AT, "1", "{}", ID, "1", "http", "http.own.globex", "5", "60", "f", "f", "")
 
 
-def by_hand(path: Path, given: dict[str, tuple[Any, Any]]) -> Path:
+def by_hand(path: Path, given: dict[str, tuple[Any, Any]], *, version: str = "") -> Path:
     with Writer(path) as writer:
         for name, (columns, rows) in given.items():
             writer.table(name, columns, rows)
-        writer.finish({"slug": "made", "exported_at": AT, "network": ["127.0.0.0/8"], "event_types": [7, "x"]})
+        about = {"slug": "made", "exported_at": AT, "network": ["127.0.0.0/8"], "event_types": [7, "x"]}
+        writer.finish(about | {"schema_version": version or template.version()})
     return path
 
 
@@ -332,6 +334,8 @@ def test_a_file_that_was_made_by_hand_takes_nothing_from_anybody(
 
 def test_rows_of_a_file_are_its_tenants_alone(conn: Conn, acme: Tenant, globex: Tenant, tmp_path: Path) -> None:
     """Whatever tenant, shard and queue they name; what it may call is the operator's to say."""
+    with pytest.raises(Damaged, match="same one"):
+        take_in(by_hand(tmp_path / "old.zip", {}, version="an older one"), slug="made", passphrase="")
     path = by_hand(tmp_path / "made.zip", {"schedules_job": (JOB, [A_JOB]), "due_dueentry": (ENTRY, [AN_ENTRY])})
     try:
         done = take_in(path, slug="made", passphrase="")

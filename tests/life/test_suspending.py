@@ -164,6 +164,30 @@ def test_two_operators_at_once(conn: Conn, acme: Tenant) -> None:
     assert Suspension.objects.get().ended_at == NOW + MINUTE
 
 
+def test_whatever_comes_at_the_same_moment_waits_for_the_end_of_it(
+    conn: Conn, second: Conn, registry: Registry, acme: Tenant
+) -> None:
+    """Requests that were let in, a dispatcher that fires, expiry, an operator: nothing is lost, nothing is doubled."""
+    job, schedule = make_job(acme), make_schedule(acme)
+    at_once(
+        partial(fire_all, conn, registry, now=NOW + MINUTE),
+        partial(make_ticket, acme, job),
+        partial(suspend, acme, now=NOW + MINUTE),
+        partial(make_ticket, acme, job, delay_s=60),
+    )
+    fire_all(conn, registry, now=NOW + 5 * MINUTE)
+    at_once(
+        partial(fire_all, conn, registry, now=NOW + 6 * MINUTE),
+        partial(expire_batch, second, registry, now=NOW + 6 * MINUTE, limit=100),
+        partial(resume, acme, now=NOW + 6 * MINUTE),
+    )
+    fire_all(conn, registry, now=NOW + 6 * MINUTE)
+    rows = executions_of(conn, acme, schedule)
+    assert sum(one["count"] for one in rows) == 6, "each occurrence is in one row"
+    waiting = count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'ready'")
+    assert waiting == 2 + sum(one["state"] == "ready" for one in rows)
+
+
 def test_nobody_waits_while_limits_are_moved(conn: Conn, second: Conn, acme: Tenant, wait_for: Any) -> None:
     """Release locks rows of tenants; a ticket that somebody holds holds up whoever lets its tenant go on, alone."""
     held = make_ticket(acme, make_job(acme, max_queue_age_s=60))

@@ -107,16 +107,21 @@ def test_an_item_that_somebody_holds_is_tried_again_and_then_given_up(
 
 
 def test_an_operation_whose_turns_always_fail_has_failed(acme: Tenant, conn: Conn) -> None:
+    from apps.due import operations as due_operations
     from apps.operations.loops import FAILURES_MAX
 
+    seen: list[int] = []
     one = ask(acme, "cancel", "executions", {"all": True})
     conn.execute("UPDATE t_acme.operations_operation SET action = 'fly'")  # a kind that is there no more
     for _ in range(FAILURES_MAX):
         assert passes() == {"failures": 1}
+        seen.append(due_operations.standing(conn).failing)
         conn.execute("UPDATE due_dueoperation SET due_at = '2000-01-01'")
+    assert due_operations.standing(conn).failing == 0, "it has ended"
     done = work_off(acme, one.pk)
     assert done.state == "failed" and "There is no operation that does 'fly'" in done.error and done.finished_at
     assert count(conn, "SELECT count(*) FROM due_dueoperation") == 0
+    assert seen[:3] == [0, 0, 1], "the doctor tells"
 
 
 def test_a_dispatcher_that_dies_at_any_point_of_a_chunk_has_done_it_or_has_not(

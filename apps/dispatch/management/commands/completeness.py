@@ -43,7 +43,7 @@ class Command(Base):
         parser.add_argument("--dry-run", action="store_true", help="With --repair: only say what it would do.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        tenant, now = self.tenant(options["tenant"]), database_now()
+        tenant, now = self.tenant(options["tenant"]), database_now().replace(microsecond=0)
         since, until = self._instant(options["since"], "--from"), self._instant(options["until"], "--to")
         until = until or now
         since = since or min(now, until) - LOOKS_BACK
