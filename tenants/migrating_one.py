@@ -4,6 +4,7 @@ While the change of a table waits for its lock, everybody who comes after it wai
 schema is tried again later. Django's connection must have the migrating role (`door.become_owner`).
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,14 @@ from psycopg import sql
 
 from tenants import door, template
 from tenants.behind import Pending
-from tenants.provisioning import grants_sql, missing_grants_sql
+from tenants.provisioning import grants_sql
 
 Conn = psycopg.Connection[Any]
+INDEX_NAME = re.compile(r'INDEX CONCURRENTLY "([^"]+)"')
+HALF_MADE = """
+SELECT c.relname FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
+WHERE c.relname = ANY(%s) AND c.relnamespace = %s::regnamespace AND NOT i.indisvalid
+"""
 INDEX_LOCK_TIMEOUT_MS = 60_000  # CONCURRENTLY waits for transactions that began before, and nobody waits for it
 LOST = ("08", "57P")  # classes of errors: no connection, a server that stops; the driver's own have none
 CHANGED_TOGETHER = "tuple concurrently updated"  # of the catalogue, by another session: no error class of its own
@@ -100,14 +106,15 @@ def _make(schema: str, lock_timeout_ms: int) -> None:
         if conn.execute(STAYS, [schema]).fetchone() is None:
             return  # its tenant has been deleted meanwhile
         conn.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-        _execute(conn, sql.SQL(template.create_sql()))
         _execute(conn, grants_sql(schema))
+        _execute(conn, sql.SQL(template.create_sql()))
 
 
 def _run(schema: str, step: template.Step, lock_timeout_ms: int) -> None:
     if not step.atomic:
         _index(schema, step)
     with _changing(schema, lock_timeout_ms) as conn:
+        _execute(conn, grants_sql(schema))
         for part in step.parts if step.atomic else ():
             if isinstance(part, template.Code):
                 with schema_context(schema):
@@ -116,7 +123,6 @@ def _run(schema: str, step: template.Step, lock_timeout_ms: int) -> None:
             else:
                 _execute(conn, sql.SQL(part))
         _execute(conn, sql.SQL(template.record_sql((step,))))
-        _execute(conn, missing_grants_sql(schema))
 
 
 def _index(schema: str, step: template.Step) -> None:
@@ -125,11 +131,8 @@ def _index(schema: str, step: template.Step) -> None:
     try:
         conn.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(INDEX_LOCK_TIMEOUT_MS)))
         conn.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
-        for (index,) in conn.execute(
-            "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
-            " WHERE c.relnamespace = %s::regnamespace AND NOT i.indisvalid",
-            [schema],
-        ).fetchall():
+        named = [name for part in step.parts if isinstance(part, str) for name in INDEX_NAME.findall(part)]
+        for (index,) in conn.execute(HALF_MADE, [named, schema]).fetchall():
             conn.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(index)))
         for part in step.parts:
             assert isinstance(part, str), f"{step.label} is not atomic and holds Python"

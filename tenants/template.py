@@ -101,12 +101,12 @@ def shared_labels() -> tuple[str, ...]:
     return tuple(f"{app}.{name}" for app, name in keys)
 
 
-def table_count() -> int:
-    """How many tables a schema has: those of the tenant apps' models, and the one that records migrations."""
-    models = [
-        model for label in _app_labels() for model in apps.get_app_config(label).get_models(include_auto_created=True)
-    ]
-    return 1 + sum(model._meta.managed and not model._meta.proxy for model in models)
+def tables() -> list[str]:
+    """The tables of a schema: those of the tenant apps' models, and the one that records migrations."""
+    models = [one for app in _app_labels() for one in apps.get_app_config(app).get_models(include_auto_created=True)]
+    return [
+        "django_migrations", *(one._meta.db_table for one in models if one._meta.managed and not one._meta.proxy)
+    ]  # fmt: skip
 
 
 def record_sql(done: tuple[Step, ...]) -> str:

@@ -13,7 +13,14 @@ CLASS_CODE = re.compile(r'^    code = "([a-z_]+)"', re.MULTILINE)
 RAISED = re.compile(r'raise \w+\((?:[^()]|\([^()]*\))*?\bcode="([a-z_]+)"')
 FAULT = re.compile(r'(?:\.add|FieldError)\(\s*[^,()]*(?:\([^()]*\)[^,()]*)?,\s*"([a-z_]+)",\s')
 # What simulate, commands and pages of the console say, which is in no answer of the API.
-ELSEWHERE = ("dispatch/simulation", "management/commands", "apps/portal", "tenants/provisioning.py")
+ELSEWHERE = (
+    "dispatch/simulation",
+    "management/commands",
+    "apps/portal",
+    "apps/life",
+    "tenants/renaming.py",
+    "tenants/provisioning.py",
+)
 # Bases that nobody sees; an invariant; what only the operator meets.
 INTERNAL = {
     "error", "forbidden", "conflict", "no_tenant", "grace_over", "not_deleting", "not_suspended", "still_running",

@@ -77,7 +77,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
                 print(f"as many more of one job in the way ({head}): {release_round.told(found)}")
             return
         if args.only == "schemas":
-            print(schemas.run(tenants=args.tenants).told())
+            schemas.run(tenants=args.tenants, say=lambda line: print(line, flush=True))
             return
         if args.only == "flood":
             made = stage.prepare(tenants=flood.OTHERS + 1, own_queues=0)

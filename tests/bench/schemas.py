@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -18,6 +19,7 @@ from tests.bench import stage
 from tests.bench.writes import postmaster, tree_cpu_s
 
 BUDGET_NOTHING_S, BUDGET_COLUMN_S, BUDGET_MB = 5.0, 10.0, 500  # the first two at 1,000 tenants; the last is case D15's
+ONE_BY_ONE = 100
 KILL_AT = 0.4  # of all schemas
 COLUMNS = "SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE a.attname = %s"
 SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user"
@@ -38,54 +40,30 @@ class Run(NamedTuple):
         return f"{self.seconds:.1f} s ({self.cpu_s:.1f} CPU of the command, {self.database_s:.1f} of the database)"
 
 
-class Figures(NamedTuple):
-    """Seconds, and megabytes."""
-
-    tenants: int
-    create_ms: float  # median
-    create_last_ms: float  # median of the last hundred: does it grow?
-    nothing: Run
-    column: Run
-    killed_at: int  # schemas that were done then, and that the status named as up to date
-    resumed: Run
-    command_mb: int  # largest of the commands
-    connections: int  # of a dispatcher that has fired for all of them
-    fire_mb: float  # what its fire connection's server process holds of its own
-    visit_mb: float  # of a connection that has read four tables of all tenants
-
-    def told(self) -> str:
-        """The figures as lines."""
-        return "\n".join(
-            [
-                f"{self.tenants:,} tenants made, {self.create_ms:.0f} ms each, the last ones {self.create_last_ms:.0f}",
-                f"tenant_migrate with nothing to do: {self.nothing}; a new column everywhere:"
-                f" {self.column}; budgets at 1,000: {BUDGET_NOTHING_S:.0f} s and {BUDGET_COLUMN_S:.0f} s",
-                f"killed with {self.killed_at:,} done; going on with the rest took {self.resumed}",
-                f"largest command: {self.command_mb} MB (budget {BUDGET_MB})",
-                f"a dispatcher that fired for all: {self.connections} connections, of which fire holds"
-                f" {self.fire_mb:.0f} MB; reading {len(TOUCHED)} tables of each: {self.visit_mb:.0f} MB",
-            ]
-        )
-
-
-def run(*, tenants: int) -> Figures:
-    """Measures; leaves the tenants, with two columns more. AssertionError when a migration was not done whole."""
-    took_ms = make(tenants)
+def run(*, tenants: int, say: Callable[[str], None]) -> None:
+    """Measures and says each figure as soon as it is known. AssertionError when a migration was not done whole."""
+    took_ms = make(min(tenants, ONE_BY_ONE))
+    say(f"{len(took_ms):,} tenants made one by one, {median(took_ms):.0f} ms each")
+    if rest := rows(len(took_ms), tenants):
+        made = _timed([sys.executable, "manage.py", "tenant_migrate"])
+        assert made.code == 0 and made.out.startswith(f"{rest:,} migrated, 0 behind"), made
+        say(f"the schemas of {rest:,} more made by tenant_migrate: {made}")
     nothing = _timed([sys.executable, "manage.py", "tenant_migrate"])
     assert nothing.out == "All schemas are up to date.\n", nothing
+    say(f"tenant_migrate with nothing to do: {nothing}; budget at 1,000: {BUDGET_NOTHING_S:.0f} s")
     column = _child("one")
     assert column.code == 0 and _with_column("one") == tenants, column
+    say(f"a new column everywhere: {column}; budget at 1,000: {BUDGET_COLUMN_S:.0f} s")
     killed_at = _killed(tenants)
     status = _child("one,two", "--status")
     assert status.code == 1 and f" {tenants - killed_at:,} behind" in status.out, status
     resumed = _child("one,two")
     assert resumed.code == 0 and _with_column("two") == tenants, resumed
-    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1_024
+    say(f"killed with {killed_at:,} done, as the status says; going on with the rest took {resumed}")
+    say(f"largest command: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1_024} MB; budget {BUDGET_MB}")
+    say(f"reading {len(TOUCHED)} tables of each tenant by one connection: {_visits():.0f} MB of the server")
     connections, fire_mb = _dispatcher(tenants)
-    return Figures(
-        tenants, median(took_ms), median(took_ms[-100:]), nothing, column, killed_at, resumed,
-        largest, connections, fire_mb, _visits(),
-    )  # fmt: skip
+    say(f"a dispatcher that has fired for all: {connections} connections; the one of fire holds {fire_mb:.0f} MB")
 
 
 def make(tenants: int) -> list[float]:
@@ -100,6 +78,19 @@ def make(tenants: int) -> list[float]:
         tenant_create(slug=f"b{number:04d}", plan=plan, host=f"b{number:04d}.localhost")
         took.append(1_000 * (time.perf_counter() - begun))
     return took
+
+
+def rows(first: int, end: int) -> int:
+    """Tenants whose schemas are gone, as after a restore that was cut off; how many."""
+    from tenants.models import Domain, Plan, Tenant
+
+    plan = Plan.objects.filter(name="bench shared")[0]
+    made = Tenant.objects.bulk_create(
+        Tenant(slug=f"b{number:04d}", name="", schema_name=f"t_b{number:04d}", plan=plan, status="active")
+        for number in range(first, end)
+    )
+    Domain.objects.bulk_create(Domain(tenant=one, domain=f"{one.slug}.localhost", is_primary=True) for one in made)
+    return len(made)
 
 
 def _child(names: str, *args: str) -> Run:

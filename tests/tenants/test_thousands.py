@@ -24,6 +24,5 @@ def test_a_thousand_tenants_are_migrated_within_the_budgets() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = re.search(r"nothing to do: ([\d.]+) s.*; a new column everywhere: ([\d.]+) s", done.stdout)
-    assert found is not None, done.stdout
-    assert float(found[1]) < 5 and float(found[2]) < 10, done.stdout
+    nothing_s, column_s = re.findall(r"(?:nothing to do|new column everywhere): ([\d.]+) s", done.stdout)
+    assert float(nothing_s) < 5 and float(column_s) < 10, done.stdout
