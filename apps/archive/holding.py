@@ -92,7 +92,7 @@ def _read(tenant: Tenant, data: Any) -> dict[str, Any]:
     elif scope in SCOPES:
         object_id = fields.id("object")
         if object_id is not None and not _exists(tenant, scope, object_id):
-            faults.add("/object", "unknown", f"There is no such {scope}.")
+            faults.add("/object", "not_found", f"There is no such {scope}.")
     instants = {
         name: None if (given := fields.data.get(name)) is None else read_instant(given, f"/{name}", "UTC", faults)
         for name in ("from_at", "until_at")

@@ -49,6 +49,7 @@ def arrive(file: Reader, tenant: Tenant, *, now: datetime) -> Arrived:
     if file.opens:
         _opened(file, tenant, found, now)
     since = _since(conn, tenant, about, now)
+    Suspension.objects.filter(tenant=tenant, ended_at=None, began_at__gt=now).update(began_at=now)  # another clock's
     Suspension.objects.get_or_create(tenant=tenant, ended_at=None, defaults={"began_at": since, "reason": "imported"})
     tenant.status = Tenant.Status.SUSPENDED
     tenant.signing_version = _whole(about.get("signing_version")) if tables.SECRETS in found.rows else 0

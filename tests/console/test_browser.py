@@ -66,7 +66,8 @@ def test_pages_of_limits_and_causes_are_clean(stage: Stage, web: Web) -> None:
             "/admin/simulate/?source=15&changes=tenant.acme.weight%3D3",
             f"{of_tenant}/executions/execution/{run}/explain/",
             f"{of_tenant}/schedules/schedule/{schedule}/explain/?at={instant}",
-            f"/admin/tenants/tenant/{stage.tenant.pk}/delete/",
+            f"/admin/tenants/tenant/{stage.tenant.pk}/delete/", f"{of_tenant}/archive/legalhold/add/",
+            f"{of_tenant}/executions/execution/{run}/erase/",
         ])  # fmt: skip
         assert not tab.complaints, tab.complaints
     with web.tab("acme.localhost") as tab:

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from tests.explain.situations import cancel
 from tests.explain.stage import Stage
 from tests.explain.table import Asked, situation
-from tests.fixtures_flow import executions_of, fire, make_schedule
+from tests.fixtures_flow import actor, executions_of, fire, make_schedule
 
 
 @situation("succeeded", "It succeeded at", fine=True)
@@ -133,6 +133,23 @@ def the_tenant_was_suspended(stage: Stage) -> Asked:
     stage.conn.execute("UPDATE tenants_tenant SET status = 'suspended' WHERE id = %s", [stage.tenant.pk])
     stage.registry.refresh(force=True)
     return "execution", passed_over(stage, schedule, 0)
+
+
+@situation("gap_recorded", "a repair of its schedule recorded it as skipped")
+def a_repair_wrote_it_off(stage: Stage) -> Asked:
+    from apps.dispatch.completeness.repairing import completeness_repair
+
+    schedule = make_schedule(stage.tenant, now=stage.at(-150))
+    fire(stage.conn, stage.registry, now=stage.now)
+    lost = executions_of(stage.conn, stage.tenant, schedule)[0]["id"]
+    table = f"{stage.tenant.schema_name}.executions_execution"
+    stage.conn.execute(f"DELETE FROM {table} WHERE id = %s", [lost])
+    completeness_repair(
+        tenant=stage.tenant, actor=actor(stage.tenant), schedule_id=schedule, since=stage.at(-3600), until=stage.now,
+        now=stage.now, how="skip",
+    )  # fmt: skip
+    rows = executions_of(stage.conn, stage.tenant, schedule)
+    return "execution", next(one["id"] for one in rows if one["reason"] == "gap_recorded")
 
 
 @situation("misfire_capped", "more had been missed than its misfire policy makes up for")

@@ -146,7 +146,7 @@ def test_two_operations_and_a_person_replay_the_same_letters_once(conn: Conn, re
     from apps.operations.loops import OperationService
     from tenants import door
 
-    dead = deaths(conn, registry, acme, make_job(acme), 40)
+    dead = deaths(conn, registry, acme, make_job(acme), 20)
     letters = sorted(row["id"] for row in rows_of(conn, acme, "deadletters_deadletter"))
     asked = [ask(acme, "replay", "dead_letters", {"all": True}, params={"new_key": True}).pk for _ in range(2)]
     done: list[UUID] = []
@@ -171,7 +171,7 @@ def test_two_operations_and_a_person_replay_the_same_letters_once(conn: Conn, re
 
     at_once(dispatcher, dispatcher, person)
     operations = [read(acme, key) for key in asked]
-    assert sum(one.running for one in operations) + len(done) == 40
+    assert sum(one.running for one in operations) + len(done) == 20
     assert [(one.pending, one.failed) for one in operations] == [(0, 0)] * 2
     made = [run["replay_of"] for run in executions_of(conn, acme) if run["trigger"] == "replay"]
     assert sorted(made) == sorted(dead), "each once"
