@@ -100,7 +100,8 @@ def schedule_filter(query: FilterQuery, *, job_id: UUID | None = None) -> Defini
 def kept(given: Any, names: tuple[str, ...], read: Callable[[FilterQuery], F], faults: Faults) -> dict[str, Any]:
     """The filter of a body in the form in which it is kept: texts by name, labels as a list. Faults are added.
 
-    A list of texts means one of them, in members that have a choice of values. Whoever means everything says so: `{"all": true}`.
+    A list of texts means one of them, in members that have a choice of values. Whoever means everything says so:
+    `{"all": true}`.
     """
     if not isinstance(given, Mapping):
         faults.add("/filter", "required" if given is None else "type", 'must be an object; {"all": true} means all.')
