@@ -20,7 +20,7 @@ from kernel.clock import monotonic_s
 from tenants.models import Tenant
 
 LOCK_TIMEOUT_MS = 2_000
-SERVES_S, VISITS_MAX = 1_800, 500
+SERVES_S, VISITS_MAX = 14_400, 500  # what is forgotten has to be read again: not often, where all tenants are active
 IDLE_IN_TRANSACTION_MS = 5_000
 # A plan that is kept may be one for tables that were empty when it was made, as those of live work are between bursts,
 # and then reads all that has come since, each time, until statistics are gathered. Planning is cheaper.

@@ -15,6 +15,7 @@ class Standing(NamedTuple):
     pending: int
     running: int
     failed: int
+    skipped: int = 0
     rate_per_s: float | None = None
     max_in_flight: int | None = None
     canary: int | None = None
@@ -33,15 +34,19 @@ class Step(NamedTuple):
 
 
 def next_step(one: Standing, *, now: datetime) -> Step:
-    """What is next."""
+    """What is next.
+
+    What was skipped was not tried: no canary is made of it. Without `max_in_flight` no more run at once than may still
+    fail, so that `stop_after_failures` is never exceeded.
+    """
     if one.stop_after_failures is not None and one.failed >= one.stop_after_failures:
         return Step("stop", canary_passed=one.canary_passed)
     passed, room = one.canary_passed or one.canary is None, CHUNK
     if not passed:
         if one.failed:
             return Step("hold")
-        left = min(one.canary or 0, one.planned) - (one.planned - one.pending)
-        passed = left <= 0 and not one.running
+        left = (one.canary or 0) - (one.planned - one.pending - one.skipped)
+        passed = not one.running and (left <= 0 or not one.pending)
         if left <= 0 and not passed:
             return Step("wait")
         room = room if passed else min(room, left)
@@ -51,6 +56,8 @@ def next_step(one: Standing, *, now: datetime) -> Step:
         return Step("wait", at=one.next_at, canary_passed=passed)
     if one.max_in_flight is not None:
         room = min(room, one.max_in_flight - one.running)
+    elif one.stop_after_failures is not None:
+        room = min(room, one.stop_after_failures - one.failed - one.running)
     if one.rate_per_s is not None:
         room = min(room, max(1, int(one.rate_per_s * RATE_SPAN_S)))
     if room <= 0:

@@ -6,6 +6,7 @@ import uuid
 import zlib
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from random import Random
 from typing import Any
@@ -29,6 +30,7 @@ from apps.schedules.services import (
     calendar_update,
     job_pause,
     job_resume,
+    schedule_delete,
     schedule_pause,
     schedule_resume,
     schedule_update,
@@ -40,12 +42,12 @@ from kernel.errors import Conflict, InvalidInput
 from tenants.models import Tenant
 from tenants.registry import Registry
 from tenants.work import in_tenant
-from tests.fixtures_flow import MINUTE, NOW, actor, count, executions_of, fire_all, make_job, make_schedule
+from tests.fixtures_flow import MINUTE, NOW, actor, at_once, count, executions_of, fire_all, make_job, make_schedule
 
 Conn = psycopg.Connection[Any]
 HOUR = timedelta(hours=1)
 FAR = timedelta(days=400)
-SEEDS = 5
+SEEDS = 4
 
 
 def look(conn: Conn, tenant: Tenant, schedule: UUID, *, now: datetime, since: datetime = NOW - FAR) -> Completeness:
@@ -240,6 +242,21 @@ def test_what_is_missing_is_made_up_for_as_its_policies_say(conn: Conn, registry
     assert mend(acme, schedule, now=now, how="skip").skipped == 1
     [row] = [row for row in executions_of(conn, acme, schedule) if row["nominal_at"] == at(31)]
     assert (row["state"], row["reason"]) == ("skipped", "gap_recorded")
+    schedule_delete(tenant=acme, actor=actor(acme), schedule_id=schedule, now=now)
+    lose(conn, acme, row["id"])
+    assert (mend(acme, schedule, now=at(75)).skipped, look(conn, acme, schedule, now=at(75)).complete) == (1, True)
+
+
+def test_two_repairs_beside_the_dispatcher_make_one_run(conn: Conn, registry: Registry, acme: Tenant) -> None:
+    for _ in range(3):
+        schedule = make_schedule(acme, misfire="fire_all", overlap="buffer_all", overlap_max=150)
+        fire_all(conn, registry, now=at(10))
+        lose(conn, acme, executions_of(conn, acme, schedule)[4]["id"])
+        repair = partial(mend, acme, schedule, now=at(20))
+        _, *done = at_once(partial(fire_all, conn, registry, now=at(20)), repair, repair)
+        assert sum(one.made for one in done) == 1
+        found = look(conn, acme, schedule, now=at(20))
+        assert found.complete and found.found.ran + found.found.pending == 20
 
 
 def test_what_nobody_can_know_is_said_and_is_no_gap(conn: Conn, registry: Registry, acme: Tenant) -> None:

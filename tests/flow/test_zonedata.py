@@ -15,11 +15,14 @@ import pytest
 from django.core.management import call_command
 
 from apps.dispatch import zonedata, zonerules
+from apps.dispatch.completeness.checking import completeness_of
 from apps.dispatch.repairs import run_all
 from apps.schedules import timing_zones
 from apps.schedules.services import schedule_pause
+from apps.schedules.timing_rezoned import ZONE_SHIFT_MAX
 from tenants.models import Tenant
 from tenants.registry import Registry
+from tenants.work import in_tenant
 from tests.fixtures_flow import NOW, actor, entry_of, executions_of, fire_all, make_schedule
 
 Conn = psycopg.Connection[Any]
@@ -146,9 +149,14 @@ def test_a_wall_time_that_has_run_does_not_run_again_when_its_instant_moves_late
     data("new", PLACE)
     [moved] = list(zonedata.report(conn, registry, now=at(10, 30), dry_run=False))
     assert (moved.before, moved.after) == (at(10, day=7), at(11, day=7))
-    played(conn, registry, until=at(12, day=8))
-    assert runs_of(conn, acme, daily) == ["06 10:00", "07 11:00", "08 11:00"]
+    played(conn, registry, until=at(12, day=10))
+    assert runs_of(conn, acme, daily) == ["06 10:00", "07 11:00", "08 11:00", "09 11:00", "10 11:00"]
     assert list(run_all(conn, registry, list(registry.by_id.values()), dry_run=True)) == [], "no gap either"
+    now = at(12, day=10)
+    found = in_tenant(acme, lambda: completeness_of(acme, daily, since=NOW, until=now, now=now))
+    assert found.complete and found.found.ran == 2, "what is sure"
+    [unsure] = found.expected.unknown
+    assert (unsure.until, unsure.reason) == (at(10, 30) + 2 * ZONE_SHIFT_MAX, "zone_data_changed")
 
 
 def test_a_run_whose_instant_moves_before_now_is_not_lost(
