@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 CHUNK = 50  # items of one transaction at most
 RATE_SPAN_S = 0.25  # a limited rate goes in steps of so long
+LATE_MAX_S = 0.5  # what came later than it might have is made up for: so long may pass between two looks
 Verb = Literal["start", "wait", "hold", "stop", "complete"]
 
 
@@ -59,7 +60,8 @@ def next_step(one: Standing, *, now: datetime) -> Step:
     elif one.stop_after_failures is not None:
         room = min(room, one.stop_after_failures - one.failed - one.running)
     if one.rate_per_s is not None:
-        room = min(room, max(1, int(one.rate_per_s * RATE_SPAN_S)))
+        ahead_s = (now - _from(one, now)).total_seconds() + RATE_SPAN_S
+        room = min(room, max(1, int(one.rate_per_s * ahead_s)))
     if room <= 0:
         return Step("wait", canary_passed=passed)
     return Step("start", min(room, one.pending), canary_passed=passed)
@@ -69,4 +71,9 @@ def next_start(one: Standing, *, started: int, now: datetime) -> datetime | None
     """When the next item may start after `started` of them; None for at once."""
     if one.rate_per_s is None or not started:
         return None
-    return now + timedelta(seconds=started / one.rate_per_s)
+    return _from(one, now) + timedelta(seconds=started / one.rate_per_s)
+
+
+def _from(one: Standing, now: datetime) -> datetime:
+    """From when on what starts now counts against the rate: since when it might have started."""
+    return now if one.next_at is None else min(now, max(one.next_at, now - timedelta(seconds=LATE_MAX_S)))

@@ -135,7 +135,7 @@ def query_of(stored: Mapping[str, Any], names: tuple[str, ...], faults: Faults |
 
 def _texts(name: str, value: Any) -> list[str] | None:
     if name == "label" and isinstance(value, Mapping):
-        value = [f"{key}:{one}" for key, one in value.items()]
+        value = [f"{key}:{one}" if isinstance(one, str) else one for key, one in value.items()]
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(one, str) for one in texts):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def test_every_operation_ends_and_keeps_its_limits(
             one = one._replace(next_at=next_start(one, started=started, now=now))
         elif step.at is not None:
             assert step.at > now
-            now = step.at
+            now = step.at + timedelta(seconds=random.random())
         else:
             assert one.running, "nothing would wake it"
             ended = random.randint(1, one.running)
@@ -75,6 +76,18 @@ def test_a_rate_goes_in_small_steps() -> None:
     slow = Standing(5, 5, 0, 0, rate_per_s=0.1)
     assert next_step(slow, now=NOW).room == 1
     assert next_start(slow, started=1, now=NOW) == NOW + timedelta(seconds=10)
+
+
+@pytest.mark.parametrize("rate", [0.5, 4.0, 10.0, 40.0])
+def test_a_rate_is_reached_by_who_looks_twice_a_second(rate: float) -> None:
+    one, now, started = Standing(10_000, 10_000, 0, 0, rate_per_s=rate), NOW, 0
+    while now < NOW + timedelta(seconds=20):
+        step = next_step(one, now=now)
+        if step.verb == "start":
+            started += step.room
+            one = one._replace(pending=one.pending - step.room, next_at=next_start(one, started=step.room, now=now))
+        now += timedelta(seconds=0.5)
+    assert rate * 19 <= started <= rate * 20 + 1 + rate * 0.25
 
 
 def test_what_was_skipped_is_no_canary() -> None:
