@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,7 +25,7 @@ from apps.secrets.services import secret_create
 from apps.secrets.signing import signing_rotate
 from kernel.clock import utc_now
 from kernel.errors import Conflict
-from kernel.parcel import Damaged, PassphraseWrong
+from kernel.parcel import Damaged, NotWritten, PassphraseWrong
 from kernel.parcel_writing import Writer
 from tenants import deletion, door, template
 from tenants.keys import apikey_create, apikey_find
@@ -238,7 +240,9 @@ def _trail(tenant: Tenant) -> Any:
     return AuditEvent.objects.filter(tenant_id=tenant.pk).order_by("pk")
 
 
-def test_what_can_not_be_is_told_and_leaves_nothing(full: Tenant, tmp_path: Path, conn: Conn, registry: Any) -> None:
+def test_what_can_not_be_is_told_and_leaves_nothing(
+    full: Tenant, tmp_path: Path, conn: Conn, registry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "mover.zip"
     export(full, path, passphrase="", access=False)
     schemas = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 't\\_mover%'"
@@ -260,6 +264,23 @@ def test_what_can_not_be_is_told_and_leaves_nothing(full: Tenant, tmp_path: Path
     with pytest.raises(Conflict):
         tenant_abandon(full)
     assert not list(tmp_path.glob("*.part"))
+    (part := tmp_path / "left.zip.part").write_text("of a killed process")
+    part.chmod(0o644)
+    with Writer(tmp_path / "left.zip") as first:
+        assert part.stat().st_mode & 0o077 == 0 and b"killed" not in part.read_bytes()
+        with pytest.raises(NotWritten, match="another process"):
+            Writer(tmp_path / "left.zip")
+        first.finish({})
+    where = {"no folder": tmp_path / "none" / "x.zip", "is a folder": tmp_path, "full": tmp_path / "full.zip"}
+
+    def no_room(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    for what, to in where.items():
+        code, out, err = run("tenant_export", "--tenant", "mover", "--to", str(to), "--force", "--without-history")
+        assert (code, out) == (2, "") and f"{to} can't be written: " in err, what
+    assert not list(tmp_path.glob("*.part")) and not (tmp_path / "full.zip").exists()
 
 
 def test_definitions_alone_come_without_history_and_without_debt(
