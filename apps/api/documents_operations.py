@@ -49,8 +49,10 @@ def _rate() -> Any:
 PACE: Mapping[str, Any] = {
     "rate_per_s": _rate,
     "max_in_flight": lambda: _whole("Of the runs that it starts, so many at most at a time."),
-    "canary": lambda: _whole("So many first; the others only when these have succeeded."),
-    "stop_after_failures": lambda: _whole("It ends when so many items have failed."),
+    "canary": lambda: _whole("So many first, without what is skipped; the others only when these have succeeded."),
+    "stop_after_failures": lambda: _whole(
+        "It ends when so many items have failed; without max_in_flight no more run at once than may still fail."
+    ),
 }
 
 

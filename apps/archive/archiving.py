@@ -18,12 +18,11 @@ from apps.archive import catalogue
 from apps.archive.catalogue import Batch
 from apps.archive.choosing import NOTHING, Choice, choose, day_start
 from apps.archive.deleting import batch_delete
-from apps.archive.errors import ArchiveDamaged
 from apps.archive.expiring import expire
 from apps.archive.files import Store
 from apps.archive.restoring import batch_restore
 from apps.archive.rewriting import batch_rewrite, remove_files
-from apps.archive.verifying import batch_check
+from apps.archive.verifying import batch_sound
 from apps.archive.writing import BatchLost, batch_write, columns_now, hot_chunks, keeping
 from kernel.errors import ShardbeatError
 from tenants.models import Tenant
@@ -97,9 +96,7 @@ def _archive(
     if not catalogue.written(conn, schema, batch.id, found):
         raise BatchLost
     batch = _read(conn, schema, batch.id)
-    wrong = batch_check(store, batch)
-    if wrong:
-        raise ArchiveDamaged(f"{wrong[0].path}: {wrong[0].detail}")
+    batch_sound(store, batch)
     if not catalogue.verified(conn, schema, batch.id):
         raise BatchLost
     _finish(conn, tenant, store, _read(conn, schema, batch.id), run, before, more)

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from apps.archive.catalogue import Batch
 from apps.archive.files import Store
-from apps.archive.parquet import Reader, reading
+from apps.archive.opening import table_reading
+from apps.archive.parquet import Reader
 from apps.archive.tables import ATTACHED, EXECUTIONS, UNIT, UUID_TYPE, Column, Table
 
 CHUNK_ROWS = 500
@@ -58,7 +59,7 @@ def chunks_of(store: Store, batch: Batch, *, after: bytes | None = None, rows: i
     """All rows of a batch, of units above `after`, in chunks of at least so many executions."""
     with ExitStack() as opened:
         feeds = {
-            table: _Feed(opened.enter_context(reading(store, f"{batch.path}/{table.file}")))
+            table: _Feed(opened.enter_context(table_reading(store, batch, table)))
             for table in (EXECUTIONS, *ATTACHED)
             if batch.counts.get(table.name)
         }

@@ -15,7 +15,7 @@ from apps.archive.emptying import CONTENTS, GONE, emptied
 from apps.archive.files import Store, store
 from apps.archive.holds import Hold
 from apps.archive.models import ENDED_STATES
-from apps.archive.parquet import reading
+from apps.archive.opening import table_reading
 from apps.archive.reading import archived_range
 from apps.archive.rewriting import batch_rewrite, remove_files
 from apps.archive.rows import Row, rows_of
@@ -73,8 +73,14 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
     Not in a transaction: it takes long, and each step is one by itself.
     """
     schema = tenant.schema_name
-    left = _held_since(conn, tenant, ids)
+    open_holds = holds.open_holds(conn, schema)
+    left = _held_since(conn, tenant, ids, open_holds)
     ids = set(ids) - left
+
+    def no_other_hold() -> bool:
+        holds.share(conn, schema)
+        return holds.open_holds(conn, schema) == open_holds
+
     for batch in catalogue.with_files(conn, schema, from_id=min(ids)) if ids else ():
         ours = {key for key in ids if batch.max_id is None or key <= batch.max_id}  # told of, if not in it
         try:
@@ -86,8 +92,8 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
             elif batch.state != "done":
                 left |= ours  # somebody works at it
             elif contents := _contents(store(), batch, ours):
-                batch_rewrite(conn, tenant, store(), batch, edit=partial(emptied, ids=contents))
-        except BatchLost:
+                batch_rewrite(conn, tenant, store(), batch, edit=partial(emptied, ids=contents), still=no_other_hold)
+        except (BatchLost, psycopg.errors.LockNotAvailable):  # the next run comes by
             left |= ours
         except ShardbeatError as error:
             log.warning("the archive of tenant %s can't be erased from now: %s", tenant.slug, error.detail)
@@ -107,9 +113,8 @@ def held_with(found: Sequence[Hold], rows: Mapping[UUID, Row]) -> list[UUID]:
     ]
 
 
-def _held_since(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[UUID]:
+def _held_since(conn: Conn, tenant: Tenant, ids: Collection[UUID], found: Sequence[Hold]) -> set[UUID]:
     """Those of these that are archived and that a hold covers which was placed since they were asked for."""
-    found = holds.open_holds(conn, tenant.schema_name)
     return {key for key in ids if found and held_with(found, _with_unit(conn, tenant, key))}
 
 
@@ -175,7 +180,7 @@ def _contents(files: Store, batch: Batch, ids: Collection[UUID]) -> set[UUID]:
 def _deliveries(files: Store, batch: Batch, ids: Collection[UUID]) -> set[UUID]:
     told = "|".join(str(one) for one in ids)
     found = set[UUID]()
-    with reading(files, f"{batch.path}/{EXECUTIONS.file}") as reader:
+    with table_reading(files, batch, EXECUTIONS) as reader:
         for number in range(reader.group_count):
             kinds = pc.equal(reader.group(number, ["trigger"]).column("trigger"), DELIVERY)
             if not pc.any(kinds).as_py():

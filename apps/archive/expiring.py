@@ -12,7 +12,7 @@ from apps.archive.catalogue import Batch
 from apps.archive.files import Store
 from apps.archive.forgotten import forgotten
 from apps.archive.holds import Hold
-from apps.archive.parquet import reading
+from apps.archive.opening import table_reading
 from apps.archive.rewriting import remove_files
 from apps.archive.rows import Row, rows_told
 from apps.archive.tables import EXECUTIONS
@@ -48,7 +48,7 @@ def _end(conn: Conn, schema: str, store: Store, batch: Batch) -> bool:
 
 
 def _named(store: Store, batch: Batch) -> list[Row]:
-    with reading(store, f"{batch.path}/{EXECUTIONS.file}") as reader:
+    with table_reading(store, batch, EXECUTIONS) as reader:
         return [row for number in range(reader.group_count) for row in rows_told(reader.group(number, NAMED))]
 
 

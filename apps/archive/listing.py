@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from apps.archive.catalogue import Batch
 from apps.archive.files import Store, store
-from apps.archive.parquet import Reader, reading
+from apps.archive.opening import table_reading
+from apps.archive.parquet import Reader
 from apps.archive.reading import LAST_ID
 from apps.archive.rows import execution_row, rows_told
 from apps.archive.tables import EXECUTIONS, TIME_TYPE
@@ -111,7 +112,7 @@ class _Pile:
 
     def _open(self, batch: Batch) -> None:
         self._store = self._store or store()
-        reader = self._opened.enter_context(reading(self._store, f"{batch.path}/{EXECUTIONS.file}"))
+        reader = self._opened.enter_context(table_reading(self._store, batch, EXECUTIONS))
         for group in reader.groups("id"):
             least, most = UUID(bytes=group.least), UUID(bytes=group.most)
             if least < self._high and most > self._low:

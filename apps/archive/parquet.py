@@ -76,15 +76,15 @@ class Reader:
         for number in range(self.group_count):
             group = self._file.metadata.row_group(number)
             bounds = group.column(at).statistics
+            if bounds is None or not bounds.has_min_max:
+                raise ArchiveDamaged(f"{self._path} does not say which ids are in it.")
             found.append(Group(number, group.num_rows, bounds.min, bounds.max))
         return found
 
     def group(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of one group."""
-        try:
+        with _unpacking(self._path):
             return _plain(self._file.read_row_group(number, columns=None if columns is None else list(columns)))
-        except (pa.ArrowException, ValueError) as error:
-            raise ArchiveDamaged(f"{self._path} is damaged: {error}") from error
 
     def tables(self) -> Iterator[pa.Table]:
         """All rows, a group at a time."""
@@ -109,11 +109,21 @@ def reading(store: Store, path: str) -> Iterator[Reader]:
     """The file at this path; ArchiveDamaged when it is none."""
     with ExitStack() as opened:
         file = opened.enter_context(store.open(path))
-        try:
+        with _unpacking(path):
             parquet = pq.ParquetFile(pa.PythonFile(file, "r"))
-        except (pa.ArrowException, ValueError) as error:
-            raise ArchiveDamaged(f"{path} is damaged: {error}") from error
         yield Reader(parquet, path)
+
+
+@contextmanager
+def _unpacking(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, ValueError) as error:
+        raise ArchiveDamaged(f"{path} is damaged: {error}") from error
+    except OSError as error:
+        if type(error) is not OSError or error.errno is not None:
+            raise  # of the store; what Arrow can't unpack has no number
+        raise ArchiveDamaged(f"{path} is damaged: {error}") from error
 
 
 def _stored(table: pa.Table, schema: pa.Schema) -> pa.Table:

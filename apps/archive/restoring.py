@@ -4,7 +4,7 @@ A batch that is restored means nothing afterwards: its rows are hot again, and i
 the same as they do. What can't come back, as another row has taken its run key or its occurrence, stays archived.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ from apps.archive.inserting import chunk_insert
 from apps.archive.manifest import manifest_read
 from apps.archive.rewriting import batch_rewrite, remove_files
 from apps.archive.tables import EXECUTIONS, TABLES, UNIT, Column, Table
-from apps.archive.verifying import batch_check
+from apps.archive.verifying import batch_sound
 from apps.archive.writing import BatchLost, Columns, columns_now, hot_chunk
 from tenants.models import Tenant
 
@@ -51,11 +51,12 @@ def unit_of(store: Store, batch: Batch, execution_id: UUID) -> list[UUID]:
 
 def batch_restore(
     conn: Conn, tenant: Tenant, store: Store, batch: Batch, *, keep_until: datetime | None = None,
-    only: Sequence[UUID] = (),
+    only: Sequence[UUID] = (), note: Callable[[], None] = lambda: None,
 ) -> Restored:  # fmt: skip
     """Restores a batch, or these executions of it, whole runs of workflows; goes on where another process stopped.
 
-    `keep_until` and `only` are for a batch that is done; one that is being restored has them. ArchiveDamaged when its
+    `keep_until` and `only` are for a batch that is done; one that is being restored has them. `note()` writes down that
+    it was asked for, in the transaction that begins it: whoever goes on with it does not know. ArchiveDamaged when its
     files are not what was written; BatchLost when another process works at it.
     """
     schema = tenant.schema_name
@@ -63,13 +64,13 @@ def batch_restore(
         raise BatchLost
     if batch.state == "restoring" and only and {str(one) for one in only} - set(batch.kept_back):
         raise BatchLost  # it is being restored in part, by somebody else
+    batch_sound(store, batch)  # also where somebody began: files may have changed since
     if batch.state == "done":
-        wrong = batch_check(store, batch)
-        if wrong:
-            raise ArchiveDamaged(f"{wrong[0].path}: {wrong[0].detail}")
         assert keep_until is not None, "whoever begins says how long it is kept"
-        if not catalogue.restoring(conn, schema, batch.id, only=only, keep_until=keep_until):
-            raise BatchLost
+        with conn.transaction():
+            if not catalogue.restoring(conn, schema, batch.id, only=only, keep_until=keep_until):
+                raise BatchLost
+            note()
         batch = batch._replace(state="restoring", kept_back=[str(one) for one in only])
     wanted = [UUID(one).bytes for one in batch.kept_back]
     columns, found = _columns(conn, schema, store, batch), Restored()

@@ -9,11 +9,10 @@ import psycopg
 from apps.archive import catalogue
 from apps.archive.catalogue import Batch
 from apps.archive.chunks import Chunk, chunks_of
-from apps.archive.errors import ArchiveDamaged
 from apps.archive.files import Store
 from apps.archive.manifest import manifest_read
 from apps.archive.tables import TABLES
-from apps.archive.verifying import batch_check
+from apps.archive.verifying import batch_sound
 from apps.archive.writing import BatchLost, batch_write, keeping
 from tenants.models import Tenant
 
@@ -22,16 +21,19 @@ Conn = psycopg.Connection[Any]
 
 def batch_rewrite(
     conn: Conn, tenant: Tenant, store: Store, batch: Batch, *, without: Collection[UUID] = (),
-    edit: Callable[[Chunk], Chunk] = lambda chunk: chunk,
+    edit: Callable[[Chunk], Chunk] = lambda chunk: chunk, still: Callable[[], bool] = lambda: True,
 ) -> Batch | None:  # fmt: skip
     """Makes a batch again without these executions and what goes with them, and removes its old files.
 
-    `edit` changes what stays, and no row's place.
+    `edit` changes what stays, and no row's place. `still()` is asked in the transaction in which the new files take the
+    place of the old ones: False leaves all as it is.
 
     The batch that takes its place; None when nothing is left. Until the new files were read back the old ones count.
-    ArchiveDamaged when old or new ones can't be read; BatchLost when another process works at it.
+    ArchiveDamaged when old or new ones are not what was written: what was changed would be made good by checksums of
+    its own. BatchLost when another process works at it.
     """
     schema = tenant.schema_name
+    batch_sound(store, batch)
     files = manifest_read(store, batch)
     columns = {table: files[table.file].columns for table in TABLES if table.file in files}
     new = catalogue.begin(conn, tenant, day=batch.day, replaces=batch.id)
@@ -44,19 +46,31 @@ def batch_rewrite(
         if not catalogue.written(conn, schema, new.id, found):
             raise BatchLost
         new = catalogue.read(conn, schema, new.id)
-        wrong = batch_check(store, new) if new is not None else []
-        if new is None or wrong:
-            raise ArchiveDamaged(f"{wrong[0].path}: {wrong[0].detail}") if wrong else BatchLost
+        if new is None:
+            raise BatchLost
+        batch_sound(store, new)
+    if not _replace(conn, schema, batch, new, still, is_empty=found is None):
+        store.remove(new.path)
+        catalogue.drop(conn, schema, new.id)
+        raise BatchLost
+    remove_files(conn, schema, store, batch)
+    return catalogue.read(conn, schema, new.id) if found is not None else None
+
+
+def _replace(
+    conn: Conn, schema: str, batch: Batch, new: Batch, still: Callable[[], bool], *, is_empty: bool
+) -> bool:  # fmt: skip
     with conn.transaction():
+        if not still():
+            return False
         sources = [batch.state]
         if not catalogue.end(conn, schema, batch.id, state="replaced", sources=sources):
             raise BatchLost
-        if found is None:
+        if is_empty:
             catalogue.drop(conn, schema, new.id)
         elif not catalogue.take_place(conn, schema, new.id):
             raise BatchLost
-    remove_files(conn, schema, store, batch)
-    return catalogue.read(conn, schema, new.id) if found is not None else None
+    return True
 
 
 def remove_files(conn: Conn, schema: str, store: Store, batch: Batch) -> None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from apps.archive.catalogue import Batch
 from apps.archive.files import store
-from apps.archive.parquet import reading
+from apps.archive.opening import table_reading
 from apps.archive.tables import (
     ATTEMPTS,
     DEPENDENCIES,
@@ -64,7 +64,7 @@ def occurrences_of(
 ) -> Iterator[tuple[Any, ...]]:  # fmt: skip
     """DISPOSED, which are the fields of a `reading.Disposition`, of a schedule's occurrences of that time."""
     wanted = pa.array([schedule_id.bytes], UUID_TYPE)
-    with reading(store(), f"{batch.path}/{EXECUTIONS.file}") as reader:
+    with table_reading(store(), batch, EXECUTIONS) as reader:
         for number in range(reader.group_count):
             table = reader.group(number, ("schedule_id", *DISPOSED))
             for row in rows_told(table.filter(pc.is_in(table.column("schedule_id"), wanted))):
@@ -77,7 +77,7 @@ def rows_of(batch: Batch, table: Table, column: str, ids: Sequence[bytes]) -> li
     """Rows of one table of a batch whose column is one of the ids, as dicts of their columns, in the file's order."""
     if not batch.counts.get(table.name):
         return []
-    with reading(store(), f"{batch.path}/{table.file}") as reader:
+    with table_reading(store(), batch, table) as reader:
         return rows_told(reader.with_ids(column, ids))
 
 

@@ -41,6 +41,13 @@ def batch_check(store: Store, batch: Batch) -> list[Finding]:
     return found
 
 
+def batch_sound(store: Store, batch: Batch) -> None:
+    """ArchiveDamaged when anything is wrong with it."""
+    wrong = batch_check(store, batch)
+    if wrong:
+        raise ArchiveDamaged(f"{wrong[0].path}: {wrong[0].detail}")
+
+
 def _file(store: Store, batch: Batch, table: Table, size: int, sha256: str, rows: int) -> list[Finding]:
     path = f"{batch.path}/{table.file}"
     try:

@@ -23,6 +23,7 @@ from kernel.transitions import EXECUTION_STATES
 F = TypeVar("F")
 JOB_STATUSES = ("active", "paused")
 SCHEDULE_STATUSES = tuple(Schedule.Status.values)
+OF_CHOICES = ("state", "trigger", "status", "kind")  # members that mean one of several values
 ALL = "all"  # the member that says that nothing narrows it
 
 
@@ -99,7 +100,8 @@ def schedule_filter(query: FilterQuery, *, job_id: UUID | None = None) -> Defini
 def kept(given: Any, names: tuple[str, ...], read: Callable[[FilterQuery], F], faults: Faults) -> dict[str, Any]:
     """The filter of a body in the form in which it is kept: texts by name, labels as a list. Faults are added.
 
-    What is given as a list of texts means one of them. Whoever means everything says so: `{"all": true}`.
+    A list of texts means one of them, in members that have a choice of values. Whoever means everything says so:
+    `{"all": true}`.
     """
     if not isinstance(given, Mapping):
         faults.add("/filter", "required" if given is None else "type", 'must be an object; {"all": true} means all.')
@@ -112,7 +114,11 @@ def kept(given: Any, names: tuple[str, ...], read: Callable[[FilterQuery], F], f
     found: dict[str, Any] = {}
     for name, value in given.items():
         texts = _texts(name, value)
-        if texts is None:
+        if name == ALL:
+            faults.add("/filter/all", "choice", "must be true, and stand alone: it means all.")
+        elif texts is not None and len(texts) > 1 and name in names and name not in (*SEVERAL, *OF_CHOICES):
+            faults.add(f"/filter/{name}", "type", "takes one value, not several.")
+        elif texts is None:
             faults.add(f"/filter/{name}", "type", "must be a text, or a list of texts.")
         else:
             found[name] = texts if name in SEVERAL else ",".join(texts)
@@ -129,7 +135,7 @@ def query_of(stored: Mapping[str, Any], names: tuple[str, ...], faults: Faults |
 
 def _texts(name: str, value: Any) -> list[str] | None:
     if name == "label" and isinstance(value, Mapping):
-        value = [f"{key}:{one}" for key, one in value.items()]
+        value = [f"{key}:{one}" if isinstance(one, str) else one for key, one in value.items()]
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(one, str) for one in texts):
         return None

@@ -93,9 +93,14 @@ def operation_pause(
     *, tenant: Tenant, actor: Actor, operation_id: UUID, now: datetime, reason: str = "",
     expect: Collection[int] | None = None,
 ) -> Operation:  # fmt: skip
-    """Nothing more of it is started until it is resumed; what runs goes on. Conflict when it has ended; Stale."""
+    """Nothing more of it is started until it is resumed; what runs goes on. Conflict when it has ended; Stale.
+
+    One that its canary holds stays so: whoever resumes it has to see that.
+    """
 
     def change(one: Operation) -> None:
+        if _held(one):
+            return
         if one.state != "paused":
             _moves(one, "pause")
         one.state, one.paused_reason, one.waits_for = "paused", reason, ""
@@ -112,7 +117,7 @@ def operation_resume(
         if one.state in ("planning", "running"):
             return
         _moves(one, "resume")
-        one.canary_passed = one.canary_passed or one.paused_reason == CANARY_FAILED
+        one.canary_passed = one.canary_passed or _held(one)
         one.state, one.paused_reason = ("running" if one.is_planned else "planning"), ""
 
     return _change(tenant, actor, operation_id, "resume", now, change, expect=expect)
@@ -235,6 +240,11 @@ def _moves(one: Operation, name: str) -> None:
     """Conflict when the operation can't go this way."""
     if one.state not in sources_of(name):
         raise _ended(one)
+
+
+def _held(one: Operation) -> bool:
+    """Whether its canary has failed; without a failure the words are somebody's own reason for a pause."""
+    return one.state == "paused" and one.paused_reason == CANARY_FAILED and one.failed > 0
 
 
 def _ended(one: Operation) -> Conflict:

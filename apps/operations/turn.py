@@ -223,7 +223,7 @@ def _ended(n: int, state: str | None) -> Settled:
 
 def _standing(one: Operation) -> Standing:
     return Standing(
-        planned=one.planned, pending=one.pending, running=one.running, failed=one.failed, rate_per_s=one.rate_per_s,
-        max_in_flight=one.max_in_flight, canary=one.canary, canary_passed=one.canary_passed,
+        planned=one.planned, pending=one.pending, running=one.running, failed=one.failed, skipped=one.skipped,
+        rate_per_s=one.rate_per_s, max_in_flight=one.max_in_flight, canary=one.canary, canary_passed=one.canary_passed,
         stop_after_failures=one.stop_after_failures, next_at=one.next_at,
     )  # fmt: skip

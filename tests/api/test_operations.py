@@ -63,6 +63,7 @@ def test_what_a_bulk_request_must_say(api: Api, make: Makers, acme_people: Peopl
         ("/filter/job", "type"), ("/filter/state", "choice"),
     ]  # fmt: skip
     assert faults(api.post(cancel, {"filter": {"state": 1}})) == [("/filter/state", "type")]
+    assert faults(api.post(cancel, {"filter": {"label": {"team": None}}})) == [("/filter/label", "type")]
     assert faults(api.post(cancel, {"filter": {"all": True}, "colour": "red"})) == [("/colour", "unknown_field")]
     assert faults(api.post(cancel, {"filter": {"all": True}, "canary": 0})) == [("/canary", "range")]
     assert faults(api.post("jobs/bulk-label", {"filter": {"all": True}})) == [("/labels", "required")]

@@ -34,7 +34,7 @@ def abandon(conn: Conn, schema: str) -> None:
 # Where a process dies, in the order of its steps: what it calls next, and the states that it leaves.
 CRASHES = (
     (archiving, "columns_now", ["writing"]),
-    (archiving, "batch_check", ["written"]),
+    (archiving, "batch_sound", ["written"]),
     (archiving, "batch_delete", ["verified"]),
     (deleting, "_remove", ["verified"]),
     (archiving.catalogue, "done", ["verified"]),
@@ -105,14 +105,14 @@ def test_nothing_is_deleted_when_the_files_do_not_read_back_well(
     history(conn, schema, 20)
     before = everything(conn, schema)
 
-    def spoil(store: Store, batch: Any) -> Any:
+    def spoil(store: Store, batch: Any) -> None:
         path = tmp_path / "archive" / batch.path / "attempts.parquet"
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-        return verifying.batch_check(store, batch)
+        verifying.batch_sound(store, batch)
 
-    monkeypatch.setattr(archiving, "batch_check", spoil)
+    monkeypatch.setattr(archiving, "batch_sound", spoil)
     with pytest.raises(ArchiveDamaged, match=r"attempts\.parquet"):
         archive(conn, acme, files)
     assert everything(conn, schema) == before

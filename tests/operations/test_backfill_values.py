@@ -103,7 +103,7 @@ def test_each_instant_is_decided_by_the_version_of_its_time(
 
 def test_the_newest_record_of_an_occurrence_says_how_it_stands() -> None:
     at = [NOW - hour * HOUR for hour in range(6, 0, -1)]
-    ids = uuid7s(5)
+    ids = uuid7s(7)
     found = latest(
         at,
         [
@@ -112,9 +112,12 @@ def test_the_newest_record_of_an_occurrence_says_how_it_stands() -> None:
             Record(ids[4], at[3], None, "ready", 0),
             Record(ids[1], at[3], None, "succeeded", 1),
             Record(ids[2], at[5] + SECOND, None, "succeeded", 1),  # of no occurrence that is asked about
+            Record(ids[5], at[1], None, "cancelled", 0),  # taken back before it began
+            Record(ids[6], at[4], None, "cancelled", 0),
         ],
     )
-    assert {key: one.id for key, one in found.items()} == {at[0]: ids[0], at[1]: ids[3], at[2]: ids[0], at[3]: ids[4]}
+    expected = {at[0]: ids[0], at[1]: ids[3], at[2]: ids[0], at[3]: ids[4], at[4]: ids[6]}
+    assert {key: one.id for key, one in found.items()} == expected
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ def test_one_cause_is_tried_with_a_canary_and_what_fails_again_is_left_alone(
     assert run_what_waits(conn, registry, acme, "failed") == 1
     held = work_off(acme, one.pk, most=2)
     assert (held.state, held.paused_reason, held.failed, held.pending) == ("paused", "canary_failed", 1, 3)
+    operation_pause(tenant=acme, actor=who, operation_id=one.pk, now=database_now(), reason="mine")
+    assert read(acme, one.pk).paused_reason == "canary_failed", "a pause on top of it takes nothing away"
     operation_resume(tenant=acme, actor=who, operation_id=one.pk, now=database_now())
     going = work_off(acme, one.pk, most=2)
     assert (going.running, going.pending) == (3, 0), "the letter of what died again is none of it"
@@ -181,6 +183,8 @@ def test_two_operations_and_a_person_replay_the_same_letters_once(conn: Conn, re
         ({}, {}, "/filter"),
         ({"status": "replayed"}, {}, "/filter/status"),
         ({"resolved_after": "2026-01-01T00:00:00Z"}, {}, "/filter/resolved_after"),
+        ({"all": False}, {}, "/filter/all"),
+        ({"error_class": ["http_status", "timeout"]}, {}, "/filter/error_class"),
         ({"all": True}, {"payload": "x" * 300_000}, "/payload"),
         ({"all": True}, {"max_replays": 0}, "/max_replays"),
         ({"all": True}, {"new": True}, "/new"),

@@ -124,7 +124,7 @@ def test_what_holds_an_operation_back_and_what_stops_it(
     for _ in range(4):
         make_ticket(acme, job)
     run_to_the_end(conn, registry, [acme])
-    one = ask(acme, "rerun", "executions", {"job": str(job)}, rate_per_s=0.5, stop_after_failures=2)
+    one = ask(acme, "rerun", "executions", {"job": str(job)}, rate_per_s=0.5, stop_after_failures=2, max_in_flight=4)
     plan(max_live=1)
     conn.execute("UPDATE tenants_tenant SET status = 'suspended' WHERE slug = 'acme'")
     work_off(acme, one.pk, most=3)

@@ -1,7 +1,7 @@
 """What became of an occurrence, and whether a backfill wants it. Pure.
 
-The newest record of an occurrence counts: a later run of the same instant takes the place of an earlier one. One record
-may stand for many occurrences that did not run.
+The newest record of an occurrence counts: a later run of the same instant takes the place of an earlier one, unless it
+never began. One record may stand for many occurrences that did not run.
 """
 
 from bisect import bisect_left, bisect_right
@@ -46,9 +46,13 @@ class Known(NamedTuple):
 
 
 def latest(instants: Sequence[datetime], records: Iterable[Record]) -> dict[datetime, Record]:
-    """Of these instants, in ascending order, those with a record, and the newest of each."""
+    """Of these instants, in ascending order, those with a record, and the one that counts of each.
+
+    It is the newest; what ended before its first attempt (a backfill that was taken back) counts only where nothing
+    else is.
+    """
     found: dict[datetime, Record] = {}
-    for record in sorted(records, key=lambda one: one.id):  # ids grow with time
+    for record in sorted(records, key=lambda one: (not _never_began(one), one.id)):  # ids grow with time
         last = record.nominal_at if record.until_at is None else record.until_at
         for at in instants[bisect_left(instants, record.nominal_at) : bisect_right(instants, last)]:
             found[at] = record
@@ -66,9 +70,13 @@ def standing(at: datetime, record: Record | None, known: Known) -> Standing:
         return "alive"
     if record.state == "succeeded":
         return "ran"
-    return "failed" if record.state == "dead" or record.attempts else "missing"
+    return "missing" if _never_began(record) else "failed"
 
 
 def wants(only: str, how: Standing) -> bool:
     """Whether a backfill of this sort makes a run of an occurrence that stands so."""
     return how in WANTED[only]
+
+
+def _never_began(record: Record) -> bool:
+    return record.state in FINAL_STATES and record.state not in ("succeeded", "dead") and not record.attempts

@@ -3,7 +3,7 @@
 Under the locks of the schedule's due entry and row, so that fire, triggers and other backfills take turns with it.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -20,12 +20,13 @@ from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.running import Run, run_start, share_job
 from apps.tickets import store as tickets
 from apps.usage.admitting import admit_runs
-from kernel.ids import occurrence_run_key
+from kernel.ids import first_id_at, occurrence_run_key
 from tenants import door
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
 TRIGGER = "backfill"
+PLANNED_LATELY = timedelta(hours=12)  # less than the least age of what is archived
 # Why an occurrence that a backfill wanted when it was planned is not run after all.
 SKIPS: dict[Standing, str] = {
     "ran": "already_ran", "alive": "still_alive", "due": "still_due", "failed": "has_failed", "missing": "never_ran",
@@ -54,8 +55,9 @@ def occurrence_start(
     def work() -> Outcome:
         entry, schedule = lock_schedule(wish.schedule_id, now=now)
         conn = door.raw()
-        # What was missing when it was planned was not in the archive, and nothing comes into that so soon.
-        archived = wish.only != "missing"
+        # What was missing when it was planned was not in the archive, and nothing comes into that so soon. One that
+        # was paused for long looks again: what another one ran meanwhile may be there by now.
+        archived = wish.only != "missing" or backfill_id < first_id_at(now - PLANNED_LATELY)
         found = records(conn, tenant, schedule.pk, [nominal_at], archived=archived).get(nominal_at)
         due_from = None if entry is None else entry.nominal_at
         how = standing(nominal_at, found, known_of(tenant, schedule, due_from))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from apps.archive.restoring import KEEP_DAYS, batch_restore, unit_of
 from apps.archive.tables import TABLES
 from apps.archive.writing import BatchLost
 from apps.audit.services import Actor, Entry, record_many
-from kernel.errors import NotFound
+from kernel.errors import NotFound, ShardbeatError
 from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
@@ -29,7 +30,8 @@ Conn = psycopg.Connection[Any]
 class Command(Base):
     help = (
         "Bring archived executions back into the tables, with all that goes with them. They stay there for --keep-days "
-        "whatever their age. Exit 1 when some could not come back, or another process works at a batch."
+        "whatever their age. Exit 1 when some could not come back (a file is damaged, a row has taken their place), or "
+        "another process works at a batch."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -49,7 +51,7 @@ class Command(Base):
         now = database_now()
         with door.connect("restore command") as conn:
             wanted = self._wanted(conn, tenant, files, options)
-            answer: dict[str, Any] = {"dry_run": options["dry_run"], "rows": {}, "refused": [], "busy": 0}
+            answer: dict[str, Any] = {"dry_run": options["dry_run"], "rows": {}, "refused": [], "busy": 0, "failed": {}}
             rows: Counter[str] = Counter()
             for batch, only in wanted:
                 if options["dry_run"]:
@@ -57,17 +59,21 @@ class Command(Base):
                     continue
                 try:
                     keep_until = now + timedelta(days=options["keep_days"])
-                    found = batch_restore(conn, tenant, files, batch, keep_until=keep_until, only=only)
+                    note = partial(_note, conn, tenant, batch, only, options["reason"])
+                    found = batch_restore(
+                        conn, tenant, files, batch, keep_until=keep_until, only=only, note=note
+                    )  # fmt: skip
                 except BatchLost:
                     answer["busy"] += 1
+                    continue
+                except ShardbeatError as error:  # one day's trouble is not the others'
+                    answer["failed"][batch.day.isoformat()] = error.detail
                     continue
                 rows.update(found.counts)
                 answer["refused"] += [str(one) for one in found.refused]
             answer["rows"] = {name: count for name, count in rows.items() if count}
-            if not options["dry_run"]:
-                self._record(conn, tenant, wanted, options["reason"])
         self.show(answer, _text(answer), as_json=options["format"] == "json")
-        if answer["refused"] or answer["busy"]:
+        if answer["refused"] or answer["busy"] or answer["failed"]:
             raise SystemExit(EXIT_FOUND)
 
     def _wanted(
@@ -91,18 +97,14 @@ class Command(Base):
         found = catalogue.of_days(conn, tenant.schema_name, first=first, last=last, states=["done", "restoring"])
         return [(batch, ()) for batch in found]
 
-    def _record(
-        self, conn: Conn, tenant: Tenant, wanted: list[tuple[Batch, Sequence[UUID]]], reason: str
-    ) -> None:  # fmt: skip
-        entries = [
-            Entry(
-                "archive.restore", "archive_batch", batch.id, reason=reason,
-                after={"day": batch.day.isoformat(), "executions": len(only) or batch.counts.get("executions", 0)},
-            )
-            for batch, only in wanted
-        ]  # fmt: skip
-        actor = Actor(name="command:restore", role="admin", tenant_id=tenant.pk)
-        record_many(entries, actor=actor, now=None, tenant_id=tenant.pk, conn=conn)
+
+def _note(conn: Conn, tenant: Tenant, batch: Batch, only: Sequence[UUID], reason: str) -> None:
+    entry = Entry(
+        "archive.restore", "archive_batch", batch.id, reason=reason,
+        after={"day": batch.day.isoformat(), "executions": len(only) or batch.counts.get("executions", 0)},
+    )  # fmt: skip
+    actor = Actor(name="command:restore", role="admin", tenant_id=tenant.pk)
+    record_many([entry], actor=actor, now=None, tenant_id=tenant.pk, conn=conn)
 
 
 def _text(answer: dict[str, Any]) -> str:
@@ -110,6 +112,7 @@ def _text(answer: dict[str, Any]) -> str:
     rows = ", ".join(f"{count:,} {name}" for name, count in named if count) or "nothing"
     lines = [f"{'Would come back' if answer['dry_run'] else 'Back in the tables'}: {rows}."]
     lines += [f"{one} stays archived: another row has its run key or occurrence." for one in answer["refused"]]
+    lines += [f"{day} failed: {detail}" for day, detail in answer["failed"].items()]
     if answer["busy"]:
         lines.append(f"{answer['busy']} batches are being worked at; try again.")
     return "\n".join(lines)

@@ -48,7 +48,10 @@ class Command(Base):
                 file.verify()
         told = {name: one.rows for name, one in manifest.tables.items()}
         if options["dry_run"]:
-            lines = [f"{name}: {value}" for name, value in manifest.about.items() if name != "left_out"]
+            about = {name: value for name, value in manifest.about.items() if name != "left_out"}
+            lines = [
+                printable(f"{name}: {value}") for name, value in about.items()
+            ]  # none of them makes lines of its own
             lines += [f"{name}: {rows:,} rows" for name, rows in told.items()]
             self.show(
                 {"about": manifest.about, "rows": told, "trusted": manifest.trusted}, "\n".join(lines), as_json=as_json
