@@ -61,7 +61,7 @@ class Command(Base):
         name = options["plan"] or str(manifest.about.get("plan"))
         plan = Plan.objects.filter(name=name).first()
         if plan is None:
-            self.refuse(f"There is no plan {name!r} here: give one with --plan.")
+            self.refuse(f"There is no plan {name!r} here: name another with --plan, or make it in the admin.")
         done = tenant_import(
             path=path, plan=plan, slug=slug, host=options["host"] or f"{slug}.{settings.TENANT_DOMAIN}",
             name=options["name"], actor=Actor(name="command:tenant_import", role="admin"), now=database_now(),
