@@ -9,6 +9,7 @@ import orjson
 from django.core.management.base import BaseCommand, CommandParser
 
 from kernel.errors import InvalidInput, NotFound, ShardbeatError
+from kernel.printing import LINES, printable
 from tenants.models import Tenant
 
 EXIT_DONE, EXIT_FOUND, EXIT_BAD_INPUT = 0, 1, 2
@@ -34,11 +35,11 @@ class Command(BaseCommand):
 
     def show(self, answer: Any, text: str, *, as_json: bool) -> None:
         """Prints the answer in the form that was asked for."""
-        self.stdout.write(orjson.dumps(answer, default=str).decode() if as_json else text)
+        self.stdout.write(orjson.dumps(answer, default=str).decode() if as_json else printable(text, keep=LINES))
 
     def refuse(self, reason: str) -> NoReturn:
         """Exit 2 with the reason on standard error."""
-        self.stderr.write(reason)
+        self.stderr.write(printable(reason, keep=LINES))
         sys.exit(EXIT_BAD_INPUT)
 
     def id_of(self, text: str) -> UUID:

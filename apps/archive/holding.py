@@ -21,8 +21,10 @@ OPEN_MOST = 1_000  # of a tenant: everything that deletes looks at each
 REASON_CHARS = 500
 WORKFLOW = "workflow"  # kind of the jobs that workflows are
 
-# The deletion of a tenant locks its row for update, looks for holds and then removes.
-_STAYS = "SELECT delete_after FROM public.tenants_tenant WHERE id = %s FOR KEY SHARE"
+# The deletion of a tenant locks its row for update, looks for holds and then removes. Whoever waited for that asks with
+# a time that has passed.
+_STAYS = "SELECT 1 FROM public.tenants_tenant WHERE id = %s FOR KEY SHARE"
+_REMOVED = "SELECT delete_after <= greatest(%s, clock_timestamp()) FROM public.tenants_tenant WHERE id = %s"
 
 
 def hold_place(*, tenant: Tenant, actor: Actor, data: Any, now: datetime, by_operator: bool = False) -> LegalHold:
@@ -35,8 +37,10 @@ def hold_place(*, tenant: Tenant, actor: Actor, data: Any, now: datetime, by_ope
 
     def work() -> LegalHold:
         form = _read(tenant, data)
-        found = door.raw().execute(_STAYS, [tenant.pk]).fetchone()
-        if found is None or (found[0] is not None and found[0] <= now):
+        conn = door.raw()
+        conn.execute(_STAYS, [tenant.pk])
+        found = conn.execute(_REMOVED, [now, tenant.pk]).fetchone()
+        if found is None or found[0]:
             raise Conflict("The tenant's data are being removed.", code="grace_over")
         if LegalHold.objects.filter(released_at=None).count() >= OPEN_MOST:
             raise Conflict(f"There are {OPEN_MOST:,} open holds; release some.", code="too_many_holds")

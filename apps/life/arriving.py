@@ -57,7 +57,7 @@ def arrive(file: Reader, tenant: Tenant, *, now: datetime) -> Arrived:
     tenant.save(update_fields=["status", "signing_version", "event_types"])
     bells.ring(conn, tenant.pk)
     if about.get("whole_from") is not None:  # what stayed where it was is forgotten here
-        forgotten(conn, tenant.schema_name, before=datetime.fromisoformat(str(about["whole_from"])))
+        forgotten(conn, tenant.schema_name, before=min(now, datetime.fromisoformat(str(about["whole_from"]))))
     return found
 
 

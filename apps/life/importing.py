@@ -24,6 +24,7 @@ from apps.life.arriving import IN_USE, Arrived, arrive, named
 from kernel.errors import Conflict
 from kernel.parcel import Damaged, Manifest
 from kernel.parcel_reading import Reader
+from kernel.printing import printable
 from tenants import door, template
 from tenants.models import Domain, Plan, Tenant
 from tenants.provisioning import schema_drop, tenant_create
@@ -129,7 +130,7 @@ def _begun(conn: Conn, file: Reader, *, plan: Plan, slug: str, host: str, name: 
     _check_ids(conn, file)
     with transaction.atomic():
         made = tenant_create(
-            slug=slug, name=name or str(file.manifest.about.get("name") or slug)[:200], plan=plan, host=host
+            slug=slug, name=name or printable(str(file.manifest.about.get("name") or slug))[:200], plan=plan, host=host
         )
         made.status = Tenant.Status.PROVISIONING
         made.save(update_fields=["status"])
@@ -207,7 +208,9 @@ def refusing(what: str) -> Any:
 def _notes(manifest: Manifest) -> list[str]:
     """What of the file was not taken over."""
     about = manifest.about
-    notes = [f"not in the file: {name} ({why})" for name, why in dict(about.get("left_out") or {}).items()]
+    left_out = about.get("left_out")
+    told = left_out.items() if isinstance(left_out, dict) else ()
+    notes = [f"not in the file: {name} ({why})" for name, why in told]
     if about.get("network"):
         notes.append(f"it might call these networks there; allow them here if they are meant: {about['network']}")
     if about.get("worker_group"):

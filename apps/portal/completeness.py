@@ -41,7 +41,7 @@ class ScheduleCompleteness(Page):
         schedule = access_schedule(schedule_id).schedule
         asked = {name: request.GET.get(name, "").replace("\0", "").strip()[:40] for name in ("from", "to")}
         (since, fault), (until, later_fault) = instant_asked(asked["from"]), instant_asked(asked["to"])
-        until = until or self.now
+        until = until or self.now.replace(microsecond=0)
         since = since or until - LOOKS_BACK
         found: Completeness | None = None
         fault = fault or later_fault or ("The range ends before it begins." if until < since else "")
@@ -56,6 +56,7 @@ class ScheduleCompleteness(Page):
             asked={"since": instant_text(since), "until": instant_text(until)},
             gaps=found.found.gaps[:GAPS_SHOWN] if found is not None else [],
             skipped=found.found.skipped.most_common() if found is not None else [],
+            skipped_total=sum(found.found.skipped.values()) if found is not None else 0,
             unknown=[(one, UNKNOWN[one.reason]) for one in found.expected.unknown] if found is not None else [],
             repair=f"{repair}?from={instant_text(since)}&to={instant_text(until)}",
             lacks=self.lacks("schedule.repair"),

@@ -34,6 +34,12 @@ class Damaged(ShardbeatError):
     status = 422
 
 
+class NotWritten(ShardbeatError):
+    """The file can't be made where it was asked for, or there is no room for it."""
+
+    code = "parcel_not_written"
+
+
 class PassphraseWrong(ShardbeatError):
     """The passphrase is missing, too short, or another one than the file was written with."""
 

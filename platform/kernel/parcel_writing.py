@@ -1,6 +1,8 @@
 """Writes a tenant's file; its form is `parcel`'s."""
 
 import base64
+import errno
+import fcntl
 import hashlib
 import hmac
 import json
@@ -12,14 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kernel.parcel import FORMAT, MANIFEST, SALT_BYTES, SUM, VERSION, Row, Table, key_of, place_of
+from kernel.parcel import FORMAT, MANIFEST, SALT_BYTES, SUM, VERSION, NotWritten, Row, Table, key_of, place_of
 from kernel.sealing import encrypt
 
 LEVEL = 3
 
 
 class Writer:
-    """Writes a file beside its place and puts it there when it is whole; readable by its owner only."""
+    """Writes a file beside its place and puts it there when it is whole; readable by its owner only.
+
+    NotWritten where that can't be, or another process writes to the same place.
+    """
 
     def __init__(self, path: Path, *, passphrase: str = "") -> None:
         self._path, self._part = path, path.with_name(path.name + ".part")
@@ -27,8 +32,10 @@ class Writer:
         self._key = key_of(passphrase, self._salt) if passphrase else b""
         self._id = os.urandom(SALT_BYTES).hex()
         self._tables: dict[str, Table] = {}
-        descriptor = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._file = os.fdopen(descriptor, "wb")
+        try:
+            self._file = os.fdopen(_alone(self._part), "wb")
+        except OSError as error:
+            raise self._not_written(error) from error
         self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL)
 
     def __enter__(self) -> "Writer":
@@ -38,10 +45,16 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
+            self._part.unlink(missing_ok=True)
             with suppress(OSError, ValueError):
                 self._zip.close()
-            self._file.close()
-            self._part.unlink(missing_ok=True)
+            with suppress(OSError):  # closed all the same
+                self._file.close()
+        if isinstance(error, OSError) and error.errno is not None:
+            raise self._not_written(error) from error
+
+    def _not_written(self, error: OSError) -> NotWritten:
+        return NotWritten(f"{self._path} can't be written: {error.strerror}.")
 
     @property
     def seals(self) -> bool:
@@ -82,10 +95,28 @@ class Writer:
         self._zip.close()
         self._file.flush()
         os.fsync(self._file.fileno())
+        self._part.replace(self._path)  # while it is still ours
         self._file.close()
-        self._part.replace(self._path)
         return digest
 
 
 def line_of(row: Row) -> bytes:
     return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _alone(part: Path) -> int:
+    """The file to write to, empty; what a killed process left is taken over, what is being written is not."""
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(descriptor), os.stat(part)):
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process writes to it")
+        os.fchmod(descriptor, 0o600)
+        os.ftruncate(descriptor, 0)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise BlockingIOError(errno.EWOULDBLOCK, "another process writes to it") from error
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,7 +25,7 @@ from apps.secrets.services import secret_create
 from apps.secrets.signing import signing_rotate
 from kernel.clock import utc_now
 from kernel.errors import Conflict
-from kernel.parcel import Damaged, PassphraseWrong
+from kernel.parcel import Damaged, NotWritten, PassphraseWrong
 from kernel.parcel_writing import Writer
 from tenants import deletion, door, template
 from tenants.keys import apikey_create, apikey_find
@@ -238,7 +240,9 @@ def _trail(tenant: Tenant) -> Any:
     return AuditEvent.objects.filter(tenant_id=tenant.pk).order_by("pk")
 
 
-def test_what_can_not_be_is_told_and_leaves_nothing(full: Tenant, tmp_path: Path, conn: Conn, registry: Any) -> None:
+def test_what_can_not_be_is_told_and_leaves_nothing(
+    full: Tenant, tmp_path: Path, conn: Conn, registry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "mover.zip"
     export(full, path, passphrase="", access=False)
     schemas = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 't\\_mover%'"
@@ -260,6 +264,23 @@ def test_what_can_not_be_is_told_and_leaves_nothing(full: Tenant, tmp_path: Path
     with pytest.raises(Conflict):
         tenant_abandon(full)
     assert not list(tmp_path.glob("*.part"))
+    (part := tmp_path / "left.zip.part").write_text("of a killed process")
+    part.chmod(0o644)
+    with Writer(tmp_path / "left.zip") as first:
+        assert part.stat().st_mode & 0o077 == 0 and b"killed" not in part.read_bytes()
+        with pytest.raises(NotWritten, match="another process"):
+            Writer(tmp_path / "left.zip")
+        first.finish({})
+    where = {"no folder": tmp_path / "none" / "x.zip", "is a folder": tmp_path, "full": tmp_path / "full.zip"}
+
+    def no_room(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    for what, to in where.items():
+        code, out, err = run("tenant_export", "--tenant", "mover", "--to", str(to), "--force", "--without-history")
+        assert (code, out) == (2, "") and f"{to} can't be written: " in err, what
+    assert not list(tmp_path.glob("*.part")) and not (tmp_path / "full.zip").exists()
 
 
 def test_definitions_alone_come_without_history_and_without_debt(
@@ -296,12 +317,12 @@ A_JOB = (ID, "a job", "http", "1", "1", "", "{}", AT, AT)
 AN_ENTRY = (ID, "9999", "schedule", "1", AT, AT, "1", "{}", ID, "1", "http", "http.own.globex", "5", "60", "f", "f", "")
 
 
-def by_hand(path: Path, given: dict[str, tuple[Any, Any]], *, version: str = "") -> Path:
+def by_hand(path: Path, given: dict[str, tuple[Any, Any]], *, version: str = "", **more: Any) -> Path:
     with Writer(path) as writer:
         for name, (columns, rows) in given.items():
             writer.table(name, columns, rows)
         about = {"slug": "made", "exported_at": AT, "network": ["127.0.0.0/8"], "event_types": [7, "x"]}
-        writer.finish(about | {"schema_version": version or template.version()})
+        writer.finish(about | {"schema_version": version or template.version()} | more)
     return path
 
 
@@ -343,6 +364,27 @@ def test_rows_of_a_file_are_its_tenants_alone(conn: Conn, acme: Tenant, globex: 
         assert row == (done.tenant.pk, True, "http.own.made")
         assert (done.tenant.network, done.tenant.event_types, done.tenant.status) == ([], ["x"], "suspended")
         assert any("127.0.0.0/8" in one for one in done.notes)
+    finally:
+        with owning():
+            for one in Tenant.objects.filter(slug="made"):
+                conn.execute("DELETE FROM tenants_suspension WHERE tenant_id = %s", [one.pk])
+                remove_tenant(one)
+
+
+def test_what_a_file_says_of_itself_is_only_text(conn: Conn, acme: Tenant, tmp_path: Path) -> None:
+    """It neither speaks to a terminal, nor ends the import half-way, nor reaches into times to come."""
+    path = by_hand(
+        tmp_path / "made.zip", {}, name="\x1b[2J\x00a\nglobex: fine", left_out=["a"], whole_from="9999-12-31T00:00:00Z"
+    )
+    code, out, _ = run("tenant_import", str(path), "--dry-run")
+    assert code == 0 and "\x1b" not in out and "\nglobex" not in out and "name: \\u001b[2J" in out
+    old = by_hand(tmp_path / "old.zip", {}, version="old", shardbeat="\x1b[2J")
+    code, _, err = run("tenant_import", str(old), "--plan", "standard")
+    assert code == 2 and "\x1b" not in err and "another version" in err
+    try:
+        made = take_in(path, slug="made", passphrase="").tenant
+        assert made.name == "\\u001b[2J\\u0000a\\nglobex: fine"
+        assert conn.execute(f"SELECT before <= now() FROM {made.schema_name}.archive_forgotten").fetchone() == (True,)
     finally:
         with owning():
             for one in Tenant.objects.filter(slug="made"):

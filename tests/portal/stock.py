@@ -89,17 +89,23 @@ def stock(
 
     actor = Actor(name="test:stock", role="admin", tenant_id=tenant.pk)
     now, payload = utc_now(), payload or PAYLOAD
+    labels = {"a": name[:50], "items": "a name that templates know"}
     target = {"url": "http://127.0.0.1:9999/ok?token=hush", "headers": {"Authorization": "Bearer hush"}}
     job = job_create(
         tenant=tenant, actor=actor, now=now,
-        data={"name": f"{name} job", "kind": "http", "target": target, "payload": payload, "labels": {"a": name[:50]}},
+        data={"name": f"{name} job", "kind": "http", "target": target, "payload": payload, "labels": labels},
     ).job  # fmt: skip
     schedule = schedule_create(
         tenant=tenant, actor=actor, now=now,
-        data={"name": name, "job": str(job.pk), "trigger": {"cron": "0 3 * * *"}, "timezone": "Europe/Berlin"},
+        data={
+            "name": name, "job": str(job.pk), "trigger": {"cron": "0 3 * * *"}, "timezone": "Europe/Berlin",
+            "labels": labels,
+        },
     ).schedule  # fmt: skip
     runs = [
-        execution_submit(tenant=tenant, actor=actor, now=now, data={"job": str(job.pk), "payload": payload})
+        execution_submit(
+            tenant=tenant, actor=actor, now=now, data={"job": str(job.pk), "payload": payload, "labels": labels}
+        )
         for _ in range(3)
     ]
     settle(conn, registry, begin(conn, str(runs[1])), result={"said": name})

@@ -31,4 +31,5 @@ def test_what_is_missing_is_shown_and_accounted_for(acme: Tenant, conn: Any, reg
     browser.post(f"{path}/repair", {"revision": seen, **times, "how": "skip"})
     page = browser.text(f"{path}/completeness?{given}")
     assert "2 were missing: 0 run now, 2 are recorded as skipped." in page and "Nothing is missing" in page
+    assert "<dt>Skipped</dt><dd>2</dd>" in page and "gap recorded" in page
     assert "ends before it begins" in browser.text(f"{path}/completeness?from=2026-01-01T00:00Z&to=2025-01-01T00:00Z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -71,6 +72,12 @@ def duration(seconds: float | None) -> str:
 def pretty(value: Any) -> str:
     """JSON to read, escaped like any text by the template."""
     return json_text(value)
+
+
+@register.filter
+def pairs(mapping: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Names and values. A template that asks for `.items` gets the value of a label with that name."""
+    return list(mapping.items())
 
 
 @register.filter

@@ -65,7 +65,8 @@ def _shape(found: Receipt) -> dict[str, Any]:
 
 
 def _text(found: Receipt) -> str:
-    text = f"{found.execution_id}: erased, with {len(found.parts) - 1:,} that went with it."
+    others = f", with {len(found.parts) - 1:,} that went with it" if len(found.parts) > 1 else ""
+    text = f"{found.execution_id}: erased{others}."
     if found.left:
         text += f" Of {len(found.left):,} something is left; the platform goes on by itself, every 10 minutes."
     return text

@@ -48,7 +48,10 @@ class Command(Base):
                 file.verify()
         told = {name: one.rows for name, one in manifest.tables.items()}
         if options["dry_run"]:
-            lines = [f"{name}: {value}" for name, value in manifest.about.items() if name != "left_out"]
+            about = {name: value for name, value in manifest.about.items() if name != "left_out"}
+            lines = [
+                printable(f"{name}: {value}") for name, value in about.items()
+            ]  # none of them makes lines of its own
             lines += [f"{name}: {rows:,} rows" for name, rows in told.items()]
             self.show(
                 {"about": manifest.about, "rows": told, "trusted": manifest.trusted}, "\n".join(lines), as_json=as_json
@@ -58,7 +61,7 @@ class Command(Base):
         name = options["plan"] or str(manifest.about.get("plan"))
         plan = Plan.objects.filter(name=name).first()
         if plan is None:
-            self.refuse(f"There is no plan {name!r} here: give one with --plan.")
+            self.refuse(f"There is no plan {name!r} here: name another with --plan, or make it in the admin.")
         done = tenant_import(
             path=path, plan=plan, slug=slug, host=options["host"] or f"{slug}.{settings.TENANT_DOMAIN}",
             name=options["name"], actor=Actor(name="command:tenant_import", role="admin"), now=database_now(),
