@@ -42,10 +42,10 @@ class ScheduleCompleteness(Endpoint):
         since, until = query.instant("from"), query.instant("to")
         query.finish()
         access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.read")
-        until = until or self.now
+        given, until = until, until or self.now
         since = since or until - LOOKS_BACK
         if until < since:
-            raise InvalidInput([FieldError("?to", "range", "must not be earlier than from.")])
+            raise InvalidInput([_reversed("?", given)])
         found = completeness_of(
             self.tenant, schedule_id, since=since, until=until, now=self.now, most=MOST, pointer="?from"
         )  # fmt: skip
@@ -69,10 +69,11 @@ class ScheduleCompletenessRepair(Endpoint):
         fields = Fields(self.body, faults)
         fields.only(("from", "to", "how", "dry_run"))
         zone = spec_from_json(found.definition.spec).zone
-        until = _instant(fields, "to", zone) or self.now
+        given = _instant(fields, "to", zone)
+        until = given or self.now
         since = _instant(fields, "from", zone) or until - LOOKS_BACK
         if until < since:
-            faults.add("/to", "range", "must not be earlier than from.")
+            faults.errors.append(_reversed("/", given))
         how, dry_run = fields.choice("how", HOW, "policy"), fields.flag("dry_run")
         faults.raise_if_any()
         done = completeness_repair(
@@ -85,3 +86,10 @@ class ScheduleCompletenessRepair(Endpoint):
 def _instant(fields: Fields, name: str, zone: str) -> datetime | None:
     given = fields.data.get(name)
     return None if given is None else read_instant(given, f"/{name}", zone, fields.faults)
+
+
+def _reversed(place: str, to: datetime | None) -> FieldError:
+    """What is wrong with a range that ends before it begins; `to` None was not given, so the range ends now."""
+    if to is None:
+        return FieldError(f"{place}from", "range", "must not be later than now.")
+    return FieldError(f"{place}to", "range", "must not be earlier than from.")

@@ -72,6 +72,8 @@ def test_a_gap_is_told_repaired_and_gone(conn: Conn, registry: Registry, acme: T
     assert (refused.status, refused.faults) == (400, {"?from": "range"})
     refused = api.get(f"{path}?from={now:%Y-%m-%dT%H:%M:%SZ}&to={begins:%Y-%m-%dT%H:%M:%SZ}")
     assert (refused.status, refused.faults) == (400, {"?to": "range"})
+    assert api.get(f"{path}?from=2400-01-01T00:00:00Z").faults == {"?from": "range"}, "there is no `to` to blame"
+    assert api.post(f"{path}/repair", {"from": "2400-01-01T00:00:00Z"}).faults == {"/from": "range"}
     refused = api.post(f"{path}/repair", {"how": "guess", "from": "yesterday"})
     assert (refused.status, refused.faults) == (400, {"/how": "choice", "/from": "format"})
     with pytest.raises(SystemExit) as ended:

@@ -45,10 +45,11 @@ class Command(Base):
     def handle(self, *args: Any, **options: Any) -> None:
         tenant, now = self.tenant(options["tenant"]), database_now().replace(microsecond=0)
         since, until = self._instant(options["since"], "--from"), self._instant(options["until"], "--to")
+        end = "--to" if until else "now"
         until = until or now
         since = since or min(now, until) - LOOKS_BACK
         if until < since:
-            self.refuse("--to is before --from.")
+            self.refuse(f"--from is later than {end}.")
         as_json = options["format"] == "json"
         answers, incomplete, looked = [], 0, 0
         for schedule_id, name in self._chosen(tenant, options):
