@@ -15,6 +15,7 @@ import pytest
 from apps.archive import catalogue, manifest
 from apps.archive.files import Store
 from apps.archive.inserting import _default
+from kernel.clock import utc_now
 from tenants.models import Plan
 from tests.archive.hands import NOW, archive, count, everything, history, paths, states, workflow
 from tests.tenants.test_commands import run
@@ -55,6 +56,19 @@ def test_archive_verify_and_restore_by_command(
     trail = conn.execute("SELECT actor, action, reason FROM audit_auditevent ORDER BY id").fetchall()
     assert trail == [("command:restore", "archive.restore", "case 12"), ("command:restore", "archive.restore", "")]
     assert run(*named)[1] == "acme: nothing new\n", "what was restored is kept for some days"
+
+
+def test_a_day_that_is_given_removes_no_file_before_its_time(
+    conn: Conn, acme: Any, archiving: None, files: Store
+) -> None:
+    """Retention and archive are 20 and 30 days: what is 40 days old stays in its file for 10 more."""
+    now = utc_now()
+    history(conn, acme.schema_name, 10, at=now - timedelta(days=40), today=now - timedelta(hours=1))
+    assert run("archive", "--tenant", "acme")[0] == 0
+    assert run("archive", "--tenant", "acme", "--before", f"{now:%Y-%m-%d}")[0] == 0
+    assert states(conn, acme.schema_name) == ["done"]
+    assert run("archive", "--tenant", "acme", "--before", "0001-01-01")[0] == 2
+    assert run("restore", "--tenant", "acme", "--from", "2026-05-02", "--to", "2026-05-01")[0] == 2
 
 
 def test_verify_finds_what_is_wrong_and_removes_strays(

@@ -16,6 +16,8 @@ from tenants.commands import Command as Base
 from tenants.models import Tenant
 from tenants.work import database_now
 
+EARLIEST = 1970
+
 
 class Command(Base):
     help = (
@@ -37,17 +39,21 @@ class Command(Base):
             given = datetime.combine(self.day_of("--before", options["before"]), time.min, tzinfo=UTC)
             if given > now:
                 self.refuse("--before: it must not be a day to come.")
+            if given.year < EARLIEST:
+                self.refuse(f"--before: nothing is older than the year {EARLIEST}.")
         answer: dict[str, Any] = {"dry_run": options["dry_run"], "tenants": {}}
         failed, files = False, store()
         with door.connect("archive command") as conn:
             for tenant in self._tenants(options["tenant"]):
-                before = given or now - timedelta(days=tenant.plan.retention_days)
+                by_plan = now - timedelta(days=tenant.plan.retention_days)
+                before = given or by_plan
                 if options["dry_run"]:
                     days = waiting(conn, tenant.schema_name, before=before)
                     answer["tenants"][tenant.slug] = {day.isoformat(): count for day, count in days.items()}
                     continue
                 try:
-                    keep = timedelta(days=tenant.plan.archive_days)
+                    # A later day archives more, and removes no file before its time.
+                    keep = timedelta(days=tenant.plan.archive_days) + max(before - by_plan, timedelta())
                     run = archive_run(conn, tenant, files, before=before, keep=keep, more=lambda: True)
                     answer["tenants"][tenant.slug] = _told(run)
                     failed = failed or run.busy

@@ -94,6 +94,8 @@ class Command(Base):
             self.refuse("--from and --to belong together.")
         first = self.day_of("--from", options["day"] or options["first"])
         last = self.day_of("--to", options["day"] or options["last"])
+        if first > last:
+            self.refuse("--to must not be before --from.")
         found = catalogue.of_days(conn, tenant.schema_name, first=first, last=last, states=["done", "restoring"])
         return [(batch, ()) for batch in found]
 
