@@ -235,9 +235,12 @@ def test_runs_that_never_overlap_go_one_by_one_and_leave_room_for_the_schedule(
 def test_it_yields_to_live_work_and_waits_for_room_in_the_plan(
     conn: Conn, registry: Registry, new_tenant: Any, hour: datetime
 ) -> None:
+    from apps.operations.backfill.reading import backfill_shape
     from apps.operations.backfill.yielding import PRESSED
     from apps.tickets.values import BACKFILL
     from apps.usage import pressure
+    from tenants import door
+    from tenants.work import database_now
 
     tenant = new_tenant(max_runs_per_day=6, max_live=5)
     schedule = make_schedule(tenant, **HOURLY, max_queue_age_s=60)
@@ -265,6 +268,9 @@ def test_it_yields_to_live_work_and_waits_for_room_in_the_plan(
         run_to_the_end(conn, registry, [tenant])
         held = turns(tenant, one.pk)
     assert (held.succeeded, held.failed, held.pending, held.waits_for) == (6, 0, 18, "quota_exceeded")
+    with door.inside(tenant):
+        ends = backfill_shape(tenant, held, now=database_now())["expected_end"]
+    assert ends >= database_now() + 2 * DAY, "the plan has room for six of them on each of the next three days"
 
 
 def test_occurrences_of_then_run_with_the_version_of_then(

@@ -105,6 +105,12 @@ def places(tenant: Tenant, wish: Wish, found: Scheduled, at_once: int) -> int:
     return 1 if wish.serial else max(1, min(limit for limit in limits if limit is not None))
 
 
+def per_day_of(tenant: Tenant, *, now: datetime) -> tuple[int, int] | None:
+    """The plan's limit of runs in a day, and how many this day has; None for no limit."""
+    limit = tenant.plan.max_runs_per_day
+    return None if limit is None else (limit, counting.used(door.raw(), tenant.pk, now=now))
+
+
 def _add(answer: Outlook, at: datetime) -> None:
     answer.count += 1
     answer.first = at if answer.first is None else min(answer.first, at)
@@ -118,9 +124,7 @@ def _foresee(
     now: datetime,
 ) -> None:  # fmt: skip
     conn, plan = door.raw(), tenant.plan
-    per_day = live = None
-    if plan.max_runs_per_day is not None:
-        per_day = (plan.max_runs_per_day, counting.used(conn, tenant.pk, now=now))
+    per_day, live = per_day_of(tenant, now=now), None
     if plan.max_live is not None:
         live = (plan.max_live, alive_of_tenant(conn, tenant.pk, most=plan.max_live))
     answer.run_s = typical_s(conn, tenant.schema_name, found.schedule.job_id)

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 
 from apps.operations.backfill.forecast import Pace, expected_end, measured_end
 from apps.operations.backfill.live import typical_s
-from apps.operations.backfill.outlook import Outlook
+from apps.operations.backfill.outlook import Outlook, per_day_of
 from apps.operations.backfill.progress import Part, progress
 from apps.operations.backfill.recognising import STANDINGS
 from apps.operations.backfill.services import ACTION, TARGET, Asked
@@ -132,13 +132,19 @@ def _part_shape(part: Part) -> dict[str, Any]:
 
 
 def _end(tenant: Tenant, one: Operation, schedule: Schedule | None, wish: Wish, now: datetime) -> datetime | None:
-    """As fast as it went until now, or as runs of its job usually go. None when it has ended, or stands still."""
+    """As fast as it went until now, or as runs of its job usually go; not before the plan's days have room for it.
+
+    None when it has ended, or stands still.
+    """
     if one.state not in GOES_ON or not one.is_planned or one.started_at is None:
         return None
     left = one.pending + one.running
     measured = measured_end(left, done=one.succeeded + one.failed, since=one.started_at, now=now)
-    if measured is not None or schedule is None:
+    per_day = per_day_of(tenant, now=now)
+    has_room = per_day is None or per_day[0] - per_day[1] >= one.pending
+    if schedule is None or (measured is not None and has_room):
         return measured
     run_s = typical_s(door.raw(), tenant.schema_name, schedule.job_id)
     at_once = 1 if wish.serial else one.max_in_flight or AT_ONCE
-    return expected_end(left, Pace(run_s, at_once, one.rate_per_s), now=now)
+    pace = Pace(run_s, at_once, one.rate_per_s)
+    return expected_end(left if has_room else one.pending, pace, now=now, per_day=None if has_room else per_day)
