@@ -34,9 +34,12 @@ class Sink:
         self._file, self._hash = file, hashlib.sha256()
         self.bytes = 0
         self.closed = False
+        self.given_up = False  # pyarrow still writes a footer when its writer is thrown away
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
+        if self.given_up:
+            return view.nbytes
         self._file.write(view)
         self._hash.update(view)
         self.bytes += view.nbytes
@@ -78,10 +81,15 @@ class Store:
             if self._local:
                 os.makedirs(os.path.dirname(full), exist_ok=True)
             with self._fs.open(full, "wb") as file:
-                yield (sink := Sink(file))
-                if self._local:
-                    file.flush()
-                    os.fsync(file.fileno())
+                sink = Sink(file)
+                try:
+                    yield sink
+                    if self._local:
+                        file.flush()
+                        os.fsync(file.fileno())
+                except BaseException:
+                    sink.given_up = True
+                    raise
             sink.closed = True
             if self._local:
                 _sync_folders(os.path.dirname(full), self._root)

@@ -3,16 +3,23 @@ good what was changed. And a hold, or a death, while files are written or read."
 
 from __future__ import annotations
 
+import errno
+import gc
+import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from apps.archive import catalogue, erasing_files, restoring
 from apps.archive.erasing import erase_some, receipt
+from apps.archive.errors import ArchiveUnreachable
 from apps.archive.files import Store
+from apps.archive.parquet import Writer
 from apps.archive.reading import archived_execution
 from apps.archive.verifying import batch_check
 from tests.api.makers import utc_now
@@ -118,3 +125,17 @@ def test_a_hold_that_comes_while_a_file_is_written_anew_keeps_what_it_names(
     assert erase_some(acme, now=utc_now()) == 1 and receipt(acme, ids[4]).left == []
     found = archived_execution(acme, ids[4])
     assert found is not None and found.execution.error is None and not found.letters
+
+
+def test_a_store_without_room_is_told_once(files: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow closes a writer that is thrown away: it has nowhere to write to any more, and must not say so."""
+    said: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    rows = pa.table({"a": ["x"]})
+    with pytest.raises(ArchiveUnreachable, match="No space"), files.create("a/b") as sink:
+        writer = Writer(sink, rows.schema)
+        writer.append(rows)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    del writer
+    gc.collect()
+    assert said == []
