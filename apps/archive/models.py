@@ -99,6 +99,7 @@ class ArchiveBatch(models.Model):
     ended_at = models.DateTimeField(null=True, help_text="When it was restored, expired or replaced.")
 
     class Meta:
+        verbose_name_plural = "archive batches"
         constraints = [
             models.UniqueConstraint(fields=["day", "seq"], name="archivebatch_once_per_number"),
             models.CheckConstraint(condition=Q(state__in=STATES), name="archivebatch_state_is_known"),

@@ -59,6 +59,7 @@ class Migration(migrations.Migration):
                 ("ended_at", models.DateTimeField(help_text="When it was restored, expired or replaced.", null=True)),
             ],
             options={
+                "verbose_name_plural": "archive batches",
                 "indexes": [
                     models.Index(
                         condition=models.Q(("state__in", ("verified", "done", "restoring"))),
