@@ -143,7 +143,7 @@ class LegalHoldAdmin(TrailMixin, ReadOnlyAdmin):
                 messages.error(request, error.detail)
             return HttpResponseRedirect(back)
         text = f"What the hold on {hold} keeps may be deleted from then on: {hold.reason}"
-        return reasoned(self, request, form, title="Release a legal hold", text=text, back=back)
+        return reasoned(self, request, form, title="Release a legal hold", button="Release it", text=text, back=back)
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]  # no LogEntry
         """The service has written the trail."""
@@ -172,15 +172,15 @@ def erase_view(model_admin: Any, request: HttpRequest, key: UUID) -> HttpRespons
         "Payload, labels, answer, errors, attempts, dead letters and events of this execution are removed everywhere, "
         "and this can't be undone. That it ran stays."
     )
-    return reasoned(model_admin, request, form, title=f"Erase execution {key}", text=text, back=back)
+    return reasoned(model_admin, request, form, title=f"Erase execution {key}", button="Erase it", text=text, back=back)
 
 
 def reasoned(
-    model_admin: Any, request: HttpRequest, form: forms.Form, *, title: str, text: str, back: str
+    model_admin: Any, request: HttpRequest, form: forms.Form, *, title: str, button: str, text: str, back: str
 ) -> HttpResponse:
     """A page with a form that must say why."""
     context = {
-        **model_admin.admin_site.each_context(request), "opts": model_admin.opts, "title": title, "text": text,
-        "form": form, "back": back,
+        **model_admin.admin_site.each_context(request), "opts": model_admin.opts, "title": title, "button": button,
+        "text": text, "form": form, "back": back,
     }  # fmt: skip
     return TemplateResponse(request, "console/reasoned.html", context)
