@@ -214,6 +214,8 @@ def settlement(
     from apps.outcomes.verdict import Report
     from apps.schedules.definitions import Definitions
 
+    if registry.get(one.tenant_id) is None:  # it reads all again only now and then, and the tenant may be new
+        registry.refresh(force=True)
     tenancy = registry.get(one.tenant_id)
     assert tenancy is not None
     key = (one.job_id, one.job_version)
