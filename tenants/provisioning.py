@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from itertools import count
 
 import psycopg
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from psycopg import sql
@@ -117,6 +118,11 @@ def grant_shared() -> None:
     ).format(role=role)
     with conn.cursor() as cursor:  # several statements at once are one transaction: nothing is granted in between
         cursor.execute(given + (taken if conn.info.user != door.application_role() else sql.SQL("")))
+
+
+def host_for(slug: str) -> str:
+    """The host of a tenant that is given none."""
+    return f"{slug}.{settings.TENANT_DOMAIN}"
 
 
 def queue_for(tenant: Tenant, pool: str) -> str:

@@ -19,7 +19,7 @@ from kernel.errors import Conflict, FieldError, InvalidInput
 from kernel.pools import CELERY_POOLS
 from tenants import door
 from tenants.models import Domain, Tenant
-from tenants.provisioning import check_slug, queue_for
+from tenants.provisioning import check_slug, host_for, queue_for
 from tenants.registry import CHANNEL
 from tenants.work import atomically
 
@@ -97,8 +97,7 @@ def _check(slug: str | None, name: str | None, host: str | None) -> None:
 
 
 def _following(before: dict[str, Any], old: str, slug: str | None) -> str | None:
-    made = f"{old}.{settings.TENANT_DOMAIN}"
-    return f"{slug}.{settings.TENANT_DOMAIN}" if slug not in (None, old) and before["hosts"][:1] == [made] else None
+    return host_for(slug) if slug and slug != old and before["hosts"][:1] == [host_for(old)] else None
 
 
 def _lead(tenant: Tenant, host: str | None, *, keep_hosts: bool) -> None:

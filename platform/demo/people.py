@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from django.conf import settings
 from django.contrib.auth.models import User
 
 from apps.audit.services import Actor
@@ -16,7 +15,7 @@ from apps.secrets.signing import signing_rotate
 from tenants.keys import apikey_create, apikey_find
 from tenants.models import Member, Plan, Tenant
 from tenants.people import member_add, password_set
-from tenants.provisioning import tenant_create
+from tenants.provisioning import host_for, tenant_create
 from tenants.work import database_now
 
 TENANTS = ("acme", "globex")
@@ -73,7 +72,7 @@ def tenant(slug: str) -> Tenant:
         slug=slug,
         name=slug.capitalize(),
         plan=plan,
-        host=f"{slug}.{settings.TENANT_DOMAIN}",
+        host=host_for(slug),
         network=LOOPBACK,
     )
     signing_rotate(tenant=made, actor=Actor(name="command:demo", role="admin", tenant_id=made.pk), now=database_now())

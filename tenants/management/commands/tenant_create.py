@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import CommandParser
 
 from apps.audit.services import Actor
@@ -10,6 +9,7 @@ from tenants import door
 from tenants.commands import Command as Base
 from tenants.creating import tenant_open
 from tenants.models import Plan
+from tenants.provisioning import host_for
 from tenants.work import database_now
 
 
@@ -31,7 +31,7 @@ class Command(Base):
             plan = Plan.objects.create(name="standard")
         if plan is None:
             self.refuse(f"There is no plan {options['plan']!r}.")
-        host = options["host"] or f"{options['slug']}.{settings.TENANT_DOMAIN}"
+        host = options["host"] or host_for(options["slug"])
         made = tenant_open(
             slug=options["slug"], name=options["name"], plan=plan, host=host, network=options["network"],
             actor=Actor(name="command:tenant_create", role="admin"), now=database_now(),

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import CommandParser
 
 from apps.audit.services import Actor
@@ -14,6 +13,7 @@ from kernel.printing import printable
 from tenants import door
 from tenants.commands import Command as Base
 from tenants.models import Plan
+from tenants.provisioning import host_for
 from tenants.work import database_now
 
 
@@ -63,7 +63,7 @@ class Command(Base):
         if plan is None:
             self.refuse(f"There is no plan {name!r} here: name another with --plan, or make it in the admin.")
         done = tenant_import(
-            path=path, plan=plan, slug=slug, host=options["host"] or f"{slug}.{settings.TENANT_DOMAIN}",
+            path=path, plan=plan, slug=slug, host=options["host"] or host_for(slug),
             name=options["name"], actor=Actor(name="command:tenant_import", role="admin"), now=database_now(),
             passphrase=passphrase, report=lambda table, rows: self.stderr.write(f"{table}: {rows:,}"),
         )  # fmt: skip
