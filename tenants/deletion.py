@@ -17,9 +17,9 @@ from django.db import transaction
 from psycopg import sql
 
 from apps.audit import personal
-from apps.audit.services import Actor, Entry, django_connection, record, record_by_system
+from apps.audit.services import Actor, Entry, record, record_by_system
 from kernel.errors import Conflict, FieldError, InvalidInput, ShardbeatError
-from tenants import keepers, suspension
+from tenants import door, keepers, suspension
 from tenants.models import Tenant
 from tenants.people import USER_PREFIX
 
@@ -105,7 +105,7 @@ def tenant_delete(*, tenant: Tenant, actor: Actor, now: datetime, grace: timedel
         found: Tenant = Tenant.objects.select_for_update(of=("self",)).select_related("plan").get(pk=tenant.pk)
         if found.status == Tenant.Status.DELETING:
             return found
-        kept = keepers.kept_by(django_connection(), found.schema_name)
+        kept = keepers.kept_by(door.raw(), found.schema_name)
         if kept:
             raise Conflict(f"{kept} Release it before the tenant is deleted.", code="held")
         before = found.status
@@ -141,7 +141,7 @@ def tenant_undelete(*, tenant: Tenant, actor: Actor, now: datetime, reason: str 
 
 def _grace_is_over(locked: Tenant, now: datetime) -> bool:
     """By the clock that the work goes by, too: whoever waited for the tenant's row asks with a time that has passed."""
-    row = django_connection().execute(GRACE_OVER, [now, locked.pk]).fetchone()
+    row = door.raw().execute(GRACE_OVER, [now, locked.pk]).fetchone()
     return row is None or bool(row[0])
 
 

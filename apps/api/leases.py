@@ -34,7 +34,7 @@ from apps.api.leases_read import (
 from apps.api.openapi import operation
 from apps.outcomes.remote import Answer, Desk, Said
 from apps.tickets import remote
-from kernel.errors import Conflict, InvalidInput, NotFound, ShardbeatError
+from kernel.errors import Conflict, InvalidInput, NotFound, ShardbeatError, code_of
 from kernel.runtokens import Kind, RunToken
 from tenants import door
 from tenants.registry import tenancy_of
@@ -228,7 +228,7 @@ def item_shape(said: Said, answer: Answer) -> dict[str, Any]:
     if answer.state == "unsettled":
         problem = Unsettled("The database did not take it; say it again.")
     return {
-        "status": problem.status, "code": str(problem.extra.get("code", problem.code)), "detail": problem.detail,
+        "status": problem.status, "code": code_of(problem), "detail": problem.detail,
         "errors": [], **settled_shape(said, answer),
     }  # fmt: skip
 
