@@ -15,6 +15,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.migration import Migration
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
+from django.db.models import Model
 from django_tenants.utils import schema_context
 
 MIGRATIONS_TABLE = (
@@ -103,10 +104,13 @@ def shared_labels() -> tuple[str, ...]:
 
 def tables() -> list[str]:
     """The tables of a schema: those of the tenant apps' models, and the one that records migrations."""
-    models = [one for app in _app_labels() for one in apps.get_app_config(app).get_models(include_auto_created=True)]
-    return [
-        "django_migrations", *(one._meta.db_table for one in models if one._meta.managed and not one._meta.proxy)
-    ]  # fmt: skip
+    return ["django_migrations", *(one._meta.db_table for one in models())]
+
+
+def models() -> list[type[Model]]:
+    """The models that have a table in a schema, in the order of the apps."""
+    found = [one for app in _app_labels() for one in apps.get_app_config(app).get_models(include_auto_created=True)]
+    return [one for one in found if one._meta.managed and not one._meta.proxy]
 
 
 def record_sql(done: tuple[Step, ...]) -> str:
@@ -121,8 +125,8 @@ def create_sql() -> str:
     return "\n".join([f"{MIGRATIONS_TABLE};", *(step.sql for step in everything), record_sql(everything)])
 
 
-def _app_labels() -> set[str]:
-    return {app.rsplit(".", 1)[-1] for app in settings.TENANT_APPS}
+def _app_labels() -> list[str]:
+    return [app.rsplit(".", 1)[-1] for app in settings.TENANT_APPS]
 
 
 def _migrations() -> tuple[list[Migration], MigrationLoader]:

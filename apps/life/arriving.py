@@ -102,13 +102,10 @@ def _live(conn: Conn, file: Reader, tenant: Tenant, table: str, now: datetime) -
     if reason or "tenant_id" not in columns or (table in tables.OWN_IDS and "id" in columns):
         raise Damaged(f"{table} {reason or 'has other columns than it should'}.")
     count = 0
-    into = sql.SQL("COPY {} ({}) FROM STDIN").format(
-        sql.Identifier("public", table), sql.SQL(", ").join(map(sql.Identifier, columns))
-    )
     running = table == "tickets_ticket" and sum(row["state"] == "running" for row in named(file, table))
     fresh = _Fresh(conn, tenant, now, fences=int(running))
     try:
-        with conn.cursor().copy(into) as copy:
+        with conn.cursor().copy(tables.copy_in("public", table, columns)) as copy:
             for row in _made_anew(fresh, table, named(file, table)):
                 copy.write_row([row[name] for name in columns])
                 count += 1

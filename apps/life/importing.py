@@ -165,8 +165,7 @@ def _load_part(conn: Conn, file: Reader, tenant: Tenant, table: str, part: str, 
     reason = tables.unknown_columns(tables.columns(conn, tenant.schema_name, table), columns)
     if reason:
         raise Damaged(f"{part} {reason}.")
-    place = sql.Identifier(tenant.schema_name, table)
-    into = sql.SQL("COPY {} ({}) FROM STDIN").format(place, sql.SQL(", ").join(map(sql.Identifier, columns)))
+    into = tables.copy_in(tenant.schema_name, table, columns)
     left = islice(file.rows(part), done, None)
     while chunk := list(islice(left, CHUNK)):
         with refusing(part), conn.transaction(), conn.cursor().copy(into) as copy:

@@ -3,14 +3,15 @@
 A table that is named nowhere here fails a test: whoever adds one says what becomes of it when its tenant moves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from django.apps import apps
-from django.conf import settings
 from django.db.models import ForeignKey, Model
+from psycopg import sql
+
+from tenants import template
 
 Conn = psycopg.Connection[Any]
 
@@ -72,9 +73,7 @@ class Column:
 
 def order() -> list[str]:
     """The tables of a tenant's schema that go into a file, those that others refer to first."""
-    labels = [app.rsplit(".", 1)[-1] for app in settings.TENANT_APPS]
-    models = [model for label in labels for model in apps.get_app_config(label).get_models(include_auto_created=True)]
-    found: list[str] = []
+    models, found = template.models(), list[str]()
 
     def visit(model: type[Model]) -> None:
         table = model._meta.db_table
@@ -92,7 +91,7 @@ def order() -> list[str]:
 
 def key_of(table: str) -> tuple[str, ...]:
     """The columns by which a tenant's table is read in order."""
-    model = next(one for one in apps.get_models(include_auto_created=True) if one._meta.db_table == table)
+    model = next(one for one in template.models() if one._meta.db_table == table)
     fields = getattr(model._meta.pk, "fields", None) or (model._meta.pk,)
     return tuple(str(one.column) for one in fields)
 
@@ -106,6 +105,13 @@ def columns(conn: Conn, schema: str, table: str) -> list[Column]:
         [schema, table],
     )
     return [Column(*row) for row in rows]
+
+
+def copy_in(schema: str, table: str, names: Sequence[str]) -> sql.Composed:
+    """The statement that takes rows with these columns in, as texts."""
+    return sql.SQL("COPY {} ({}) FROM STDIN").format(
+        sql.Identifier(schema, table), sql.SQL(", ").join(map(sql.Identifier, names))
+    )
 
 
 def unknown_columns(mine: list[Column], given: tuple[str, ...]) -> str:
