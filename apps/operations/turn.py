@@ -110,8 +110,6 @@ class Turn:
         standing = _standing(one)
         step = next_step(standing, now=self.now)
         one.canary_passed = step.canary_passed
-        work = self._as_asker()
-        held = kind_of(one.action, one.target).holds(work) if step.verb == "start" else ""
         if step.verb == "complete":
             one.state, one.finished_at, one.waits_for, self.due_at = "completed", self.now, "", None
         elif step.verb == "stop":
@@ -120,24 +118,26 @@ class Turn:
         elif step.verb == "hold":
             one.state, one.paused_reason, one.waits_for = "paused", CANARY_FAILED, ""
             self._look_again(ended)
-        elif step.verb == "wait" or held:
+        elif step.verb == "wait":
             if step.at is None:  # until then it waits for what it said
-                one.waits_for = held
+                one.waits_for = ""
             self._look_again(ended, at=step.at)
         else:
-            self._start(work, 1 if self.careful else step.room, standing, ended)
+            self._start(1 if self.careful else step.room, standing, ended)
 
-    def _start(self, work: Work, room: int, standing: Standing, ended: int) -> None:
-        one = self.operation
+    def _start(self, room: int, standing: Standing, ended: int) -> None:
+        one, kind, work = self.operation, kind_of(self.operation.action, self.operation.target), self._as_asker()
+        one.waits_for = kind.holds(work)
+        if one.waits_for:
+            self._look_again(ended)
+            return
         left = None if one.stop_after_failures is None else one.stop_after_failures - one.failed
         if not one.canary_passed and one.canary is not None:
             left = 1
         taken = items.pending(self.conn, self.schema, one.pk, first_n=one.planned - one.pending + 1, limit=room)
-        found = carry_out(
-            kind_of(one.action, one.target), work, taken, failures_left=left, give_up=self.give_up
-        )  # fmt: skip
         if not taken:
             raise RuntimeError(f"operation {one.pk} counts {one.pending} pending items and has none")
+        found = carry_out(kind, work, taken, failures_left=left, give_up=self.give_up)
         self._settle(found.settled)
         one.waits_for = found.waits_for
         if found.waits_for:
