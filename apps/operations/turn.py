@@ -7,7 +7,6 @@ Whatever a turn does is written with it, or not at all.
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from apps.operations import asked_by, items
@@ -44,8 +43,7 @@ class Turn:
         self.give_up = failures >= GIVE_UP_AFTER
         self.due_at: datetime | None = now
         self.counts: Counter[str] = Counter()
-        self._was = operation.state
-        self._before = {field.attname: getattr(operation, field.attname) for field in operation._meta.concrete_fields}
+        self._before = operation.values()
 
     def run(self) -> None:
         """Does what the operation's state asks for."""
@@ -195,15 +193,11 @@ class Turn:
         self.due_at = min((one for one in (look_at, at) if one is not None), default=None)
 
     def _write(self) -> None:
-        changed: dict[str, Any] = {
-            name: getattr(self.operation, name)
-            for name, was in self._before.items()
-            if getattr(self.operation, name) != was
-        }
+        changed, was = self.operation.changed_since(self._before), self._before["state"]
         if changed:
-            written = Operation.objects.filter(pk=self.operation.pk, state=self._was).update(**changed)
+            written = Operation.objects.filter(pk=self.operation.pk, state=was).update(**changed)
             if not written:  # it is locked
-                raise RuntimeError(f"operation {self.operation.pk} is not {self._was} any more")
+                raise RuntimeError(f"operation {self.operation.pk} is not {was} any more")
 
 
 def lock(operation_id: UUID) -> Operation | None:
