@@ -51,11 +51,12 @@ class BackfillSchedule(Kind):
     def holds(self, work: Work) -> str:
         wish = wish_of(work.operation.params)
         try:
-            job = scheduled(wish.schedule_id).job
+            found = scheduled(wish.schedule_id)
         except NotFound:  # each item says so
             return ""
+        job = found.job
         live = live_of(
-            work.tenant, schedule_id=wish.schedule_id, job_id=job.job.pk, serial=wish.serial,
+            work.tenant, job_id=job.job.pk, serial=wish.serial, next_due=found.due_at,
             pool=pool_of(job.job.kind, job.definition.queue),
         )  # fmt: skip
         return holds(live, running=work.operation.running, serial=wish.serial, now=work.now)
