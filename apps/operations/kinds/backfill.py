@@ -16,8 +16,8 @@ from apps.operations.backfill.telling import done_event
 from apps.operations.backfill.wish import wish_of
 from apps.operations.backfill.yielding import holds
 from apps.operations.kinds.base import Cursor, Done, HeldBack, Kind, NewItem, Planned, TakenItem, Work
+from apps.operations.kinds.executions import cancel_unstarted
 from apps.operations.models import Operation
-from apps.outcomes.cancel import execution_cancel
 from apps.schedules.timing_triggers import instant_of, instant_text
 from kernel.errors import Faults, NotFound
 from kernel.pools import pool_of
@@ -82,8 +82,4 @@ class BackfillSchedule(Kind):
 
     def undo(self, work: Work, item: TakenItem) -> None:
         """Cancels a run that nobody has begun; Conflict otherwise."""
-        assert item.made_id is not None
-        execution_cancel(
-            tenant=work.tenant, actor=work.actor, execution_id=item.made_id, now=work.now,
-            reason=work.operation.reason, only_unstarted=True,
-        )  # fmt: skip
+        cancel_unstarted(work, item)

@@ -13,6 +13,15 @@ from kernel.errors import Faults
 from tenants.models import Tenant
 
 
+def cancel_unstarted(work: Work, item: TakenItem) -> None:
+    """Cancels the execution that an item has started; Conflict when somebody has begun it."""
+    assert item.made_id is not None
+    execution_cancel(
+        tenant=work.tenant, actor=work.actor, execution_id=item.made_id, now=work.now, reason=work.operation.reason,
+        only_unstarted=True,
+    )  # fmt: skip
+
+
 class _OfExecutions(Kind):
     target = "executions"
 
@@ -55,8 +64,4 @@ class RerunExecutions(_OfExecutions):
         return Done("running", made_id=made)
 
     def undo(self, work: Work, item: TakenItem) -> None:
-        assert item.made_id is not None
-        execution_cancel(
-            tenant=work.tenant, actor=work.actor, execution_id=item.made_id, now=work.now,
-            reason=work.operation.reason, only_unstarted=True,
-        )  # fmt: skip
+        cancel_unstarted(work, item)
