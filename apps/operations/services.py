@@ -223,8 +223,9 @@ def _change(
 
 def _made(tenant: Tenant, actor: Actor, wish: Wish, now: datetime) -> Operation:
     kind = kind_of(wish.action, wish.target)
-    filter_ = kind.filtered(wish.filter)
     faults = Faults()
+    filter_ = kind.filtered(wish.filter, faults)
+    faults.raise_if_any()  # a wrong filter is told alone
     params = kind.checked(tenant, wish.params, faults)
     faults.raise_if_any()
     one = Operation(

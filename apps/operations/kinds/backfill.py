@@ -32,7 +32,7 @@ class BackfillSchedule(Kind):
     target = "schedules"
     permission = "schedule.backfill"
 
-    def filtered(self, given: Any) -> dict[str, Any]:
+    def filtered(self, given: Any, faults: Faults) -> dict[str, Any]:
         return {"schedule": str(UUID(given["schedule"]))}
 
     def checked(self, tenant: Tenant, given: Mapping[str, Any], faults: Faults) -> dict[str, Any]:

@@ -25,11 +25,8 @@ def cancel_unstarted(work: Work, item: TakenItem) -> None:
 class _OfExecutions(Kind):
     target = "executions"
 
-    def filtered(self, given: Any) -> dict[str, Any]:
-        faults = Faults()
-        found = kept(given, EXECUTION_NAMES, execution_filter, faults)
-        faults.raise_if_any()
-        return found
+    def filtered(self, given: Any, faults: Faults) -> dict[str, Any]:
+        return kept(given, EXECUTION_NAMES, execution_filter, faults)
 
     def planned(self, tenant: Tenant, operation: Operation, *, after: Cursor | None, size: int) -> Planned:
         wanted = frozen(execution_filter(query_of(operation.filter, EXECUTION_NAMES)), operation)

@@ -34,12 +34,10 @@ WARNED_OF = 500  # letters that a dry run looks at
 class _OfLetters(Kind):
     target = "dead_letters"
 
-    def filtered(self, given: Any) -> dict[str, Any]:
-        faults = Faults()
+    def filtered(self, given: Any, faults: Faults) -> dict[str, Any]:
         found = kept(given, LETTER_NAMES, letter_filter, faults)
         if found.get("status", "open") != "open":
             faults.add("/filter/status", "choice", "must be open: what is closed has nothing left to do.")
-        faults.raise_if_any()
         return found
 
     def planned(self, tenant: Tenant, operation: Operation, *, after: Cursor | None, size: int) -> Planned:
