@@ -53,15 +53,17 @@ def family(conn: Conn, tenant: Tenant, execution_id: UUID, *, everything: bool, 
         seen |= hot
         todo = set()
         for key in sorted(cold):
-            found = _with_unit(conn, tenant, key)
-            if not found:
-                continue
-            going = _going(found, key, everything=everything)
-            beside |= found
-            rows |= {one: found[one] for one in going}
-            todo |= going
+            if key not in rows:  # else its run was read when the first of it came by
+                found = _with_unit(conn, tenant, key)
+                if not found:
+                    continue
+                going = _going(found, key, everything=everything)
+                beside |= found
+                rows |= {one: found[one] for one in going}
+                todo |= going
+                if everything:
+                    todo |= {found[one]["replay_of"] for one in going if found[one]["replay_of"] is not None}
             if everything:
-                todo |= {found[one]["replay_of"] for one in going if found[one]["replay_of"] is not None}
                 todo |= set(_run_again(tenant, key))
         todo -= seen
     return Family(rows, {key: row for key, row in beside.items() if key not in rows})
@@ -124,7 +126,7 @@ def may_be_in_files(conn: Conn, schema: str, ids: Collection[UUID]) -> bool:
 
 
 def _with_unit(conn: Conn, tenant: Tenant, key: UUID) -> dict[UUID, Row]:
-    """An archived execution and all of the workflow's run that it is a part of, each with `steps` that it has."""
+    """An archived execution and all of the workflow's run that it is a part of, each with what it `started`."""
     for batch in catalogue.holding(conn, tenant.schema_name, key):
         own = rows_of(batch, EXECUTIONS, "id", [key.bytes])
         if not own:
