@@ -10,7 +10,6 @@ from apps.archive import catalogue
 from apps.archive.catalogue import Batch
 from apps.archive.chunks import Chunk, chunks_of
 from apps.archive.files import Store
-from apps.archive.manifest import manifest_read
 from apps.archive.tables import TABLES
 from apps.archive.verifying import batch_sound
 from apps.archive.writing import BatchLost, batch_write, keeping
@@ -33,8 +32,7 @@ def batch_rewrite(
     its own. BatchLost when another process works at it.
     """
     schema = tenant.schema_name
-    batch_sound(store, batch)
-    files = manifest_read(store, batch)
+    files = batch_sound(store, batch)
     columns = {table: files[table.file].columns for table in TABLES if table.file in files}
     new = catalogue.begin(conn, tenant, day=batch.day, replaces=batch.id)
     if new is None:
