@@ -21,7 +21,7 @@ from apps.archive.deleting import batch_delete
 from apps.archive.expiring import expire
 from apps.archive.files import Store
 from apps.archive.restoring import batch_restore
-from apps.archive.rewriting import batch_rewrite, remove_files
+from apps.archive.rewriting import batch_rewrite, remove_files, throw_away
 from apps.archive.verifying import batch_sound
 from apps.archive.writing import BatchLost, batch_write, columns_now, hot_chunks, keeping
 from kernel.errors import ShardbeatError
@@ -128,8 +128,7 @@ def _go_on(
         if not batch.abandoned:
             run.busy = run.busy or batch.replaces is None
         elif batch.state in ("writing", "written"):
-            store.remove(batch.path)
-            catalogue.drop(conn, schema, batch.id)
+            throw_away(conn, schema, store, batch)
         elif batch.state == "verified":
             try:
                 _finish(conn, tenant, store, batch, run, before, more)

@@ -17,7 +17,7 @@ from apps.archive.holds import Hold
 from apps.archive.models import ENDED_STATES
 from apps.archive.opening import table_reading
 from apps.archive.reading import archived_range
-from apps.archive.rewriting import batch_rewrite, remove_files
+from apps.archive.rewriting import batch_rewrite, remove_files, throw_away
 from apps.archive.rows import Row, rows_of
 from apps.archive.tables import EXECUTIONS, RUNS, STEPS, UNIT
 from apps.archive.writing import BatchLost
@@ -89,8 +89,7 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
             if batch.state in ENDED_STATES:
                 remove_files(conn, schema, store(), batch)
             elif batch.abandoned and batch.state in ("writing", "written"):  # a process died in it
-                store().remove(batch.path)
-                catalogue.drop(conn, schema, batch.id)
+                throw_away(conn, schema, store(), batch)
             elif batch.state != "done":
                 left |= ours  # somebody works at it
             elif contents := _contents(store(), batch, ours):

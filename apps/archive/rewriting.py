@@ -48,8 +48,7 @@ def batch_rewrite(
             raise BatchLost
         batch_sound(store, new)
     if not _replace(conn, schema, batch, new, still, is_empty=found is None):
-        store.remove(new.path)
-        catalogue.drop(conn, schema, new.id)
+        throw_away(conn, schema, store, new)
         raise BatchLost
     remove_files(conn, schema, store, batch)
     return catalogue.read(conn, schema, new.id) if found is not None else None
@@ -75,3 +74,9 @@ def remove_files(conn: Conn, schema: str, store: Store, batch: Batch) -> None:
     """Removes the files of a batch that has ended. A process that dies here leaves them to the next run."""
     store.remove(batch.path)
     catalogue.emptied(conn, schema, batch.id)
+
+
+def throw_away(conn: Conn, schema: str, store: Store, batch: Batch) -> None:
+    """Removes a batch that is not verified, with its files: whatever it was made from is still there."""
+    store.remove(batch.path)
+    catalogue.drop(conn, schema, batch.id)
