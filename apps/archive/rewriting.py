@@ -41,9 +41,7 @@ def batch_rewrite(
     chunks = (edit(chunk.only(left, without=True)) for chunk in chunks_of(store, batch))
     found = batch_write(store, new, chunks, columns, schema=schema, alive=keeping(conn, schema, new))
     if found is not None:
-        if not catalogue.written(conn, schema, new.id, found):
-            raise BatchLost
-        new = catalogue.read(conn, schema, new.id)
+        new = catalogue.written(conn, schema, new.id, found)
         if new is None:
             raise BatchLost
         batch_sound(store, new)
