@@ -107,16 +107,16 @@ WHERE id = %s AND state = ANY(%s)
 """
 
 
-def folder_of(tenant: Tenant) -> str:
+def folder_of(schema: str, tenant_id: int) -> str:
     """Where the files of a tenant are. Its number is in it: a later tenant may have the same schema's name."""
-    return f"{tenant.schema_name}-{tenant.pk}"
+    return f"{schema}-{tenant_id}"
 
 
 def begin(conn: Conn, tenant: Tenant, *, day: date, replaces: UUID | None = None) -> Batch | None:
     """A new batch, in state writing; None while another process works at one."""
-    batch_id = uuid7()
+    batch_id, folder = uuid7(), folder_of(tenant.schema_name, tenant.pk)
     values = {
-        "id": batch_id, "day": day, "path": f"{folder_of(tenant)}/{day:%Y/%m/%d}/{batch_id}", "format": FORMAT,
+        "id": batch_id, "day": day, "path": f"{folder}/{day:%Y/%m/%d}/{batch_id}", "format": FORMAT,
         "replaces": replaces, "open": list(OPEN_STATES),
     }  # fmt: skip
     return _changed(conn, tenant.schema_name, _BEGIN, values)

@@ -8,6 +8,7 @@ import psycopg
 from django.conf import settings
 
 from apps.archive import holds
+from apps.archive.catalogue import folder_of
 from apps.archive.errors import ArchiveUnreachable
 from apps.archive.files import store
 from tenants.statements import in_schema
@@ -36,7 +37,7 @@ def remove_some(conn: Conn, tenant_id: int, schema: str) -> int:
     files and no address any more."""
     if not settings.ARCHIVE_URL and not _has_files(conn, schema):
         return 0
-    folder = f"{schema}-{tenant_id}"
+    folder = folder_of(schema, tenant_id)
     parents = dict.fromkeys(path.rpartition("/")[0] for path in store().files(folder))
     some = list(parents)[:FOLDERS_A_STEP]
     for parent in some or [folder]:  # when nothing is left, the empty folders go
@@ -48,7 +49,7 @@ def orphans(conn: Conn) -> list[str]:
     """Folders of archives that belong to no tenant."""
     if not settings.ARCHIVE_URL:
         return []
-    known = {f"{schema}-{tenant_id}" for tenant_id, schema in conn.execute(_TENANTS).fetchall()}
+    known = {folder_of(schema, tenant_id) for tenant_id, schema in conn.execute(_TENANTS).fetchall()}
     try:
         return [f"archive {name}" for name in store().folders() if name not in known and _OURS.fullmatch(name)]
     except ArchiveUnreachable as error:
