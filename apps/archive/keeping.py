@@ -17,15 +17,12 @@ Conn = psycopg.Connection[Any]
 FOLDERS_A_STEP = 50
 _OURS = re.compile(r"t_[a-z0-9_]+-\d+")
 _TENANTS = "SELECT id, schema_name FROM tenants_tenant"
-_HAS_BATCHES = "SELECT to_regclass(format('%%I.archive_archivebatch', %s::text)) IS NOT NULL"
-
-_HAS_HOLDS = "SELECT to_regclass(format('%%I.archive_legalhold', %s::text)) IS NOT NULL"
+_HAS_TABLE = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
 
 
 def kept_by(conn: Conn, schema: str) -> str:
     """Why nothing of this tenant may be deleted; empty when it may."""
-    row = conn.execute(_HAS_HOLDS, [schema]).fetchone()
-    found = holds.open_holds(conn, schema) if row is not None and row[0] else []  # a schema may be behind, or gone
+    found = holds.open_holds(conn, schema) if _has_table(conn, schema, "archive_legalhold") else []
     if not found:
         return ""
     more = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
@@ -57,8 +54,12 @@ def orphans(conn: Conn) -> list[str]:
 
 
 def _has_files(conn: Conn, schema: str) -> bool:
-    row = conn.execute(_HAS_BATCHES, [schema]).fetchone()
-    if row is None or not row[0]:
+    if not _has_table(conn, schema, "archive_archivebatch"):
         return False
     query = in_schema("SELECT EXISTS (SELECT 1 FROM {schema}.archive_archivebatch WHERE path <> '')", schema)
     return conn.execute(query).fetchone() == (True,)
+
+
+def _has_table(conn: Conn, schema: str, table: str) -> bool:
+    """A schema may be behind, or gone."""
+    return conn.execute(_HAS_TABLE, [schema, table]).fetchone() == (True,)
