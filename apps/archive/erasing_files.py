@@ -102,21 +102,9 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
     return left
 
 
-def held_with(found: Sequence[Hold], rows: Mapping[UUID, Row]) -> list[UUID]:
-    """Archived executions that a hold covers."""
-    return [
-        key
-        for key, row in rows.items()
-        for hold in found
-        if hold.covers(
-            execution_id=key, job_id=row["job_id"], schedule_id=row["schedule_id"], created_at=row["created_at"]
-        )
-    ]
-
-
 def _held_since(conn: Conn, tenant: Tenant, ids: Collection[UUID], found: Sequence[Hold]) -> set[UUID]:
     """Those of these that are archived and that a hold covers which was placed since they were asked for."""
-    return {key for key in ids if found and held_with(found, _with_unit(conn, tenant, key))}
+    return {key for key in ids if found and any(holds.covered(found, _with_unit(conn, tenant, key).values()))}
 
 
 def may_be_in_files(conn: Conn, schema: str, ids: Collection[UUID]) -> bool:
