@@ -18,7 +18,7 @@ from apps.archive.catalogue import Batch
 from apps.archive.chunks import CHUNK_ROWS, Chunk, chunks_of
 from apps.archive.comparing import same_executions
 from apps.archive.files import Store
-from apps.archive.tables import ATTACHED, EXECUTIONS, UNIT, executions_of, selected
+from apps.archive.tables import ATTACHED, EXECUTIONS, executions_of, selected
 from apps.archive.writing import BatchLost, Columns, attached_hot, columns_now
 from tenants.statements import in_schema
 
@@ -68,7 +68,7 @@ def _delete(conn: Conn, schema: str, batch: Batch, chunk: Chunk, columns: Column
         conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
         holds.share(conn, schema)
         free = _free_units(conn, schema, chunk, before)
-        units = dict(zip(chunk.ids(), chunk.executions.column(UNIT).to_pylist(), strict=True))
+        units = chunk.unit_by_id()
         asked = {key: unit for key, unit in units.items() if unit in free}
         hot = _locked(conn, schema, columns, asked, before)
         same = same_executions(chunk.only(list(asked)), hot)

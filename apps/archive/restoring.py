@@ -21,7 +21,7 @@ from apps.archive.files import Store
 from apps.archive.inserting import chunk_insert
 from apps.archive.manifest import File
 from apps.archive.rewriting import batch_rewrite, remove_files
-from apps.archive.tables import EXECUTIONS, TABLES, UNIT, Column, Table
+from apps.archive.tables import EXECUTIONS, TABLES, Column, Table
 from apps.archive.verifying import batch_sound
 from apps.archive.writing import BatchLost, Columns, columns_now, hot_chunk
 from tenants.models import Tenant
@@ -42,10 +42,10 @@ class Restored:
 def unit_of(store: Store, batch: Batch, execution_id: UUID) -> list[UUID]:
     """The execution and what comes and goes with it: all of its workflow's run. Empty when it is not in the batch."""
     for chunk in chunks_of(store, batch):
-        if execution_id.bytes in (ids := chunk.ids()):
-            units = chunk.executions.column(UNIT).to_pylist()
-            unit = units[ids.index(execution_id.bytes)]
-            return [UUID(bytes=key) for key, one in zip(ids, units, strict=True) if one == unit]
+        units = chunk.unit_by_id()
+        if execution_id.bytes in units:
+            unit = units[execution_id.bytes]
+            return [UUID(bytes=key) for key, one in units.items() if one == unit]
     return []
 
 
@@ -89,7 +89,7 @@ def batch_restore(
 
 def _restore(conn: Conn, schema: str, chunk: Chunk, columns: Columns, found: Restored) -> None:
     """One chunk, in one transaction; what is refused takes its whole run with it."""
-    units = dict(zip(chunk.ids(), chunk.executions.column(UNIT).to_pylist(), strict=True))
+    units = chunk.unit_by_id()
     with conn.transaction():
         there = same_executions(chunk, hot_chunk(conn, schema, columns, units))
         missing = chunk.only(list(there), without=True)
