@@ -1,7 +1,6 @@
 """Pausing, resuming and labelling jobs and schedules. An undo restores what was, where it still is as it was made."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +12,7 @@ from apps.schedules.input_fields import Fields
 from apps.schedules.listing import jobs_ids, schedules_ids
 from apps.schedules.models import Job, Schedule
 from apps.schedules.services import job_pause, job_resume, job_update, schedule_pause, schedule_resume, schedule_update
+from apps.schedules.timing_triggers import instant_of
 from kernel.errors import Conflict, Faults, NotFound
 from tenants.models import Tenant
 
@@ -60,7 +60,7 @@ class PauseJobs(_OfJobs):
 
     def undo(self, work: Work, item: TakenItem) -> None:
         job = _job(item)
-        _still(job.paused_at == _instant(item.before["paused_at"]))
+        _still(job.paused_at == instant_of(item.before["paused_at"]))
         job_resume(tenant=work.tenant, actor=work.actor, job_id=job.pk, now=work.now, expect=[job.revision])
 
 
@@ -104,7 +104,7 @@ class PauseSchedules(_OfSchedules):
 
     def undo(self, work: Work, item: TakenItem) -> None:
         schedule = _schedule(item)
-        _still(schedule.paused_at == _instant(item.before["paused_at"]))
+        _still(schedule.paused_at == instant_of(item.before["paused_at"]))
         schedule_resume(
             tenant=work.tenant, actor=work.actor, schedule_id=schedule.pk, now=work.now, expect=[schedule.revision]
         )
@@ -135,7 +135,7 @@ class ResumeSchedules(_OfSchedules):
     def undo(self, work: Work, item: TakenItem) -> None:
         schedule = _schedule(item)
         _still(schedule.status == Schedule.Status.ACTIVE)
-        until = _instant(item.before["until"]) if item.before["until"] else None
+        until = instant_of(item.before["until"]) if item.before["until"] else None
         schedule_pause(
             tenant=work.tenant, actor=work.actor, schedule_id=schedule.pk, now=work.now, expect=[schedule.revision],
             reason=item.before["reason"], resume_at=until if until is not None and until > work.now else None,
@@ -237,7 +237,3 @@ def _target(item: TakenItem) -> UUID:
 def _still(so: bool) -> None:
     if not so:
         raise Conflict("It was changed since, so it stays as it is.", code="changed_since")
-
-
-def _instant(text: str) -> datetime:
-    return datetime.fromisoformat(text)
