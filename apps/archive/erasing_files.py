@@ -104,7 +104,14 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
 
 def _held_since(conn: Conn, tenant: Tenant, ids: Collection[UUID], found: Sequence[Hold]) -> set[UUID]:
     """Those of these that are archived and that a hold covers which was placed since they were asked for."""
-    return {key for key in ids if found and any(holds.covered(found, _with_unit(conn, tenant, key).values()))}
+    left, looked = set[UUID](), set[UUID]()
+    for key in ids if found else ():
+        if key not in looked:
+            unit = _with_unit(conn, tenant, key)
+            looked |= unit.keys()
+            if any(holds.covered(found, unit.values())):
+                left |= unit.keys() & set(ids)
+    return left
 
 
 def may_be_in_files(conn: Conn, schema: str, ids: Collection[UUID]) -> bool:
