@@ -29,6 +29,7 @@ from kernel.clock import monotonic_s
 from kernel.pools import CELERY_POOLS, POOL_NUMBER, WORKFLOW
 from kernel.service import IDLE_S, Loop, Pass
 from tenants.door import Line
+from tenants.work import database_now
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -131,9 +132,7 @@ class Ear:
         if self._listening_on is not conn:
             conn.execute(f"LISTEN {DUE_CHANNEL}")
             conn.execute(f"LISTEN {READY_CHANNEL}")
-            row = conn.execute("SELECT clock_timestamp()").fetchone()
-            if row is not None:
-                zonedata.check(conn, now=row[0])
+            zonedata.check(conn, now=database_now(conn))
             self._listening_on = conn
         heard = 0
         for notice in conn.notifies(timeout=LISTEN_S, stop_after=1):

@@ -15,6 +15,7 @@ from apps.due import watch
 from apps.usage import archives
 from kernel.clock import utc_now
 from tenants import behind
+from tenants.work import database_now
 
 Conn = psycopg.Connection[Any]
 BROKER_TIMEOUT_S = 2
@@ -68,9 +69,7 @@ def examine(conn: Conn, broker_url: str) -> Iterator[Finding]:
 
 def _clock(conn: Conn) -> Finding:
     before = utc_now()
-    row = conn.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    off_s = abs((row[0] - before).total_seconds()) - (utc_now() - before).total_seconds()
+    off_s = abs((database_now(conn) - before).total_seconds()) - (utc_now() - before).total_seconds()
     return Finding("clock", off_s < settings.CLOCK_WARN_S, f"{max(0.0, off_s):.1f} s from the database's")
 
 

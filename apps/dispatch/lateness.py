@@ -23,6 +23,7 @@ from kernel.eventtypes import DELIVERY
 from kernel.ids import id_from
 from kernel.pools import POOLS
 from tenants.registry import Registry, Tenancy
+from tenants.work import database_now
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -61,9 +62,7 @@ class Lateness:
         if monotonic_s() - self._looked_at < LOOK_EVERY_S:
             return 0
         self._looked_at = monotonic_s()
-        row = conn.execute("SELECT clock_timestamp()").fetchone()
-        assert row is not None
-        until = row[0] - LATE_AFTER
+        until = database_now(conn) - LATE_AFTER
         after = self._until or until - LOOK_BACK
         told = 0
         for tenancy in registry.by_id.values():

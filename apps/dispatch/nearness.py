@@ -9,6 +9,7 @@ from apps.events import store as events
 from apps.usage import notices
 from apps.usage.notices import Near
 from tenants.registry import Registry
+from tenants.work import database_now
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -19,9 +20,7 @@ def tell_near(conn: Conn, registry: Registry) -> int:
     """Takes what nobody was told of yet and writes the events; how many. One tenant's trouble is not the others'."""
     told = 0
     with conn.transaction():
-        row = conn.execute("SELECT clock_timestamp()").fetchone()
-        assert row is not None
-        for near in notices.take(conn, now=row[0], limit=AT_ONCE):
+        for near in notices.take(conn, now=database_now(conn), limit=AT_ONCE):
             tenancy = registry.get(near.tenant_id)
             if tenancy is None:
                 continue

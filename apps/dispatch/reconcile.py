@@ -31,6 +31,7 @@ from kernel.clock import monotonic_s
 from kernel.service import Pass
 from tenants.door import Line
 from tenants.registry import Registry
+from tenants.work import database_now
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -135,10 +136,3 @@ def _why(one: LostTicket) -> tuple[str, str, str]:
     if one.overdue:
         return "lost", "deadline_passed", "The attempt's deadline passed."
     return "lost", "worker_lost", "The worker that ran it is gone."
-
-
-def database_now(conn: Conn) -> datetime:
-    row = conn.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    now: datetime = row[0]
-    return now

@@ -9,6 +9,7 @@ from apps.dispatch.findings import CHUNK, Finding, Found, in_schema
 from apps.tickets import blocking
 from apps.workflows.dependencies.depending import dependents_decide
 from tenants.registry import Tenancy
+from tenants.work import database_now
 
 Conn = psycopg.Connection[Any]
 GONE = "cancelled"  # a parent that is not there any more did not end well
@@ -31,9 +32,7 @@ def blocked(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Found:
     last = ids[-1] if len(ids) == CHUNK else None
     rows = conn.execute(in_schema(_MISSED, tenancy), {"ids": ids, "gone": GONE}).fetchall() if ids else []
     if rows and not dry_run:
-        now = conn.execute("SELECT clock_timestamp()").fetchone()
-        assert now is not None
         ended = {parent: state for _, parent, state in rows if parent is not None}
-        dependents_decide(conn, tenancy, ended, now[0], also={row[0] for row in rows})
+        dependents_decide(conn, tenancy, ended, database_now(conn), also={row[0] for row in rows})
     detail = "a run that it waits for has ended: decided again"
     return [Finding("blocked_not_decided", tenancy.slug, one, detail) for one in sorted({row[0] for row in rows})], last

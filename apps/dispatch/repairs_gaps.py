@@ -16,6 +16,7 @@ from apps.dispatch.findings import Finding, Found
 from apps.schedules import timing
 from tenants.registry import Tenancy
 from tenants.statements import run_in
+from tenants.work import database_now
 
 Conn = psycopg.Connection[Any]
 CHUNK = 200
@@ -54,7 +55,7 @@ class _Newest(NamedTuple):
 
 def gaps(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Found:
     """Active schedules with a gap among their newest dispositions."""
-    now = _now(conn)
+    now = database_now(conn)
     rows = [_Newest._make(row) for row in run_in(conn, _NEWEST, tenancy.schema, [after])]
     findings = []
     for row in rows:
@@ -85,10 +86,3 @@ def _differs_from(row: _Newest, oldest: datetime) -> datetime | None:
         begins = first if len(kept) == ROWS else min(begins, first)
     expected = timing.count_between(spec, after=begins - _MICROSECOND, until=row.due - _MICROSECOND)
     return begins if expected != written else None
-
-
-def _now(conn: Conn) -> datetime:
-    row = conn.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    now: datetime = row[0]
-    return now

@@ -8,6 +8,7 @@ import psycopg
 from apps.dispatch.findings import CHUNK, Finding, Found, in_schema
 from apps.due import operations as due_operations
 from tenants.registry import Tenancy
+from tenants.work import database_now
 
 Conn = psycopg.Connection[Any]
 
@@ -24,10 +25,9 @@ def operations(conn: Conn, tenancy: Tenancy, after: UUID, dry_run: bool) -> Foun
     """Operations without a row in the due index."""
     found = [row[0] for row in conn.execute(in_schema(_WITHOUT_TURN, tenancy), [after, CHUNK])]
     if found and not dry_run:
-        now = conn.execute("SELECT clock_timestamp()").fetchone()
-        assert now is not None
+        now = database_now(conn)
         for operation_id in found:
-            due_operations.put(conn, operation_id, tenant_id=tenancy.id, due_at=now[0])
+            due_operations.put(conn, operation_id, tenant_id=tenancy.id, due_at=now)
     last = found[-1] if len(found) == CHUNK else None
     detail = "nobody would work on it: it has a turn again"
     return [Finding("operation_without_turn", tenancy.slug, one, detail) for one in found], last

@@ -16,6 +16,7 @@ from apps.schedules.timing_rezoned import ZONE_SHIFT_MAX, follows_wall
 from kernel.limitrules import Flow
 from kernel.pools import pool_of
 from tenants.registry import Tenancy
+from tenants.work import database_now
 
 Conn = psycopg.Connection[Any]
 
@@ -108,7 +109,7 @@ class _Suspect(NamedTuple):
 def _suspects(conn: Conn, tenancy: Tenancy, ids: Sequence[UUID]) -> list[_Suspect]:
     if not ids:
         return []
-    now = _now(conn)
+    now = database_now(conn)
     rows = conn.execute(in_schema(_SCHEDULES, tenancy), {"ids": list(ids), "now": now}).fetchall()
     nominal = {key: at for key, (at, _) in entries.next_of(conn, ids).items()}
     rezoned = _zone_data_since(conn)
@@ -157,10 +158,3 @@ def _entry_of(suspect: _Suspect, tenancy: Tenancy) -> Entry:
         job_version, pool, queue or tenancy.queue(pool), priority, timeout_s, limit, own_payload,
         max_queue_age_s, own_max_queue_age_s, total_timeout_s,
     )  # fmt: skip
-
-
-def _now(conn: Conn) -> datetime:
-    row = conn.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    now: datetime = row[0]
-    return now

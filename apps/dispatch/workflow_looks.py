@@ -8,7 +8,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +25,7 @@ from kernel.backoff import delay_s
 from kernel.clock import monotonic_s
 from tenants import suspension
 from tenants.registry import Registry, Tenancy
+from tenants.work import database_now
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -93,7 +94,7 @@ class Looks:
             while left and monotonic_s() < stop_at:
                 with conn.transaction():
                     _bound_waits(conn)
-                    new = looking.make_new(conn, tenancy, left, now=_now(conn))
+                    new = looking.make_new(conn, tenancy, left, now=database_now(conn))
                 made |= new
                 left = [one for one in left if new and one.started.execution_id not in new]
         except Exception:
@@ -107,7 +108,7 @@ class Looks:
         try:
             with conn.transaction():
                 _bound_waits(conn)
-                seen = looking.look(conn, tenancy, one.started, now=_now(conn))
+                seen = looking.look(conn, tenancy, one.started, now=database_now(conn))
                 if seen.state and seen.finished_at is None:
                     workflow_runs.looked(conn, one, next_at=seen.next_at)
         except Exception:
@@ -136,7 +137,7 @@ class Looks:
         found = {}
         for one in due:
             at = one.started.started_at
-            report = Report("failed", at, max(at, _now(conn)), error=UNREADABLE, retryable=False)
+            report = Report("failed", at, max(at, database_now(conn)), error=UNREADABLE, retryable=False)
             found[one.started.execution_id] = Settlement(one.started, None, report, None)
         return found
 
@@ -150,7 +151,7 @@ class Looks:
         try:
             with conn.transaction():
                 _bound_waits(conn)
-                start_followers(conn, tenancy, runs, now=_now(conn))
+                start_followers(conn, tenancy, runs, now=database_now(conn))
         except psycopg.Error:
             if conn.closed:
                 raise
@@ -165,7 +166,7 @@ class Looks:
 
         Whoever lets the tenant go on asks for a look at the others.
         """
-        later = _now(conn) + timedelta(seconds=workflow_runs.LOOK_MAX_S)
+        later = database_now(conn) + timedelta(seconds=workflow_runs.LOOK_MAX_S)
         for one in due:
             if not one.started.cancel_requested:
                 workflow_runs.looked(conn, one, next_at=later)
@@ -176,7 +177,7 @@ class Looks:
             run_id = one.started.execution_id
             self._failing[run_id] = failures = self._failing.get(run_id, 0) + 1
             wait = delay_s(failures, base_s=0.5, factor=2, max_s=AGAIN_MAX_S)
-            workflow_runs.looked(conn, one, next_at=_now(conn) + timedelta(seconds=wait))
+            workflow_runs.looked(conn, one, next_at=database_now(conn) + timedelta(seconds=wait))
 
 
 def _bound_waits(conn: Conn) -> None:
@@ -188,10 +189,3 @@ def _by_tenant(due: Sequence[Due]) -> dict[int, list[Due]]:
     for one in due:
         found[one.started.tenant_id].append(one)
     return found
-
-
-def _now(conn: Conn) -> datetime:
-    row = conn.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    now: datetime = row[0]
-    return now

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from apps.dispatch import expiry
 from apps.dispatch.expiry import Expiry
-from apps.dispatch.reconcile import ReconcileService, database_now
+from apps.dispatch.reconcile import ReconcileService
 from apps.dispatch.release import ReleaseService
 from apps.dispatch.submit import schedule_trigger
 from apps.outcomes.cancel import execution_cancel
@@ -26,6 +26,7 @@ from apps.tickets.values import start_by
 from kernel.errors import Conflict
 from tenants.models import Tenant
 from tenants.registry import Registry
+from tenants.work import database_now
 from tests.fixtures_flow import (
     MINUTE,
     NOW,

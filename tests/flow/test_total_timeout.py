@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.dispatch.reconcile import database_now
 from apps.outcomes.expire import expire_batch
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.verdict import TOTAL_TIMEOUT, Report, judge
@@ -22,6 +21,7 @@ from apps.tickets.holding import DEADLINE_GRACE_S
 from apps.tickets.values import Started
 from tenants.models import Tenant
 from tenants.registry import Registry
+from tenants.work import database_now
 from tests.fixtures_flow import (
     MINUTE,
     NOW,

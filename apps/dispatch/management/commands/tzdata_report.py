@@ -10,6 +10,7 @@ from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.registry import Registry
+from tenants.work import database_now
 
 
 class Command(Base):
@@ -24,10 +25,8 @@ class Command(Base):
             conn = line.get()
             registry = Registry(line)
             registry.refresh(force=True)
-            row = conn.execute("SELECT clock_timestamp()").fetchone()
-            assert row is not None
-            was = zonedata.stored(conn)
-            moved = list(zonedata.report(conn, registry, now=row[0], dry_run=options["dry_run"]))
+            now, was = database_now(conn), zonedata.stored(conn)
+            moved = list(zonedata.report(conn, registry, now=now, dry_run=options["dry_run"]))
         finally:
             line.close()
         shown = [
