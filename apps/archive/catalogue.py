@@ -30,7 +30,6 @@ class Batch(NamedTuple):
     seq: int
     path: str
     state: str
-    format: int
     counts: dict[str, int]
     bytes: int
     manifest_sha256: str
@@ -39,8 +38,6 @@ class Batch(NamedTuple):
     cursor: UUID | None
     kept_back: list[str]
     replaces: UUID | None
-    keep_until: datetime | None
-    note: str
     created_at: datetime
     done_at: datetime | None
     abandoned: bool
@@ -59,8 +56,8 @@ class Written(NamedTuple):
 
 
 _COLUMNS = f"""
-id, day, seq, path, state, format, counts, bytes, manifest_sha256, min_id, max_id, cursor, kept_back, replaces,
-keep_until, note, created_at, done_at, touched_at < clock_timestamp() - {ABANDONED_S} * interval '1 second'
+id, day, seq, path, state, counts, bytes, manifest_sha256, min_id, max_id, cursor, kept_back, replaces, created_at,
+done_at, touched_at < clock_timestamp() - {ABANDONED_S} * interval '1 second'
 """
 _TABLE = "{schema}.archive_archivebatch"
 

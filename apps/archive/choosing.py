@@ -7,7 +7,7 @@ from uuid import UUID
 import psycopg
 
 from apps.archive import rules
-from kernel.ids import first_id_at
+from kernel.ids import first_id_at, made_at
 from tenants.statements import in_schema
 
 Conn = psycopg.Connection[Any]
@@ -70,8 +70,8 @@ def choose(
             day, values["bound"] = None, last  # of the runs of that day none may go as a whole
             continue
         if day is None:
-            day = day_of(found[0][0])
-            values["bound"] = first_id_at(datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1))
+            start = day_start(made_at(found[0][0]))
+            day, values["bound"] = start.date(), first_id_at(start + timedelta(days=1))
             found = [one for one in found if one[0] < values["bound"]]
         members = _members(conn, schema, [key for key, is_root in found if is_root], values)
         for key, is_root in found:
@@ -81,11 +81,6 @@ def choose(
                 units[member.bytes] = key.bytes
         values["after"] = found[-1][0]
     return Choice(day, units) if day is not None and units else None
-
-
-def day_of(execution_id: UUID) -> date:
-    """The UTC day on which it was made."""
-    return datetime.fromtimestamp((execution_id.int >> 80) / 1_000, tz=UTC).date()
 
 
 def _members(conn: Conn, schema: str, roots: list[UUID], values: dict[str, Any]) -> dict[UUID, list[UUID]]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from apps.archive import catalogue, erasing_rows, holds
 from apps.archive.catalogue import Batch
 from apps.archive.emptying import CONTENTS, GONE, emptied
-from apps.archive.files import Store, store
+from apps.archive.files import store
 from apps.archive.holds import Hold
 from apps.archive.models import ENDED_STATES
 from apps.archive.opening import table_reading
@@ -92,7 +92,7 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
                 throw_away(conn, schema, store(), batch)
             elif batch.state != "done":
                 left |= ours  # somebody works at it
-            elif contents := _contents(store(), batch, ours):
+            elif contents := _contents(batch, ours):
                 batch_rewrite(conn, tenant, store(), batch, edit=partial(emptied, ids=contents), still=no_other_hold)
         except (BatchLost, psycopg.errors.LockNotAvailable):  # the next run comes by
             left |= ours
@@ -104,7 +104,14 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
 
 def _held_since(conn: Conn, tenant: Tenant, ids: Collection[UUID], found: Sequence[Hold]) -> set[UUID]:
     """Those of these that are archived and that a hold covers which was placed since they were asked for."""
-    return {key for key in ids if found and any(holds.covered(found, _with_unit(conn, tenant, key).values()))}
+    left, looked = set[UUID](), set[UUID]()
+    for key in ids if found else ():
+        if key not in looked:
+            unit = _with_unit(conn, tenant, key)
+            looked |= unit.keys()
+            if any(holds.covered(found, unit.values())):
+                left |= unit.keys() & set(ids)
+    return left
 
 
 def may_be_in_files(conn: Conn, schema: str, ids: Collection[UUID]) -> bool:
@@ -153,7 +160,7 @@ def _run_again(tenant: Tenant, key: UUID) -> Iterable[UUID]:
         after = page.after
 
 
-def _contents(files: Store, batch: Batch, ids: Collection[UUID]) -> set[UUID]:
+def _contents(batch: Batch, ids: Collection[UUID]) -> set[UUID]:
     """Those of these of which the batch holds more than that they were, and deliveries that tell of one."""
     keys = [one.bytes for one in ids]
     found = set[UUID]()
@@ -163,13 +170,13 @@ def _contents(files: Store, batch: Batch, ids: Collection[UUID]) -> set[UUID]:
             found |= {row[column] for row in rows if any(row.get(name) for name in CONTENTS[table])}
     for table in GONE:
         found |= {row[table.owner] for row in rows_of(batch, table, table.owner, keys)}
-    return found | _deliveries(files, batch, ids)
+    return found | _deliveries(batch, ids)
 
 
-def _deliveries(files: Store, batch: Batch, ids: Collection[UUID]) -> set[UUID]:
+def _deliveries(batch: Batch, ids: Collection[UUID]) -> set[UUID]:
     told = "|".join(str(one) for one in ids)
     found = set[UUID]()
-    with table_reading(files, batch, EXECUTIONS) as reader:
+    with table_reading(store(), batch, EXECUTIONS) as reader:
         for number in range(reader.group_count):
             kinds = pc.equal(reader.group(number, ["trigger"]).column("trigger"), DELIVERY)
             if not pc.any(kinds).as_py():

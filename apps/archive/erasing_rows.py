@@ -5,13 +5,13 @@ it ended is a fact of the schedule, and without it completeness would see a gap 
 """
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
 
-from kernel.ids import ID_SLACK, attempt_id, first_id_at
+from kernel.ids import ID_SLACK, attempt_id, first_id_at, made_at
 from tenants.statements import in_schema
 
 Conn = psycopg.Connection[Any]
@@ -165,8 +165,8 @@ def empty(conn: Conn, schema: str, tenant_id: int, found: Sequence[Found], other
     run(_ATTEMPTS, [sorted(attempt_id(one.id, n) for one in found for n in range(1, one.attempt_count + 1))])
     run(_LETTERS, [ids])
     texts = [f"%{one}%" for one in ids]
-    first = first_id_at(_made_at(ids[0]) - ID_SLACK)
-    last = first_id_at(max([_made_at(ids[-1]), *(one.finished_at for one in found if one.finished_at)]) + AFTERWARDS)
+    first = first_id_at(made_at(ids[0]) - ID_SLACK)
+    last = first_id_at(max([made_at(ids[-1]), *(one.finished_at for one in found if one.finished_at)]) + AFTERWARDS)
     events = [row[0] for row in run(_EVENTS, {"ids": ids, "first": first, "texts": texts})]
     told = {"events": [one.hex for one in events], "first": first, "last": last, "texts": texts}
     deliveries = {row[0] for row in run(_DELIVERIES, told)}
@@ -185,8 +185,3 @@ def live_deliveries(conn: Conn, schema: str, ids: Collection[UUID]) -> list[UUID
 def sent_by_live_operations(conn: Conn, schema: str, ids: Collection[UUID]) -> set[UUID]:
     """Those of these whose payload an operation that goes on still holds."""
     return {row[0] for row in conn.execute(in_schema(_SENT_BY_LIVE, schema), [sorted(ids)])}
-
-
-def _made_at(key: UUID) -> datetime:
-    """Ids hold when they were made."""
-    return datetime.fromtimestamp((key.int >> 80) / 1_000, UTC)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from apps.archive.catalogue import Batch
+from apps.archive.erasing_rows import present
 from apps.archive.files import Store, store
 from apps.archive.opening import table_reading
 from apps.archive.parquet import Reader
@@ -23,7 +24,6 @@ from apps.executions.filtering import ExecutionFilter
 from apps.executions.reading import ExecutionRow
 from kernel.eventtypes import DELIVERY
 from kernel.keyset import LOOK_ROWS, Page, Position
-from tenants.statements import in_schema
 
 Conn = psycopg.Connection[Any]
 Row = Mapping[str, Any]
@@ -173,7 +173,6 @@ def _fits_json(row: Row, wanted: ExecutionFilter) -> bool:
 def _cold(conn: Conn, schema: str, batch: Batch, rows: list[Row]) -> list[ExecutionRow]:
     """Without those that the tables have, too."""
     if batch.state != "done" and rows:
-        query = in_schema("SELECT id FROM {schema}.executions_execution WHERE id = ANY(%s)", schema)
-        hot = {row[0] for row in conn.execute(query, [[one["id"] for one in rows]])}
+        hot = present(conn, schema, [one["id"] for one in rows])
         rows = [one for one in rows if one["id"] not in hot]
     return [execution_row(one) for one in rows]

@@ -110,8 +110,8 @@ def reading(store: Store, path: str) -> Iterator[Reader]:
     with ExitStack() as opened:
         file = opened.enter_context(store.open(path))
         with _unpacking(path):
-            parquet = pq.ParquetFile(pa.PythonFile(file, "r"))
-        yield Reader(parquet, path)
+            reader = Reader(pq.ParquetFile(pa.PythonFile(file, "r")), path)
+        yield reader
 
 
 @contextmanager

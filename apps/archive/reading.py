@@ -8,7 +8,6 @@ The catalogue is asked first, and what reads files is loaded only where there is
 process, and most processes, a dispatcher among them, never need it.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -28,7 +27,6 @@ from tenants import door
 from tenants.models import Tenant
 
 Conn = psycopg.Connection[Any]
-Row = Mapping[str, Any]
 LAST_ID = UUID(int=(1 << 128) - 1)
 
 
@@ -39,7 +37,6 @@ class Archived(NamedTuple):
     attempts: list[AttemptRow]  # by descending number
     letters: list[DeadLetter]  # not of the database: never save them
     parents: list[Parent]
-    batch_id: UUID
     archived_at: datetime
 
 
@@ -68,29 +65,19 @@ def archived_execution(tenant: Tenant, execution_id: UUID, *, conn: Conn | None 
     for batch in batches:
         found = execution_of(batch, execution_id)
         if found is not None:
-            return Archived(*found, batch_id=batch.id, archived_at=batch.done_at or batch.created_at)
+            return Archived(*found, archived_at=batch.done_at or batch.created_at)
     return None
 
 
-def archived_run(tenant: Tenant, run_id: UUID, *, conn: Conn | None = None) -> tuple[Row, list[Row]] | None:
-    """A workflow's run and its steps, as their tables' columns; None when it is not archived."""
-    batches = catalogue.holding(conn or door.raw(), tenant.schema_name, run_id)
-    if not batches:
-        return None
-    from apps.archive.rows import run_of
-
-    return next((found for batch in batches if (found := run_of(batch, run_id)) is not None), None)
-
-
 def archived_range(
-    tenant: Tenant, wanted: ExecutionFilter, *, after: Position | None = None, size: int, conn: Conn | None = None
+    tenant: Tenant, wanted: ExecutionFilter, *, after: Position | None = None, size: int
 ) -> Page[ExecutionRow]:
     """Archived executions that fit, newest first, without payloads; as `executions_read` in order -created_at.
 
     A page looks at about LOOK_ROWS rows: where few fit it is shorter, and says where the next one goes on. The filter
     `depends_on` fits nothing here.
     """
-    conn = conn or door.raw()
+    conn = door.raw()
     low, high = _bounds(wanted, after)
     nothing = wanted.depends_on is not None or (wanted.states and set(wanted.states) <= set(TICKET_STATES))
     batches = [] if nothing else catalogue.readable(conn, tenant.schema_name, after=low, before=high)

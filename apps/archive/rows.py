@@ -17,8 +17,6 @@ from apps.archive.tables import (
     DEPENDENCIES,
     EXECUTIONS,
     LETTERS,
-    RUNS,
-    STEPS,
     UUID_TYPE,
     Table,
 )
@@ -51,12 +49,6 @@ def execution_of(batch: Batch, execution_id: UUID) -> Whole | None:
         [letter(one) for one in rows_of(batch, LETTERS, "execution_id", key)],
         [_parent(one) for one in rows_of(batch, DEPENDENCIES, "child_id", key)],
     )
-
-
-def run_of(batch: Batch, run_id: UUID) -> tuple[Row, list[Row]] | None:
-    """A workflow's run and its steps; None when it is not in the batch."""
-    runs = rows_of(batch, RUNS, "execution_id", [run_id.bytes])
-    return (runs[0], rows_of(batch, STEPS, "run_id", [run_id.bytes])) if runs else None
 
 
 def occurrences_of(

@@ -1,13 +1,13 @@
 """How an archive stands: what waits for it, and what it holds."""
 
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
 
-from apps.archive.choosing import NOTHING, choose, day_of, day_start
+from apps.archive.choosing import NOTHING, choose, day_start
 from apps.archive.models import READABLE_STATES
 from tenants.statements import in_schema
 
@@ -50,8 +50,7 @@ def standing(conn: Conn, schema: str, *, before: datetime) -> Standing:
     oldest = choose(conn, schema, before=before, most=1)
     overdue_s = 0.0
     if oldest is not None:
-        day = day_of(UUID(bytes=next(iter(oldest.units.values()))))
-        overdue_s = (day_start(before) - datetime(day.year, day.month, day.day, tzinfo=UTC)).total_seconds()
+        overdue_s = (day_start(before) - datetime.combine(oldest.day, time(), UTC)).total_seconds()
     return Standing(batches=row[0], executions=row[1], bytes=row[2], overdue_s=overdue_s)
 
 

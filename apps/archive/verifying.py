@@ -3,8 +3,6 @@
 import hashlib
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from apps.archive.catalogue import Batch
 from apps.archive.errors import ArchiveDamaged
 from apps.archive.files import Store
@@ -61,6 +59,6 @@ def _file(store: Store, batch: Batch, table: Table, known: File) -> list[Finding
             return [Finding("changed", path, "The file is not the one that was written.")]
         with reading(store, path) as reader:
             read = sum(one.num_rows for one in reader.tables())
-    except (ArchiveDamaged, pa.ArrowException) as error:
-        return [Finding("damaged", path, str(error))]
+    except ArchiveDamaged as error:
+        return [Finding("damaged", path, error.detail)]
     return [] if read == known.rows else [Finding("rows", path, f"{read} rows instead of {known.rows}.")]

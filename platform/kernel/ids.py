@@ -4,7 +4,7 @@ import hashlib
 import os
 import time
 import zlib
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 ID_SLACK = timedelta(seconds=30)  # ids carry the clock of the process that made them, rows the database's
@@ -31,6 +31,11 @@ def first_id_at(instant: datetime) -> UUID:
     """The smallest id that may have been made at `instant`, and the largest for before it: a bound for the index."""
     millis = max(0, int(instant.timestamp() * 1000))
     return UUID(int=min(millis, (1 << 48) - 1) << 80)
+
+
+def made_at(key: UUID) -> datetime:
+    """When an id was made, in UTC, to the millisecond."""
+    return datetime.fromtimestamp((key.int >> 80) / 1_000, UTC)
 
 
 def attempt_id(execution_id: UUID, number: int) -> UUID:

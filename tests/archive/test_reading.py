@@ -11,9 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from apps.archive import listing, parquet, reading
+from apps.archive import catalogue, listing, parquet, reading
 from apps.archive.errors import ArchiveDamaged, ArchiveOff
 from apps.archive.files import Store, store
+from apps.archive.rows import rows_of
+from apps.archive.tables import RUNS, STEPS
 from apps.deadletters.models import DeadLetter
 from apps.executions.filtering import ExecutionFilter
 from apps.executions.reading import execution_read, executions_read
@@ -98,8 +100,9 @@ def test_one_execution_reads_as_before_with_all_that_goes_with_it(conn: Conn, ac
         assert (found.execution, found.attempts, [one[:3] for one in found.parents]) == before[key]
         told = [(one.pk, one.error, one.note, one.resolved_at) for one in found.letters]
         assert told == [(one.pk, one.error, one.note, one.resolved_at) for one in [letters.get(key)] if one]
-    run = reading.archived_run(acme, root)
-    assert run is not None and run[0]["input"] == '{"x": 2}' and len(run[1]) == 2
+    [batch] = catalogue.holding(conn, schema, root)
+    [run] = rows_of(batch, RUNS, "execution_id", [root.bytes])
+    assert run["input"] == '{"x": 2}' and len(rows_of(batch, STEPS, "run_id", [root.bytes])) == 2
     assert reading.archived_execution(acme, ids[0].__class__(int=ids[0].int + 1)) is None
     schedule = before[ids[7]][0].schedule_id
     assert schedule is not None

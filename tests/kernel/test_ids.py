@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.ids import attempt_id, occurrence_run_key, shard_of, uuid7, uuid7s
+from kernel.ids import attempt_id, made_at, occurrence_run_key, shard_of, uuid7, uuid7s
 
 EXECUTION = UUID("0190a000-0000-7abc-8def-0123456789ab")
 PINNED_ATTEMPT = "0190a000-0000-7454-a50f-ae355a919d84"
@@ -30,6 +30,7 @@ def test_ids_are_version_7_unique_and_ascending_within_a_call(count: int) -> Non
     for one in made:
         assert (one.version, one.variant) == (7, uuid.RFC_4122)
         assert before <= one.int >> 80 <= after
+        assert made_at(one) == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=one.int >> 80)
 
 
 def test_no_ids_are_no_ids() -> None:
