@@ -243,20 +243,24 @@ def settle_as(
 def run_to_the_end(conn: Conn, registry: Registry, tenants: Sequence[Tenant], *, worker: UUID | None = None) -> None:
     """Releases, starts and settles all tickets of these tenants as succeeded, until there is none."""
     worker = worker or uuid.uuid4()
-    ids = [tenant.pk for tenant in tenants]
-    while True:
-        ready = [
-            row[0]
-            for row in conn.execute(
-                "SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND tenant_id = ANY(%s)", [ids]
-            )
-        ]
-        if not ready:
-            return
+    while ready := ready_of(conn, *tenants):
         settle_as(conn, registry, started_now(conn, ready, worker))
 
 
 # --- what there is ---
+
+
+def ready_of(conn: Conn, *tenants: Tenant) -> list[UUID]:
+    """Executions of these tenants whose tickets are ready, oldest first."""
+    query = (
+        "SELECT execution_id FROM tickets_ticket WHERE state = 'ready' AND tenant_id = ANY(%s) ORDER BY execution_id"
+    )
+    return [row[0] for row in conn.execute(query, [[tenant.pk for tenant in tenants]])]
+
+
+def letters_of(conn: Conn, tenant: Tenant) -> dict[UUID, dict[str, Any]]:
+    """Dead letters by their executions, each of which died once."""
+    return {row["execution_id"]: row for row in rows_of(conn, tenant, "deadletters_deadletter")}
 
 
 def entry_of(conn: Conn, key: UUID) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import pytest
 from django.core.management import call_command
 
 from apps.dispatch.repairs import run_all
+from tests.commands import run_command
 from tests.fixtures_api import Api
 from tests.fixtures_flow import executions_of, fire_all, make_schedule
 from tests.flow.test_completeness import lose
@@ -25,12 +25,8 @@ Conn = psycopg.Connection[Any]
 
 def command(tenant: Tenant, *arguments: str) -> tuple[int, Any]:
     """Its exit code, and what it printed as JSON."""
-    out = io.StringIO()
-    try:
-        call_command("completeness", "--tenant", tenant.slug, "--format", "json", *arguments, stdout=out)
-    except SystemExit as ended:
-        return int(str(ended.code)), json.loads(out.getvalue())
-    return 0, json.loads(out.getvalue())
+    code, out, _ = run_command("completeness", "--tenant", tenant.slug, "--format", "json", *arguments)
+    return code, json.loads(out)
 
 
 def test_a_gap_is_told_repaired_and_gone(conn: Conn, registry: Registry, acme: Tenant, api: Api) -> None:

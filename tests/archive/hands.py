@@ -10,6 +10,7 @@ from uuid import UUID
 
 import psycopg
 
+from apps.archive import catalogue
 from apps.archive.archiving import Run, archive_run
 from apps.archive.files import Store
 from apps.archive.tables import TABLES
@@ -156,6 +157,16 @@ def archive(conn: Conn, tenant: Any, store: Store, *, more: Any = lambda: True, 
 def states(conn: Conn, schema: str) -> list[str]:
     """States of all batches, in the order of their making."""
     return [row[0] for row in conn.execute(f"SELECT state FROM {schema}.archive_archivebatch ORDER BY id")]
+
+
+def done_batches(conn: Conn, schema: str) -> list[catalogue.Batch]:
+    """The batches whose files count."""
+    return catalogue.of_days(conn, schema, first=None, last=None, states=["done"])
+
+
+def abandon(conn: Conn, schema: str) -> None:
+    """All batches, as if whoever worked at them had left them for long."""
+    conn.execute(f"UPDATE {schema}.archive_archivebatch SET touched_at = touched_at - interval '1 hour'")
 
 
 def paths(folder: Path) -> list[str]:

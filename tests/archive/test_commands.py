@@ -12,12 +12,12 @@ import orjson
 import psycopg
 import pytest
 
-from apps.archive import catalogue, manifest
+from apps.archive import manifest
 from apps.archive.files import Store
 from apps.archive.inserting import _default
 from kernel.clock import utc_now
 from tenants.models import Plan
-from tests.archive.hands import NOW, archive, count, everything, history, paths, states, workflow
+from tests.archive.hands import NOW, archive, count, done_batches, everything, history, paths, states, workflow
 from tests.tenants.test_commands import run
 
 Conn = psycopg.Connection[Any]
@@ -77,7 +77,7 @@ def test_verify_finds_what_is_wrong_and_removes_strays(
     schema = acme.schema_name
     history(conn, schema, 10)
     archive(conn, acme, files)
-    [batch] = catalogue.of_days(conn, schema, first=None, last=None, states=["done"])
+    [batch] = done_batches(conn, schema)
     folder = tmp_path / "archive" / batch.path
     stray = folder.parent / "019e0000-0000-7000-8000-000000000000" / "executions.parquet"
     stray.parent.mkdir()
@@ -111,7 +111,7 @@ def test_what_has_no_room_in_the_tables_stays_archived(conn: Conn, acme: Any, fi
     code, out, _ = run("restore", "--tenant", "acme", "--day", "2026-05-20")
     assert code == 1 and f"{ids[3]} stays archived" in out
     assert (count(conn, schema), states(conn, schema)) == (9, ["replaced", "done"])
-    [batch] = catalogue.of_days(conn, schema, first=None, last=None, states=["done"])
+    [batch] = done_batches(conn, schema)
     assert batch.counts["executions"] == 1
 
 

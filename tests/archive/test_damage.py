@@ -15,7 +15,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from apps.archive import catalogue, erasing_files, restoring
+from apps.archive import erasing_files, restoring
 from apps.archive.erasing import erase_some, receipt
 from apps.archive.errors import ArchiveUnreachable
 from apps.archive.files import Store
@@ -23,7 +23,7 @@ from apps.archive.parquet import Writer
 from apps.archive.reading import archived_execution
 from apps.archive.verifying import batch_check
 from tests.api.makers import utc_now
-from tests.archive.hands import archive, count, history, paths, states
+from tests.archive.hands import archive, count, done_batches, history, paths, states
 from tests.archive.test_erasing import erase
 from tests.archive.test_holds import place, release
 from tests.fixtures_api import Api
@@ -33,10 +33,6 @@ Conn = psycopg.Connection[Any]
 OTHER_DAY = datetime(2026, 5, 22, 3, tzinfo=UTC)
 
 
-def done(conn: Conn, schema: str) -> list[catalogue.Batch]:
-    return catalogue.of_days(conn, schema, first=None, last=None, states=["done"])
-
-
 def test_files_in_the_place_of_others_are_told_and_never_made_good(
     conn: Conn, acme: Any, files: Store, tmp_path: Path, api: Api
 ) -> None:
@@ -44,7 +40,7 @@ def test_files_in_the_place_of_others_are_told_and_never_made_good(
     ids = history(conn, schema, 40)
     history(conn, schema, 40, at=OTHER_DAY)
     archive(conn, acme, files)
-    one, two = done(conn, schema)
+    one, two = done_batches(conn, schema)
     here, there = tmp_path / "archive" / one.path, tmp_path / "archive" / two.path
     executions, attempts = ((here / name).read_bytes() for name in ("executions.parquet", "attempts.parquet"))
     middle = len(executions) // 2
@@ -67,7 +63,7 @@ def test_files_in_the_place_of_others_are_told_and_never_made_good(
     (here / "dead_letters.parquet").write_bytes((there / "dead_letters.parquet").read_bytes())
     before = paths(tmp_path)
     assert erase_some(acme, now=utc_now()) == 0 and paths(tmp_path) == before
-    assert {one.kind for batch in done(conn, schema) for one in batch_check(files, batch)} == {"changed"}
+    assert {one.kind for batch in done_batches(conn, schema) for one in batch_check(files, batch)} == {"changed"}
 
     code, out, _ = run("restore", "--tenant", "acme", "--from", "2026-05-01", "--to", "2026-05-31", "--reason", "x")
     assert code == 1 and "2026-05-20 failed: " in out and "Back in the tables: 40 executions" in out
@@ -81,7 +77,7 @@ def test_a_restore_that_dies_is_in_the_trail_and_goes_on_from_sound_files_only(
     schema = acme.schema_name
     history(conn, schema, 40)
     archive(conn, acme, files)
-    [batch] = done(conn, schema)
+    [batch] = done_batches(conn, schema)
 
     def dies(*args: Any, **more: Any) -> None:
         raise ConnectionError("killed")

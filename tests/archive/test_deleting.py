@@ -13,7 +13,20 @@ from apps.archive import archiving, catalogue, deleting, rewriting, verifying
 from apps.archive.errors import ArchiveDamaged
 from apps.archive.files import Store
 from apps.archive.reading import archived_execution
-from tests.archive.hands import BEFORE, OLD_DAY, archive, count, everything, history, letter, paths, states, workflow
+from tests.archive.hands import (
+    BEFORE,
+    OLD_DAY,
+    abandon,
+    archive,
+    count,
+    done_batches,
+    everything,
+    history,
+    letter,
+    paths,
+    states,
+    workflow,
+)
 
 Conn = psycopg.Connection[Any]
 
@@ -24,11 +37,6 @@ class Died(Exception):
 
 def dies(*args: Any, **kwargs: Any) -> Any:
     raise Died
-
-
-def abandon(conn: Conn, schema: str) -> None:
-    """As if it had been left for long."""
-    conn.execute(f"UPDATE {schema}.archive_archivebatch SET touched_at = touched_at - interval '1 hour'")
 
 
 # Where a process dies, in the order of its steps: what it calls next, and the states that it leaves.
@@ -183,7 +191,7 @@ def test_a_batch_is_made_again_without_what_is_erased(conn: Conn, acme: Any, fil
     schema = acme.schema_name
     ids = history(conn, schema, 20)
     archive(conn, acme, files)
-    [batch] = catalogue.of_days(conn, schema, first=None, last=None, states=["done"])
+    [batch] = done_batches(conn, schema)
     new = rewriting.batch_rewrite(conn, acme, files, batch, without=ids[:5])
     assert new is not None and new.counts["executions"] == 15
     found = [archived_execution(acme, one, conn=conn) for one in ids]

@@ -12,15 +12,14 @@ from psycopg import sql
 from apps.archive import catalogue, erasing
 from apps.archive.erasing import erase_some, execution_erase, receipt, would_erase
 from apps.archive.files import Store
-from apps.archive.holding import hold_release
 from apps.archive.parquet import reading
 from apps.archive.restoring import batch_restore
 from apps.archive.verifying import batch_check
 from apps.dispatch.workflow_runs import WorkflowService
 from kernel.errors import Conflict, InvalidInput, NotFound
 from tests.api.makers import TARGET, Makers, audit, begin, kill, settle, utc_now
-from tests.archive.hands import archive, count, history, workflow
-from tests.archive.test_holds import ADMIN, place
+from tests.archive.hands import abandon, archive, count, done_batches, history, workflow
+from tests.archive.test_holds import ADMIN, place, release
 from tests.fixtures_api import Api
 from tests.fixtures_flow import OneLine, at_once, make_ticket, rows_of, run_to_the_end
 from tests.operations.fixtures import work_off
@@ -163,7 +162,7 @@ def test_what_goes_on_or_is_held_is_not_erased_and_a_hold_that_comes_late_stops_
     run_to_the_end(conn, registry, [acme])
     hold = place(acme, "execution", alive, now=utc_now())
     assert_refused(acme, alive, "held")
-    hold_release(tenant=acme, actor=ADMIN, hold_id=hold.pk, reason="settled", now=utc_now())
+    release(acme, hold, now=utc_now())
     with pytest.raises(InvalidInput):
         execution_erase(tenant=acme, actor=ADMIN, execution_id=alive, reason=" ", now=utc_now())
 
@@ -172,7 +171,7 @@ def test_what_goes_on_or_is_held_is_not_erased_and_a_hold_that_comes_late_stops_
         assert erase(acme, alive).left == [alive]
     hold = place(acme, "execution", alive, now=utc_now())
     assert erase_some(acme, now=utc_now()) == 0 and places(conn) == {"executions_execution"}
-    hold_release(tenant=acme, actor=ADMIN, hold_id=hold.pk, reason="settled", now=utc_now())
+    release(acme, hold, now=utc_now())
     assert retention()["erased"] == 1 and places(conn) == set()
     assert receipt(acme, alive).left == []
     both = at_once(lambda: erase(acme, other), lambda: erase(acme, other))
@@ -225,7 +224,7 @@ def test_archives_are_written_anew_without_it(
 
     hold = place(acme, "execution", ids[0], now=utc_now())
     assert_refused(acme, ids[0], "held")
-    hold_release(tenant=acme, actor=ADMIN, hold_id=hold.pk, reason="settled", now=utc_now())
+    release(acme, hold, now=utc_now())
     with monkeypatch.context() as patch:
         patch.setattr(erasing, "erase_some", lambda *args, **more: 0)
         assert erase(acme, ids[0]).left == [ids[0]]
@@ -234,7 +233,7 @@ def test_archives_are_written_anew_without_it(
         with pytest.raises(ZeroDivisionError):
             erase_some(acme, now=utc_now())
     assert erase_some(acme, now=utc_now()) == 0, "somebody may be at it still"
-    conn.execute(f"UPDATE {schema}.archive_archivebatch SET touched_at = touched_at - interval '1 hour'")
+    abandon(conn, schema)
     assert erase_some(acme, now=utc_now()) == 1 and receipt(acme, ids[0]).left == []
     seen = api.get(f"executions/{ids[0]}").body
     assert seen["payload"] is None and seen["archived"] and seen["erased_at"] and seen["run_key"]
@@ -252,7 +251,7 @@ def test_archives_are_written_anew_without_it(
     done = erase(acme, run[2], everything=True)
     assert {one.execution_id for one in done.parts} | {run[-1]} == set(run) and done.left == []
     assert not in_files(files)
-    for batch in catalogue.of_days(conn, schema, first=None, last=None, states=["done"]):
+    for batch in done_batches(conn, schema):
         assert batch_check(files, batch) == []
         batch_restore(conn, acme, files, batch, keep_until=utc_now())
     assert places(conn) == set() and count(conn, schema) == 12 + len(run)

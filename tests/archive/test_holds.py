@@ -38,8 +38,8 @@ def place(
     return hold_place(tenant=tenant, actor=ADMIN, data=data, now=now, by_operator=by_operator)
 
 
-def release(tenant: Any, hold: Any, **more: Any) -> Any:
-    return hold_release(tenant=tenant, actor=ADMIN, hold_id=hold.pk, reason="settled", now=NOW, **more)
+def release(tenant: Any, hold: Any, *, now: Any = NOW, **more: Any) -> Any:
+    return hold_release(tenant=tenant, actor=ADMIN, hold_id=hold.pk, reason="settled", now=now, **more)
 
 
 def test_nothing_of_what_is_held_is_deleted_until_it_is_released(conn: Conn, acme: Any, globex: Any) -> None:

@@ -14,7 +14,6 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from apps.archive import catalogue
 from apps.archive.files import Store
 from apps.archive.reading import archived_execution, archived_range
 from apps.archive.restoring import batch_restore
@@ -23,7 +22,7 @@ from apps.archive.verifying import batch_check
 from apps.executions.filtering import ExecutionFilter
 from apps.executions.reading import executions_read
 from tenants import door
-from tests.archive.hands import archive, count, history
+from tests.archive.hands import archive, count, done_batches, history
 
 Conn = psycopg.Connection[Any]
 DAYS = 10
@@ -53,7 +52,7 @@ def test_a_million_executions_go_and_come_back(conn: Conn, acme: Any, files: Sto
         run = archive(conn, acme, files)
     assert (run.counts["executions"], count(conn, schema)) == (DAYS * A_DAY, 0)
     print(f"files: {run.bytes / 2**20:,.0f} MiB in {run.batches} batches, {run.counts}")
-    batches = catalogue.of_days(conn, schema, first=None, last=None, states=["done"])
+    batches = done_batches(conn, schema)
     with told.timed("verified"):
         assert [batch_check(files, one) for one in batches] == [[]] * len(batches)
     told.tables(schema, "archived, after VACUUM")

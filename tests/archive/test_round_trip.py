@@ -8,10 +8,10 @@ from typing import Any
 
 import psycopg
 
-from apps.archive import catalogue, restoring
+from apps.archive import restoring
 from apps.archive.files import Store
 from apps.archive.verifying import batch_check
-from tests.archive.hands import archive, count, everything, history, paths, states, workflow
+from tests.archive.hands import archive, count, done_batches, everything, history, paths, states, workflow
 
 Conn = psycopg.Connection[Any]
 
@@ -32,7 +32,7 @@ def test_what_is_archived_leaves_the_tables_and_comes_back_as_it_was(
     )
     assert (count(conn, schema), states(conn, schema)) == (0, ["done"] * 3)
     assert archive(conn, acme, files).batches == 0
-    batches = catalogue.of_days(conn, schema, first=None, last=None, states=["done"])
+    batches = done_batches(conn, schema)
     assert [one.day.day for one in batches] == [20, 22, 23]
     assert [batch_check(files, one) for one in batches] == [[], [], []]
     assert all(path.startswith(f"archive/{schema}-{acme.pk}/2026/05/2") for path in paths(tmp_path))

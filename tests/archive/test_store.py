@@ -16,7 +16,7 @@ from apps.archive.files import Store, store
 from apps.archive.reading import archived_execution
 from apps.archive.restoring import batch_restore
 from apps.archive.verifying import batch_check
-from tests.archive.hands import archive, everything, history, states
+from tests.archive.hands import archive, done_batches, everything, history, states
 
 Conn = psycopg.Connection[Any]
 BUCKET = "s3://archives/shardbeat"
@@ -46,7 +46,7 @@ def test_archive_read_verify_and_restore_on_s3(conn: Conn, acme: Any, bucket: St
     ids = history(conn, schema, 50)
     before = everything(conn, schema)
     assert archive(conn, acme, bucket).counts["executions"] == 50
-    [batch] = catalogue.of_days(conn, schema, first=None, last=None, states=["done"])
+    [batch] = done_batches(conn, schema)
     assert batch_check(bucket, batch) == [] and len(bucket.files(catalogue.folder_of(acme.schema_name, acme.pk))) == 4
     assert archived_execution(acme, ids[7], conn=conn) is not None
     until = datetime.now(UTC) + timedelta(days=1)

@@ -17,6 +17,7 @@ from django.test import Client
 
 from tenants.models import Tenant
 from tests.audit.hands import a_person, as_owner, seal_all, write
+from tests.commands import run_command
 from tests.fixtures_people import member_of
 
 Conn = psycopg.Connection[Any]
@@ -24,13 +25,8 @@ Conn = psycopg.Connection[Any]
 
 def run(*args: str) -> tuple[int, Any, str]:
     """Exit code, the answer in JSON, and what was said on standard error."""
-    out, err = io.StringIO(), io.StringIO()
-    code = 0
-    try:
-        call_command(*args, "--format", "json", stdout=out, stderr=err)
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    return code, json.loads(out.getvalue() or "null"), err.getvalue()
+    code, out, err = run_command(*args, "--format", "json")
+    return code, json.loads(out or "null"), err
 
 
 def text(*args: str) -> str:

@@ -7,9 +7,8 @@ from typing import Any
 
 import psycopg
 
-from apps.archive import catalogue
 from apps.archive.files import store
-from tests.archive.hands import archive, history
+from tests.archive.hands import archive, done_batches, history
 
 
 def test_the_catalogue_is_listed_and_each_batch_can_be_opened(
@@ -18,7 +17,7 @@ def test_the_catalogue_is_listed_and_each_batch_can_be_opened(
     settings.ARCHIVE_URL = str(tmp_path)
     history(conn, acme.schema_name, 7)
     archive(conn, acme, store())
-    [batch] = catalogue.of_days(conn, acme.schema_name, first=None, last=None, states=["done"])
+    [batch] = done_batches(conn, acme.schema_name)
     base = "/t/acme/admin/archive/archivebatch/"
     listed = page.get(f"{base}?state=done").content.decode()
     assert "May 20, 2026" in listed or "2026-05-20" in listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.fixtures_flow import make_job, rows_of, ticket_of
+from tests.fixtures_flow import letters_of, make_job, ticket_of
 from tests.operations.fixtures import work_off
 from tests.operations.test_letters import deaths
 
@@ -16,7 +16,7 @@ LIST = "/t/acme/admin/deadletters/deadletter/"
 
 def test_an_operator_replays_and_resolves(page: Any, acme: Tenant, conn: Any, registry: Any) -> None:
     first, second, *many = deaths(conn, registry, acme, make_job(acme), 5)
-    letters = {row["execution_id"]: row for row in rows_of(conn, acme, "deadletters_deadletter")}
+    letters = letters_of(conn, acme)
 
     def act(action: str, *executions: Any) -> str:
         ticks = [str(letters[one]["id"]) for one in executions]

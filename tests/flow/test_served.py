@@ -26,6 +26,7 @@ from kernel.pools import SYSTEM_QUEUE
 from tenants.models import Plan, Tenant
 from tenants.provisioning import queue_for
 from tenants.registry import Registry, tenancy_of
+from tests.commands import run_command
 from tests.fixtures_flow import (
     NOW,
     Noted,
@@ -296,12 +297,8 @@ def test_what_can_not_be_told_is_refused(database: None, monkeypatch: pytest.Mon
 
 def run(*arguments: str) -> tuple[int, Any]:
     """Exit code and answer of `worker_queues`."""
-    out, code = io.StringIO(), 0
-    try:
-        call_command("worker_queues", *arguments, "--format", "json", stdout=out, stderr=io.StringIO())
-    except SystemExit as end:
-        code = int(end.code or 0)
-    return code, orjson.loads(out.getvalue()) if out.getvalue() else None
+    code, out, _ = run_command("worker_queues", *arguments, "--format", "json")
+    return code, orjson.loads(out) if out else None
 
 
 def test_the_command_shows_who_listens_to_what(conn: Conn, registry: Registry, acme: Tenant, globex: Tenant) -> None:

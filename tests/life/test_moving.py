@@ -34,6 +34,7 @@ from tenants.people import member_add
 from tests.fixtures_db import _cleaner, database_drop, with_database
 from tests.fixtures_flow import (
     MINUTE,
+    OneLine,
     actor,
     assert_exactly_one_outcome,
     executions_of,
@@ -191,7 +192,7 @@ def test_a_tenant_moves_with_all_that_it_is(
         there = Tenant.objects.select_related("plan").get(slug="mover")
         with door.connect("there") as conn:
             assert everything(conn, there.schema_name) == before
-            registry = type(registry)(_line(conn))
+            registry = type(registry)(OneLine(conn))
             registry.refresh(force=True)
             assert (there.status, registry.by_id[there.pk].suspended) == ("suspended", True)
             for one in filter(None, waiting):
@@ -218,12 +219,6 @@ def test_a_tenant_moves_with_all_that_it_is(
             make_job(there)  # numbers that tables give go on
         trail = [row.action for row in _trail(there)]
         assert trail[0] == "tenant.import" and "tenant.resume" in trail
-
-
-def _line(conn: Conn) -> Any:
-    from tests.fixtures_flow import OneLine
-
-    return OneLine(conn)
 
 
 def _value(conn: Conn, registry: Any, tenant: Tenant) -> str:
@@ -300,7 +295,7 @@ def test_definitions_alone_come_without_history_and_without_debt(
         assert code == 0 and "TOKEN" in out and "tenant_resume" in out
         there = Tenant.objects.select_related("plan").get(slug="copy")
         with door.connect("there") as conn:
-            known = type(registry)(_line(conn))
+            known = type(registry)(OneLine(conn))
             known.refresh(force=True)
             assert executions_of(conn, there) == []
             assert fire_all(conn, known, now=utc_now() + 9 * MINUTE) == 0

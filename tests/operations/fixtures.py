@@ -36,6 +36,20 @@ def passes(number: int = 1) -> dict[str, int]:
     return counts
 
 
+def work_while_due() -> None:
+    """What one dispatcher of several does: passes, on a connection of this thread, until no operation is due."""
+    from apps.due import operations as due_operations
+    from apps.operations.loops import OperationService
+    from tenants import door
+
+    service = OperationService()
+    try:
+        while service.run_once().full or due_operations.any_due(door.raw()):
+            pass
+    finally:
+        service.close()
+
+
 def work_off(tenant: Tenant | str, operation_id: UUID | str, *, most: int = 200) -> Operation:
     """Passes until the operation wants no more work, as if no time had to go by between them."""
     from apps.operations.loops import OperationService

@@ -26,16 +26,17 @@ from tenants.work import database_now
 from tests.fixtures_flow import (
     actor,
     at_once,
-    count,
     executions_of,
+    letters_of,
     make_job,
     make_ticket,
+    ready_of,
     rows_of,
     settle_as,
     started_now,
     ticket_of,
 )
-from tests.operations.fixtures import ask, read, receipt, work_off
+from tests.operations.fixtures import ask, read, receipt, work_off, work_while_due
 
 Conn = psycopg.Connection[Any]
 WORKER = UUID(int=1)
@@ -51,12 +52,7 @@ def deaths(conn: Conn, registry: Registry, tenant: Tenant, job: UUID, number: in
 
 def run_what_waits(conn: Conn, registry: Registry, tenant: Tenant, outcome: str = "succeeded") -> int:
     """All tickets of the tenant that are ready are started once and end so; how many."""
-    ready = [
-        row[0]
-        for row in conn.execute(
-            "SELECT execution_id FROM tickets_ticket WHERE tenant_id = %s AND state = 'ready'", [tenant.pk]
-        )
-    ]
+    ready = ready_of(conn, tenant)
     settle_as(conn, registry, started_now(conn, ready, WORKER), outcome, retryable=False)
     return len(ready)
 
@@ -101,7 +97,7 @@ def test_one_cause_is_tried_with_a_canary_and_what_fails_again_is_left_alone(
 ) -> None:
     who, job = actor(acme), make_job(acme)
     wanted, others = deaths(conn, registry, acme, job, 4), deaths(conn, registry, acme, job, 2, "another cause")
-    letters = {row["execution_id"]: row for row in rows_of(conn, acme, "deadletters_deadletter")}
+    letters = letters_of(conn, acme)
     wanted.sort(key=lambda key: letters[key]["id"])  # the order in which they are worked off
     cause = {"fingerprint": letters[wanted[0]]["fingerprint"]}
     params = {"max_replays": 1}
@@ -143,21 +139,10 @@ def test_one_cause_is_tried_with_a_canary_and_what_fails_again_is_left_alone(
 
 
 def test_two_operations_and_a_person_replay_the_same_letters_once(conn: Conn, registry: Registry, acme: Tenant) -> None:
-    from apps.operations.loops import OperationService
-    from tenants import door
-
     dead = deaths(conn, registry, acme, make_job(acme), 20)
     letters = sorted(row["id"] for row in rows_of(conn, acme, "deadletters_deadletter"))
     asked = [ask(acme, "replay", "dead_letters", {"all": True}, params={"new_key": True}).pk for _ in range(2)]
     done: list[UUID] = []
-
-    def dispatcher() -> None:
-        service = OperationService()
-        try:
-            while count(door.raw(), "SELECT count(*) FROM due_dueoperation WHERE due_at <= clock_timestamp()"):
-                service.run_once()
-        finally:
-            service.close()
 
     def person() -> None:
         for letter in reversed(letters):
@@ -169,7 +154,7 @@ def test_two_operations_and_a_person_replay_the_same_letters_once(conn: Conn, re
             except Conflict as error:
                 assert error.extra["code"] == "not_open"
 
-    at_once(dispatcher, dispatcher, person)
+    at_once(work_while_due, work_while_due, person)
     operations = [read(acme, key) for key in asked]
     assert sum(one.running for one in operations) + len(done) == 20
     assert [(one.pending, one.failed) for one in operations] == [(0, 0)] * 2

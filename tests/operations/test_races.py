@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.fixtures_flow import Fragile, actor, at_once, count, is_blocked, make_job, make_ticket, run_to_the_end
-from tests.operations.fixtures import ask, passes, read, receipt, work_off
+from tests.operations.fixtures import ask, passes, read, receipt, work_off, work_while_due
 
 if TYPE_CHECKING:
     from apps.operations.models import Operation
@@ -36,25 +36,9 @@ def reruns(acme: Tenant, conn: Conn, registry: Registry) -> Callable[[int], Oper
 
 
 def test_two_dispatchers_do_no_item_twice(acme: Tenant, conn: Conn, reruns: Callable[[int], Operation]) -> None:
-    from apps.operations.loops import OperationService
-
     one = reruns(30)
     other = ask(acme, "label", "jobs", {"all": True}, params={"labels": {"team": "x"}})
-
-    def dispatcher() -> None:
-        service = OperationService()
-        try:
-            while service.run_once().full or count_due():
-                pass
-        finally:
-            service.close()
-
-    def count_due() -> bool:
-        from tenants import door
-
-        return bool(count(door.raw(), "SELECT count(*) FROM due_dueoperation WHERE due_at <= clock_timestamp()"))
-
-    at_once(dispatcher, dispatcher)
+    at_once(work_while_due, work_while_due)
     assert (count(conn, MADE), count(conn, ONCE)) == (30, 30)
     assert read(acme, one.pk).running == 30
     assert read(acme, other.pk).state == "completed"

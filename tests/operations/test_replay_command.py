@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,11 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from django.core.management import call_command
 
 from tenants.models import Tenant
 from tenants.registry import Registry
-from tests.fixtures_flow import executions_of, make_job, rows_of, ticket_of
+from tests.commands import run_command
+from tests.fixtures_flow import executions_of, letters_of, make_job, rows_of, ticket_of
 from tests.operations.fixtures import work_off
 from tests.operations.test_letters import deaths, run_what_waits
 
@@ -23,19 +22,13 @@ Conn = psycopg.Connection[Any]
 
 def replay(*arguments: str) -> tuple[int, Any, str]:
     """Exit code, the answer (JSON where asked for) and standard error."""
-    out, err = io.StringIO(), io.StringIO()
-    code = 0
-    try:
-        call_command("replay", "--tenant", "acme", *arguments, stdout=out, stderr=err)
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    text = out.getvalue()
-    return code, json.loads(text) if text and "json" in arguments else text, err.getvalue()
+    code, text, error = run_command("replay", "--tenant", "acme", *arguments)
+    return code, json.loads(text) if text and "json" in arguments else text, error
 
 
 def test_some_by_their_ids_at_once(conn: Conn, registry: Registry, acme: Tenant, tmp_path: Path) -> None:
     first, second = deaths(conn, registry, acme, make_job(acme), 2)
-    letters = {row["execution_id"]: str(row["id"]) for row in rows_of(conn, acme, "deadletters_deadletter")}
+    letters = {key: str(row["id"]) for key, row in letters_of(conn, acme).items()}
     code, answer, _ = replay("--id", letters[first], "--dry-run", "--format", "json")
     assert (code, answer["items"][0]["execution"], ticket_of(conn, first)) == (0, str(first), None)
     payload = tmp_path / "payload.json"

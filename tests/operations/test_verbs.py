@@ -17,6 +17,7 @@ from tests.fixtures_flow import (
     make_job,
     make_schedule,
     make_ticket,
+    ready_of,
     run_to_the_end,
     settle_as,
     started_now,
@@ -86,7 +87,7 @@ def test_reruns_wait_for_their_canary_and_an_undo_cancels_what_has_not_begun(
     first = read(acme, one.pk)
     assert (first.running, first.pending, first.canary_passed) == (2, 4, False)
 
-    made = _made(conn)
+    made = ready_of(conn, acme)
     settle_as(conn, registry, started_now(conn, made[:1], uuid.uuid4()), "failed")
     held = work_off(acme, one.pk, most=5)
     assert (held.state, held.paused_reason, held.failed, held.running) == ("paused", "canary_failed", 1, 1)
@@ -108,7 +109,7 @@ def test_reruns_wait_for_their_canary_and_an_undo_cancels_what_has_not_begun(
     done = work_off(acme, one.pk)
     assert (done.state, done.succeeded, done.failed, done.undone, done.pending) == ("undone", 1, 1, 2, 2)
     assert {state for _, state, _ in receipt(acme, one.pk)[4:]} == {"pending"}
-    assert not _made(conn)
+    assert not ready_of(conn, acme)
 
 
 def test_what_holds_an_operation_back_and_what_stops_it(
@@ -147,7 +148,7 @@ def test_what_holds_an_operation_back_and_what_stops_it(
     assert (waits.running, waits.pending, waits.waits_for) == (1, 3, "quota_exceeded")
     plan(max_live=None)
     for _ in range(2):
-        settle_as(conn, registry, started_now(conn, _made(conn)[:1], uuid.uuid4()), "failed")
+        settle_as(conn, registry, started_now(conn, ready_of(conn, acme)[:1], uuid.uuid4()), "failed")
         with door.inside(acme):
             Operation.objects.update(next_at=None)
         work_off(acme, one.pk, most=2)
@@ -165,9 +166,3 @@ def _command(*options: str) -> Any:
     out = StringIO()
     call_command("operation", "--tenant", "acme", *options, stdout=out)
     return json.loads(out.getvalue())
-
-
-def _made(conn: Conn) -> list[uuid.UUID]:
-    """Executions that wait."""
-    query = "SELECT execution_id FROM tickets_ticket WHERE state = 'ready' ORDER BY execution_id"
-    return [row[0] for row in conn.execute(query)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures_flow import rows_of
+from tests.fixtures_flow import letters_of, rows_of
 from tests.operations.fixtures import work_off
 from tests.portal.stock import Stock, stock
 
@@ -27,7 +27,7 @@ def test_letters_of_one_cause_are_replayed_and_closed(kept: Stock, conn: Any, co
         kill(conn, registry, str(make_ticket(kept.tenant, kept.job)))
     hostile = make_ticket(kept.tenant, make_job(kept.tenant, name="<script>alert(1)</script>"))
     kill(conn, registry, str(hostile))
-    letters = {row["execution_id"]: row for row in rows_of(conn, kept.tenant, "deadletters_deadletter")}
+    letters = letters_of(conn, kept.tenant)
     cause = letters[kept.dead]["fingerprint"]
     browser = console_of(kept.tenant, "operator")
     page = browser.text("/console/dead-letters/causes")

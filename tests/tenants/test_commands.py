@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from django.core.management import CommandError, call_command
 from kernel.clock import utc_now
 from tenants.keys import apikey_find
 from tenants.models import ApiKey, Plan, Tenant
+from tests.commands import run_command
 from tests.fixtures_flow import make_schedule, make_ticket, owning, remove_tenant
 
 Conn = psycopg.Connection[Any]
@@ -25,14 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*args: str) -> tuple[int, str, str]:
-    """The exit code, standard output and standard error of a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        with owning():
-            call_command(*args, stdout=out, stderr=err)
-    except SystemExit as ended:
-        return int(ended.code or 0), out.getvalue(), err.getvalue()
-    return 0, out.getvalue(), err.getvalue()
+    """As `run_command`, with the role that may change schemas."""
+    with owning():
+        return run_command(*args)
 
 
 @pytest.fixture

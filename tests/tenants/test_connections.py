@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
-from django.core.management import call_command
 
 from apps.dispatch.dispatcher import Dispatcher
 from kernel.clock import monotonic_s
 from tenants import door, template
 from tenants.models import Tenant
+from tests.commands import run_command
 from tests.conftest import wait_until
 from tests.fixtures_flow import executions_of, make_schedule
 
@@ -65,12 +64,8 @@ def sessions(conn: Conn) -> list[str]:
 
 def test_the_doctor_names_what_is_wrong(database: None, acme: Tenant, settings: Any) -> None:
     def doctor() -> tuple[int, dict[str, bool]]:
-        out, code = io.StringIO(), 0
-        try:
-            call_command("doctor", "--format", "json", stdout=out)
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return code, {one["name"]: one["ok"] for one in json.loads(out.getvalue())}
+        code, out, _ = run_command("doctor", "--format", "json")
+        return code, {one["name"]: one["ok"] for one in json.loads(out)}
 
     code, found = doctor()
     assert code == 1 and not found["dispatchers"] and not found["workers"], "nobody is started in this test"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from typing import Any, cast
 
 import psycopg
 import pytest
-from django.core.management import call_command
 from django.db import migrations
 from django.db.migrations.state import ProjectState
 
@@ -26,6 +24,7 @@ from tenants.migrating import Rules, Tally
 from tenants.migrating_one import Result
 from tenants.models import Tenant
 from tenants.registry import Registry
+from tests.commands import run_command
 from tests.conftest import wait_until
 from tests.fixtures_flow import NOW, OneLine, at_once, count, owning
 from tests.next_version import names_of
@@ -369,12 +368,7 @@ def test_more_schemas_than_one_query_holds(
 
 
 def run(*args: str) -> tuple[int, str]:
-    out = io.StringIO()
-    try:
-        call_command("tenant_migrate", *args, stdout=out)
-    except SystemExit as ended:
-        return int(ended.code or 0), out.getvalue()
-    return 0, out.getvalue()
+    return run_command("tenant_migrate", *args)[:2]
 
 
 def test_the_command_says_what_it_did(owner: Conn, many: list[Tenant], extra: None) -> None:
