@@ -12,6 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from apps.audit.trail import actor_of, database_now
+from apps.console.middleware import tenant_of
 from apps.operations.backfill.reading import outlook_shape
 from apps.operations.backfill.recognising import ONLY
 from apps.operations.backfill.services import MAX_REASON_CHARS, Rehearsal, backfill_ask
@@ -86,8 +87,7 @@ def backfill_page(admin: Any, request: HttpRequest, schedule_id: UUID) -> HttpRe
 def _asked(request: HttpRequest, schedule_id: UUID, form: BackfillForm) -> HttpResponse | dict[str, Any]:
     looked = form.cleaned_data["seen"].replace("\r\n", "\n") == form.meant
     found = backfill_ask(
-        tenant=getattr(request, "console_tenant"),  # noqa: B009  the middleware sets it
-        actor=actor_of(request), schedule_id=schedule_id, now=database_now(),
+        tenant=tenant_of(request), actor=actor_of(request), schedule_id=schedule_id, now=database_now(),
         data=form.given if looked else {**form.given, "dry_run": True},
     )  # fmt: skip
     if isinstance(found, Rehearsal):

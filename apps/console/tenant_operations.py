@@ -11,6 +11,7 @@ from django.utils.html import format_html, format_html_join
 
 from apps.audit.trail import actor_of
 from apps.console.filters import WindowFilter, choice_filter
+from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin
 from apps.console.selecting import ticked
 from apps.console.shown import json_field
@@ -75,7 +76,7 @@ class OperationAdmin(ReadOnlyAdmin):
 
     def _each(self, request: HttpRequest, service: Any, word: str) -> None:
         """Each on its own; what a service refuses is told."""
-        tenant = getattr(request, "console_tenant")  # noqa: B009  the middleware sets it
+        tenant = tenant_of(request)
         done = 0
         for operation_id in ticked(self, request):
             try:

@@ -11,6 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from apps.audit.trail import actor_of, database_now
+from apps.console.middleware import tenant_of
 from apps.operations.pacing import NAMES as PACE
 from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX, Pace
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
@@ -87,7 +88,7 @@ def replay_page(admin: Any, request: HttpRequest) -> HttpResponse:
 
 def _asked(request: HttpRequest, form: ReplayForm) -> HttpResponse | Rehearsed:
     wish, now = form.wish, database_now()
-    tenant: Any = getattr(request, "console_tenant")  # noqa: B009  the middleware sets it
+    tenant = tenant_of(request)
     if form.cleaned_data["seen"].replace("\r\n", "\n") != form.meant:
         return operation_rehearse(tenant=tenant, actor=actor_of(request), wish=wish, now=now)
     made = operation_create(tenant=tenant, actor=actor_of(request), wish=wish, now=now)
