@@ -15,13 +15,14 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 
 from apps.audit.trail import actor_of, database_now
+from apps.console.confirming import PERMISSION
 from apps.console.filters import WindowFilter, choice_filter
 from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin
 from apps.console.selecting import ticked
 from apps.console.shown import json_field
 from apps.console.tenant_admin import link_field
-from apps.console.tenant_replay import PERMISSION, replay_page
+from apps.console.tenant_replay import replay_page
 from apps.console.tenant_site import tenant_site
 from apps.deadletters.models import DeadLetter
 from apps.deadletters.replays import replays_of

@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 
 from apps.audit.trail import actor_of
+from apps.console.confirming import PERMISSION
 from apps.console.filters import WindowFilter, choice_filter
 from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin
@@ -48,7 +49,7 @@ class OperationAdmin(ReadOnlyAdmin):
     filter_shown, params_shown = json_field("filter"), json_field("params")
 
     def has_work_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("operations.change_operation")
+        return request.user.has_perm(PERMISSION)
 
     @admin.display(description="skipped and failed items, the first of them")
     def bad(self, obj: Operation) -> str:
