@@ -21,7 +21,7 @@ from apps.portal.json_input import read_json
 from apps.portal.names import names_of
 from apps.portal.pages import Page
 from apps.portal.paging import as_uuid
-from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
+from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
 from kernel.errors import Faults
 
 CAUSES = 200  # on the page
@@ -78,10 +78,7 @@ class ManyLetters(VerbPage):
         )  # fmt: skip
 
     def ask(self, subject: Subject, form: Form, params: dict[str, Any], pace: Pace) -> Receipt:
-        faults = Faults()
-        reason = reason_of(form, faults)
-        faults.raise_if_any()
-        wish = Wish(self.action, "dead_letters", subject.row, params, pace, reason)
+        wish = Wish(self.action, "dead_letters", subject.row, params, pace, self.reason(form))
         made = operation_create(tenant=self.tenant, actor=self.actor, wish=wish, now=self.now)
         return Receipt("It was asked for, and begins within moments.", reverse("portal:operation", args=[made.pk]))
 

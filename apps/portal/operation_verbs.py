@@ -14,8 +14,7 @@ from apps.operations.states import sources_of
 from apps.portal.fields import Field, Form
 from apps.portal.operations import name_of, state_word, undo_blocked
 from apps.portal.paces import pace_fields, pace_of
-from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
-from kernel.errors import Faults
+from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
 
 
 class OperationVerb(VerbPage):
@@ -45,13 +44,6 @@ class OperationVerb(VerbPage):
             "tenant": self.tenant, "actor": self.actor, "now": self.now, "operation_id": subject.row.pk,
             "expect": expect,
         }  # fmt: skip
-
-    def reason(self, form: Form) -> str:
-        """What was said. InvalidInput."""
-        faults = Faults()
-        reason = reason_of(form, faults)
-        faults.raise_if_any()
-        return reason
 
 
 class OperationPause(OperationVerb):
