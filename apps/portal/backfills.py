@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -15,6 +14,7 @@ from apps.operations.backfill.wish import AT_ONCE
 from apps.operations.backfill.within import ORDERS
 from apps.portal.fields import Field, Form, Option
 from apps.portal.operations import OperationDetail, bar
+from apps.portal.paces import pace_of
 from apps.portal.pages import Page
 from apps.portal.paging import as_uuid, listed, newest
 from apps.portal.schedule_verbs import ScheduleVerb
@@ -52,9 +52,7 @@ class ScheduleBackfill(ScheduleVerb):
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt | HttpResponse:
         given = {name: form.text(name) for name in GIVEN if form.text(name)}
         meant = "\n".join(f"{name}={value}" for name, value in given.items())
-        data: dict[str, Any] = dict(given)
-        if "max_in_flight" in data and data["max_in_flight"].isdecimal():
-            data["max_in_flight"] = int(data["max_in_flight"])
+        data = {**given, **pace_of(form)}
         looked = form.text("seen") == meant
         found = backfill_ask(
             tenant=self.tenant, actor=self.actor, schedule_id=subject.row.schedule.pk, now=self.now,

@@ -28,14 +28,14 @@ def pace_fields(one: Operation | None = None, *, names: Collection[str] = pacing
 
 
 def pace_of(form: Form) -> dict[str, Any]:
-    """What was given, as the service reads it; nonsense stays a text, which it refuses."""
-    return {name: _number(form.text(name), name) for name in pacing.NAMES if name in form.fields}
+    """What was given, as the service reads it; nonsense stays a text, which it refuses. Empty is no limit."""
+    return {name: _number(form.text(name)) for name in pacing.NAMES if name in form.fields}
 
 
-def _number(text: str, name: str) -> Any:
+def _number(text: str) -> Any:
     if not text:
         return None
     try:
-        return float(text) if name == "rate_per_s" else int(text)
+        return int(text) if text.isascii() and text.isdigit() else float(text)
     except ValueError:
         return text
