@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.operations import pacing
 from apps.operations.models import Operation
-from apps.portal.fields import Field, Form
+from apps.portal.fields import Field, Form, typed
 
 WORDS = {
     "rate_per_s": ("Items a second, at most", "Empty: as fast as it goes."),
@@ -23,7 +23,7 @@ def pace_fields(one: Operation | None = None, *, names: Collection[str] = pacing
     for name in names:
         label, text = WORDS[name]
         value = getattr(one, name) if one is not None else None
-        found.append(Field(name, label, "number", "" if value is None else f"{value:g}", help=text))
+        found.append(Field(name, label, "number", "" if value is None else typed(value), help=text))
     return found
 
 
