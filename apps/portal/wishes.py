@@ -127,6 +127,5 @@ class SchedulesResume(WishPage):
 def offer_for(page: Page, wish: type[WishPage], given: Mapping[str, Any], **preset: str) -> Offer:
     """A link from a list to a wish, with the list's filters; `preset` where the list has none of that name."""
     query = {name: str(value) for name, value in {**preset, **{k: v for k, v in given.items() if v}}.items()}
-    action = wish.actions["GET"]
-    one = page.offer(wish.title, f"portal:{wish.target}-bulk-{wish.action}", action)
-    return Offer(one.label, f"{one.url}?{urlencode(query)}" if query else one.url, one.kind, one.why)
+    url_name = f"portal:{wish.target}-bulk-{wish.action}"
+    return page.offer(wish.title, url_name, wish.actions["GET"], query=urlencode(query))
