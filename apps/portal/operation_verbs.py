@@ -25,8 +25,7 @@ class OperationVerb(VerbPage):
     transition: ClassVar[str]  # of apps.operations.states
 
     def subject(self, operation_id: UUID) -> Subject:  # type: ignore[override]  # its path has one id
-        need = self.actions[str(self.request.method if self.request.method != "HEAD" else "GET")]
-        one = operation_access(actor=self.actor, operation_id=operation_id, need=need)
+        one = operation_access(actor=self.actor, operation_id=operation_id, need=self.actions["GET"])
         return Subject(
             name=name_of(one), url=reverse("portal:operation", args=[one.pk]), lead=self.lead, row=one,
             facts=[("State", state_word(one)), ("Items", f"{one.planned:,}"), ("Not begun", f"{one.pending:,}"),
