@@ -64,7 +64,7 @@ def list_executions(
 ) -> Response:  # fmt: skip
     """A page of executions; what is given here goes beside what the query asks for. InvalidInput."""
     order = query.order(list(ORDERS))
-    if order in NEED_SCHEDULE and schedule_id is None and query.id("schedule") is None:
+    if order in NEED_SCHEDULE and schedule_id is None and query.given("schedule") is None:
         query.fault("order", "needs_schedule", "Only the runs of one schedule have a nominal order.")
     archived = query.flag("archived")
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
