@@ -76,10 +76,7 @@ class BackfillList(Page):
     section = "schedules"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        found, schedule_id = backfills(), as_uuid(request.GET.get("schedule", ""))
-        if schedule_id is not None:
-            found = found.filter(filter__schedule=str(schedule_id))
-        rows = newest(request, found)
+        rows = newest(request, backfills(as_uuid(request.GET.get("schedule", ""))))
         names = dict(Schedule.objects.filter(pk__in={row.filter["schedule"] for row in rows}).values_list("pk", "name"))
         shown = [(row, names.get(UUID(row.filter["schedule"])), bar(row)) for row in rows]
         return self.page(
