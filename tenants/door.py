@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import psycopg
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, connection
 from django_tenants.utils import tenant_context
 
 from kernel.clock import monotonic_s
@@ -112,6 +112,11 @@ def become_owner() -> None:
         connection.settings_dict["USER"] = user
         connection.settings_dict["PASSWORD"] = password
         connection.settings_dict["OPTIONS"].pop("options", None)  # a migration may wait for locks
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """What the driver raised: Django wraps what comes through its own cursors, and leaves alone what `raw` raises."""
+    return error.__cause__ if isinstance(error, DatabaseError) else error
 
 
 def application_role() -> str:

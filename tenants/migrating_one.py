@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import psycopg
-from django.db import DatabaseError, connection, transaction
+from django.db import connection, transaction
 from django_tenants.utils import schema_context
 from psycopg import sql
 
@@ -77,6 +77,16 @@ def schema_migrate(one: Pending, *, lock_timeout_ms: int) -> Result:
     except Exception as error:  # one schema's fault must not stop the others
         return _refused(one.schema, step, error)
     return Result(one.schema, "migrated")
+
+
+def in_the_way(error: BaseException) -> bool:
+    """Whether others' work made a change fail, so that the same may go well later."""
+    return isinstance(door.cause_of(error), LATER) or CHANGED_TOGETHER in reason_of(error)
+
+
+def reason_of(error: BaseException) -> str:
+    """What the database said, in one line."""
+    return str(error).strip().partition("\n")[0]
 
 
 @contextmanager
@@ -162,12 +172,11 @@ def _execute(conn: Conn, statements: sql.SQL | sql.Composed) -> None:
 
 
 def _refused(schema: str, step: str, error: Exception) -> Result:
-    cause = error.__cause__ if isinstance(error, DatabaseError) else error  # Django wraps what its cursors raise
-    reason = str(error).strip().partition("\n")[0]
+    cause, reason = door.cause_of(error), reason_of(error)
     if isinstance(cause, psycopg.OperationalError) and (cause.sqlstate or LOST[0]).startswith(LOST):
         connection.close()  # the next schema gets a new one
         return Result(schema, "later", step, f"the connection was lost: {reason}")
-    if isinstance(cause, LATER) or CHANGED_TOGETHER in reason:
+    if in_the_way(error):
         return Result(schema, "later", step, f"{reason}{_holders(schema)}")
     return Result(schema, "failed", step, reason)
 

@@ -16,7 +16,7 @@ from kernel.clock import monotonic_s
 from kernel.errors import Conflict
 from tenants import door
 from tenants.behind import shared_pending
-from tenants.migrating_one import CHANGED_TOGETHER, LATER
+from tenants.migrating_one import in_the_way, reason_of
 from tenants.provisioning import grant_shared
 
 PAUSE_S, PAUSE_MAX_S = 0.5, 10.0
@@ -38,10 +38,9 @@ def shared_migrate(*, lock_timeout_ms: int, retry_for_s: float, say: Callable[[s
                     _once(lock_timeout_ms)
                 return grant_shared()
             except (DatabaseError, psycopg.Error) as error:
-                cause = error.__cause__ if isinstance(error, DatabaseError) else error
-                reason = str(error).strip().partition("\n")[0]
-                if not isinstance(cause, LATER) and CHANGED_TOGETHER not in reason:
+                if not in_the_way(error):
                     raise
+                reason = reason_of(error)
                 connection.close()
                 pause = delay_s(turn, base_s=PAUSE_S, factor=2, max_s=PAUSE_MAX_S)
                 if monotonic_s() + pause >= until:

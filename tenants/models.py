@@ -174,7 +174,7 @@ class Suspension(models.Model):
 
     class Meta:
         constraints = [
-            # readers: fire, the newest of some tenants; completeness, those of a range
+            # reader: fire, the newest of some tenants
             models.UniqueConstraint(fields=["tenant", "began_at"], name="suspension_began_once"),
             models.UniqueConstraint(
                 fields=["tenant"], condition=Q(ended_at=None), name="suspension_one_open_per_tenant"

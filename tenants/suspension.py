@@ -33,10 +33,10 @@ class Standstill(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A time in which a tenant stood still; `until` is left out of it, and None when it still does."""
+    """A time in which a tenant stood still, and that is over; `until` is left out of it."""
 
     since: datetime
-    until: datetime | None
+    until: datetime
 
 
 def standstills(conn: Conn, tenant_ids: Collection[int], *, since: datetime) -> dict[int, list[Standstill]]:
@@ -64,12 +64,6 @@ def stands_since(conn: Conn, tenant_id: int, *, now: datetime) -> Standstill | N
 def standing_still(conn: Conn, tenant_ids: Collection[int]) -> set[int]:
     """Those of these tenants that stand still now."""
     return {row[0] for row in conn.execute(_NOW, [sorted(tenant_ids)])} if tenant_ids else set()
-
-
-def spans(tenant_id: int, *, since: datetime, until: datetime) -> list[Span]:
-    """All times of a range in which a tenant stood still, the oldest first."""
-    rows = Suspension.objects.filter(tenant_id=tenant_id, began_at__lt=until).exclude(ended_at__lte=since)
-    return [Span(one.began_at, one.ended_at) for one in rows.order_by("began_at")]
 
 
 def begin(tenant: Tenant, *, now: datetime, reason: str = "") -> None:

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from apps.api.refusals import note_refusal
 from apps.api.renderers import encode
 from kernel.errors import FieldError, InvalidInput, ShardbeatError
-from tenants import template
+from tenants import door, template
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
@@ -104,8 +104,7 @@ def migrating_response(request: HttpRequest, error: Exception) -> HttpResponse:
 
 def waits_for_migration(request: HttpRequest | Request, error: Exception) -> bool:
     """Whether a statement failed on what the tenant's schema has in another version, which is not the schema's now."""
-    cause = error.__cause__ if isinstance(error, DatabaseError) else error
-    tenant = getattr(request, "tenant", None)
+    cause, tenant = door.cause_of(error), getattr(request, "tenant", None)
     return isinstance(cause, NOT_THERE_YET) and tenant is not None and tenant.schema_version != template.version()
 
 

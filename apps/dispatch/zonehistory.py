@@ -4,14 +4,12 @@ import zlib
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from functools import lru_cache
-from io import BytesIO
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import psycopg
 
 from apps.dispatch.completeness.expecting import ZoneChange
-from apps.schedules.timing_zones import EPOCH, MAX_S, MIN_S, Offsets, zone_offsets
+from apps.schedules.timing_zones import EPOCH, MAX_S, MIN_S, Offsets, offsets_of, zone_offsets
 
 Conn = psycopg.Connection[Any]
 Span = tuple[datetime, datetime]
@@ -49,5 +47,4 @@ def _change(zone: str, at: datetime, file: bytes) -> ZoneChange:
 
 @lru_cache(maxsize=REMEMBERED)
 def _offsets(zone: str, file: bytes) -> Offsets:
-    data = zlib.decompress(file)
-    return Offsets(ZoneInfo.from_file(BytesIO(data), key=zone), data)
+    return offsets_of(zone, zlib.decompress(file))

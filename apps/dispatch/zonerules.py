@@ -7,16 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from importlib.metadata import version as installed_version
-from io import BytesIO
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import orjson
 import psycopg
 
 from apps.schedules import timing
 from apps.schedules.timing_rezoned import ZONE_SHIFT_MAX, follows_wall, same_wall
-from apps.schedules.timing_zones import Offsets, zone_file, zone_names
+from apps.schedules.timing_zones import Offsets, offsets_of, zone_file, zone_names
 
 Conn = psycopg.Connection[Any]
 _MICROSECOND = timedelta(microseconds=1)
@@ -44,7 +42,7 @@ class Change:
         found = self._offsets.get(zone)
         if found is None:
             file = zlib.decompress(b64decode(self.rules["files"][digest]))
-            found = self._offsets[zone] = Offsets(ZoneInfo.from_file(BytesIO(file), key=zone), file)
+            found = self._offsets[zone] = offsets_of(zone, file)
         return found.offsets[found.index(int(at.timestamp()))]
 
     def old_files(self) -> dict[str, bytes]:

@@ -70,16 +70,15 @@ def tenant_export(
 
         schema, began = tenant.schema_name, check_still(conn, tenant, now=now) if history else None
         for table in (one for one in tables.order() if history and one in tables.HISTORY):
-            write(table, reading.names(conn, schema, table), reading.settled(conn, schema, table, since=now))
+            write(table, *reading.settled(conn, schema, table, since=now))
         with conn.transaction():
             conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             if history and check_still(conn, tenant, now=now) != began:
                 raise Conflict("The tenant went on meanwhile: suspend it and begin anew.", code="not_suspended")
             for table in (one for one in reading.LATE if history):
-                late = reading.late(conn, schema, table, since=now)
-                write(table, reading.names(conn, schema, table), late, part=tables.LATE)
+                write(table, *reading.late(conn, schema, table, since=now), part=tables.LATE)
             for table in (one for one in tables.order() if one not in tables.HISTORY):
-                write(table, reading.names(conn, schema, table), reading.whole(conn, schema, table))
+                write(table, *reading.whole(conn, schema, table))
             for table in (one for one in tables.LIVE if history or one not in tables.LIVE_HISTORY):
                 write(table, *reading.live(conn, tenant.pk, table, history=history))
         if writer.seals:

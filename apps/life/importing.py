@@ -6,7 +6,7 @@ transaction brings what is alive, secrets and access, and makes it a suspended t
 refuses takes everything back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -193,12 +193,12 @@ def _finish(file: Reader, tenant: Tenant, *, actor: Actor, now: datetime) -> Arr
 
 
 @contextmanager
-def refusing(what: str) -> Any:
+def refusing(what: str) -> Iterator[None]:
     """What the database does not take is a fault of the file, and is told in one line. Damaged, Conflict."""
     try:
         yield
     except (*REFUSED, DatabaseError, ValueError, KeyError, TypeError) as error:
-        cause = error.__cause__ if isinstance(error, DatabaseError) else error
+        cause = door.cause_of(error)
         if isinstance(error, DatabaseError) and not isinstance(cause, REFUSED):
             raise
         reason = str(cause).partition("\n")[0]

@@ -67,11 +67,11 @@ def tenant_resume(*, tenant: Tenant, actor: Actor, now: datetime, reason: str = 
 
 def _let_time_go_on(tenant: Tenant, span: Span | None) -> None:
     conn, schema = door.raw(), tenant.schema_name
-    if span is not None and span.until is not None:
+    if span is not None:
         runs.go_on(conn, schema, since=span.since, until=span.until)
         tickets.go_on(conn, tenant_id=tenant.pk, since=span.since, until=span.until)
     tickets.look_at_runs(conn, tenant_id=tenant.pk)
-    if span is not None and span.until is not None:
+    if span is not None:
         webhooks.go_on(conn, schema, since=span.since, until=span.until)
 
 

@@ -16,12 +16,13 @@ from apps.schedules.changes import of_new
 from apps.schedules.defined import DefinedSchedule
 from apps.schedules.history import JOB_PAUSED
 from apps.schedules.models import Schedule, ScheduleVersion
-from apps.schedules.policy import counts_from, first_due
+from apps.schedules.policy import first_due
 from apps.schedules.remaking import entry_at
 from apps.schedules.running import JobNow, missing, share_jobs
 from apps.schedules.schedule_input import ScheduleForm, definition_of_form, read_schedule
 from apps.schedules.services_calendars import exclusions_shared
 from apps.schedules.timing import spec_to_json
+from apps.schedules.timing_api import counts_from
 from apps.usage import notices
 from kernel.errors import InvalidInput, QuotaExceeded, ShardbeatError
 from kernel.ids import uuid7s
@@ -120,12 +121,12 @@ def _calendar_of(data: Any) -> str | None:
 
 
 def _planned(tenant: Tenant, schedule_id: UUID, form: ScheduleForm, job: JobNow, now: datetime) -> Made:
-    begins = counts_from(form.spec, now=now)
+    begins = counts_from(form.spec.trigger, form.spec.start_at, now=now)
     version = store.NewScheduleVersion(
         schedule_id, definition_of_form(form), spec_to_json(form.spec), form.payload, form.payload is not None,
         from_at=begins, until_at=begins if job.paused else None, ended_by=JOB_PAUSED if job.paused else "",
     )  # fmt: skip
-    first = None if job.paused else first_due(form.spec, key=str(schedule_id), after=now, created=True)
+    first = None if job.paused else first_due(form.spec, key=str(schedule_id), after=begins)
     status = Schedule.Status.ACTIVE if first is not None or job.paused else Schedule.Status.COMPLETED
     return Made(
         store.NewSchedule(schedule_id, form.name, job.id, status.value, form.labels, form.external_id), version,

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from apps.schedules.timing import Spec, TimingInvalid, spec_from_json
 
-PAUSED, JOB_PAUSED, DELETED, COMPLETED, ZONE_DATA = "paused", "job_paused", "deleted", "completed", "zone_data"
+PAUSED, JOB_PAUSED, DELETED, COMPLETED = "paused", "job_paused", "deleted", "completed"
 
 
 @dataclass(frozen=True, slots=True)

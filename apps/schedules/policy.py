@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from apps.schedules.timing import (
-    At,
     Spec,
     actual_at,
     count_between,
@@ -21,13 +20,11 @@ from apps.schedules.timing import (
     occurrences,
     previous_before,
 )
-from apps.schedules.timing_api import PAST_TOLERANCE_S
 from apps.schedules.timing_runs import counted
 from apps.schedules.timing_spec import MISFIRE_MAX_HARD
 
 IMPLAUSIBLE_DEBT = timedelta(days=3653)
 CURSOR_AHEAD = timedelta(minutes=5)
-CREATED_LATE = timedelta(seconds=PAST_TOLERANCE_S)
 # Policies under which a new run takes the place of what waits; the second one stops what runs as well.
 REPLACING = ("replace_pending", "cancel_running")
 _MICROSECOND = timedelta(microseconds=1)
@@ -157,23 +154,13 @@ def _look_again(spec: Spec, key: str, searched_to: datetime, done: int) -> Decis
     return Decision((), (), nominal, due, done=done if spec.max_runs is not None else None)
 
 
-def first_due(spec: Spec, *, key: str, after: datetime, created: bool = False) -> tuple[datetime, datetime] | None:
-    """Nominal and actual instant of a new due entry, without any debt: after an edit, a resume or, with `created`, now.
+def first_due(spec: Spec, *, key: str, after: datetime) -> tuple[datetime, datetime] | None:
+    """Nominal and actual instant of a new due entry, without any debt: after an edit, a resume or the creation.
 
     None means that nothing is left to run.
     """
-    nominal = next_after(spec, counts_from(spec, now=after) if created else after)
+    nominal = next_after(spec, after)
     return None if nominal is None else (nominal, actual_at(spec, key, nominal))
-
-
-def counts_from(spec: Spec, *, now: datetime) -> datetime:
-    """The occurrences of a schedule that is created now are those later than this instant.
-
-    One that is to start, or to run its one time, within the last minute still does: its request took a moment, or the
-    sender's clock is a little off.
-    """
-    wanted = spec.trigger.instant if isinstance(spec.trigger, At) else spec.start_at
-    return wanted - _MICROSECOND if wanted is not None and wanted <= now <= wanted + CREATED_LATE else now
 
 
 def made_up_for(spec: Spec, *, on_time: int) -> int:

@@ -19,15 +19,14 @@ from tenants.models import Tenant
 
 
 def entry_for(
-    tenant: Tenant, job: JobNow, version: ScheduleVersion, *, labels: Mapping[str, str], now: datetime,
-    created: bool = False,
+    tenant: Tenant, job: JobNow, version: ScheduleVersion, *, labels: Mapping[str, str], now: datetime
 ) -> Entry | None:  # fmt: skip
     """The due entry of a schedule version that starts at `now`; None when it has no further instant.
 
     `labels` are the schedule's.
     """
     key = version.schedule_id
-    first = first_due(spec_from_json(version.spec), key=str(key), after=now, created=created)
+    first = first_due(spec_from_json(version.spec), key=str(key), after=now)
     if first is None:
         return None
     return entry_at(tenant, job, version, labels=labels, nominal_at=first[0], due_at=first[1])

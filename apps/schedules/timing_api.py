@@ -54,7 +54,7 @@ def spec_from_api(
         start_at=window[0],
         end_at=window[1],
         runs_used=0 if numbers["max_runs"] is None else runs_used,
-        runs_from=None if numbers["max_runs"] is None else _counts_from(trigger, window[0], now),
+        runs_from=None if numbers["max_runs"] is None else counts_from(trigger, window[0], now=now),
         windows=read_windows(data.get("windows"), faults),
         exclusion=_exclusion(data.get("calendar"), exclusion_of, faults),
         **numbers,
@@ -74,8 +74,12 @@ def spec_from_api(
     return spec
 
 
-def _counts_from(trigger: Any, start_at: datetime | None, now: datetime) -> datetime:
-    """Runs after this instant count for max_runs; one that is just starting is among them, as in policy.first_due."""
+def counts_from(trigger: Any, start_at: datetime | None, *, now: datetime) -> datetime:
+    """The occurrences of a schedule that is created now are those later than this instant, also for max_runs.
+
+    One that is to start, or to run its one time, within the last minute still does: its request took a moment, or the
+    sender's clock is a little off.
+    """
     wanted = trigger.instant if isinstance(trigger, At) else start_at
     if wanted is not None and wanted <= now <= wanted + timedelta(seconds=PAST_TOLERANCE_S):
         return wanted - _MICROSECOND

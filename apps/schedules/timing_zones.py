@@ -69,6 +69,11 @@ def zone_offsets(name: str) -> "Offsets":
     return Offsets(load_zone(name), zone_file(name))
 
 
+def offsets_of(name: str, file: bytes) -> "Offsets":
+    """The same from a TZif file of another version of the data."""
+    return Offsets(ZoneInfo.from_file(BytesIO(file), key=name), file)
+
+
 def zone_file(name: str) -> bytes:
     """The zone's TZif file in the pinned tzdata package; TimingInvalid like `load_zone`."""
     if name not in zone_names():

@@ -21,7 +21,7 @@ from kernel.errors import Conflict, InvalidInput
 from tenants.deletion import tenant_delete, tenant_undelete
 from tenants.models import Suspension, Tenant
 from tenants.registry import Registry
-from tenants.suspension import Span, spans
+from tenants.suspension import Standstill, standstills
 from tests.fixtures_flow import (
     MINUTE,
     NOW,
@@ -140,12 +140,13 @@ def test_it_is_done_once_and_the_trail_says_who_and_why(conn: Conn, acme: Tenant
         ("tenant.resume", "", "test:operator"),
         ("tenant.suspend", "not paid", "test:operator"),
     ]
-    assert spans(acme.pk, since=NOW, until=NOW + 9 * hour) == [Span(NOW, NOW + hour), Span(NOW + 2 * hour, None)]
-    assert spans(acme.pk, since=NOW + hour, until=NOW + 2 * hour) == []
-    assert spans(acme.pk, since=NOW - hour, until=NOW + SECOND) == [Span(NOW, NOW + hour)]
+    first, second = Standstill(NOW, NOW + hour), Standstill(NOW + 2 * hour, None)
+    for since in (NOW - hour, NOW):
+        assert standstills(conn, [acme.pk], since=since) == {acme.pk: [first, second]}
+    assert standstills(conn, [acme.pk], since=NOW + hour) == {acme.pk: [second]}, "its end is left out of it"
 
 
-def test_a_mark_for_deletion_is_one_standstill_with_what_follows(new_tenant: Make) -> None:
+def test_a_mark_for_deletion_is_one_standstill_with_what_follows(conn: Conn, new_tenant: Make) -> None:
     tenant = new_tenant()
     now = utc_now()
     tenant_delete(tenant=tenant, actor=OPERATOR, now=now)
@@ -154,7 +155,7 @@ def test_a_mark_for_deletion_is_one_standstill_with_what_follows(new_tenant: Mak
             verb(tenant, now=now)
     tenant_undelete(tenant=tenant, actor=OPERATOR, now=now + MINUTE)
     resume(tenant, now=now + 2 * MINUTE)
-    assert spans(tenant.pk, since=now, until=now + MINUTE) == [Span(now, now + 2 * MINUTE)]
+    assert standstills(conn, [tenant.pk], since=now) == {tenant.pk: [Standstill(now, now + 2 * MINUTE)]}
 
 
 def test_two_operators_at_once(conn: Conn, acme: Tenant) -> None:

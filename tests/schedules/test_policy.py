@@ -11,6 +11,7 @@ from apps.schedules.policy import Decision, Fire, Skip, decide, first_due
 from apps.schedules.timing import At, Cron, Interval, Spec, actual_at, count_between, next_after, occurrences
 from apps.schedules.timing_spec import MISFIRE_MAX_HARD
 from tests.schedules.cases import utc
+from tests.schedules.timeline import first_created
 
 KEY = "0198c0de-0000-7000-8000-000000000001"
 NOON = utc("2026-01-05T12:00:00Z")
@@ -262,8 +263,8 @@ def test_a_schedule_created_to_start_now_starts_now(late_s: float) -> None:
     """B10, B85: the request took a moment, or the sender's clock is a little off."""
     now = NOON + timedelta(seconds=late_s)
     daily = Spec(Interval(86_400, NOON), start_at=NOON)
-    assert first_due(daily, key=KEY, after=now, created=True) == (NOON, NOON)
-    assert first_due(Spec(At(NOON)), key=KEY, after=now, created=True) == (NOON, NOON)
+    assert first_created(daily, now=now) == (NOON, NOON)
+    assert first_created(Spec(At(NOON)), now=now) == (NOON, NOON)
     # An edit or a resume never fires by itself.
     assert first_due(daily, key=KEY, after=now) == (NOON + timedelta(days=1),) * 2
     assert first_due(Spec(At(NOON)), key=KEY, after=now) is None
@@ -272,6 +273,6 @@ def test_a_schedule_created_to_start_now_starts_now(late_s: float) -> None:
 def test_a_start_long_ago_is_not_made_up_for() -> None:
     daily = Spec(Interval(86_400, NOON), start_at=NOON)
     late = NOON + timedelta(minutes=2)
-    assert first_due(daily, key=KEY, after=late, created=True) == (NOON + timedelta(days=1),) * 2
+    assert first_created(daily, now=late) == (NOON + timedelta(days=1),) * 2
     noonish = Spec(Cron(("0 15 * * *",)), start_at=NOON)
-    assert first_due(noonish, key=KEY, after=NOON, created=True) == (NOON + timedelta(hours=3),) * 2
+    assert first_created(noonish, now=NOON) == (NOON + timedelta(hours=3),) * 2

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from apps.schedules.cron_parse import compile_cron
-from apps.schedules.policy import first_due
 from apps.schedules.timing import (
     Cron,
     Spec,
@@ -28,6 +27,7 @@ from apps.schedules.timing import (
 from apps.schedules.timing_preview import preview
 from apps.schedules.timing_zones import zone_offsets
 from tests.schedules.cases import read_cases, text, utc
+from tests.schedules.timeline import first_created
 
 CASES = read_cases("cron.jsonl")
 NOW = utc("2026-01-05T00:00:00Z")
@@ -238,7 +238,7 @@ def test_window_is_inclusive(given: dict[str, Any], expected: dict[str, Any]) ->
     assert expected["also"] == "if start_at equals the creation instant, the run at that instant still happens"
     start = utc(given["spec"]["start_at"])
     at_start = spec_from_api(data, now=start)
-    assert first_due(at_start, key="k", after=start, created=True) == (start, start)
+    assert first_created(at_start, now=start) == (start, start)
 
 
 @of_kind("compare")

@@ -5,9 +5,15 @@ from datetime import datetime, timedelta
 
 from apps.schedules.policy import Decision, decide, first_due
 from apps.schedules.timing import Spec
+from apps.schedules.timing_api import counts_from
 
 KEY = "schedule"
 MOMENT = timedelta(milliseconds=1)
+
+
+def first_created(spec: Spec, *, now: datetime) -> tuple[datetime, datetime] | None:
+    """The first entry of a schedule that is created now, as the service decides it."""
+    return first_due(spec, key=KEY, after=counts_from(spec.trigger, spec.start_at, now=now))
 
 
 @dataclass
@@ -30,7 +36,7 @@ class Timeline:
     decisions: list[Decision] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.entry = first_due(self.spec, key=KEY, after=self.now, created=True)
+        self.entry = first_created(self.spec, now=self.now)
 
     def until(self, end: datetime) -> None:
         """Lets time pass, events included, up to and with `end`."""

@@ -1,16 +1,18 @@
 """Whether a schedule is complete in a range: what it had to account for against what is written of it."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
 from apps.archive.forgotten import kept_from
-from apps.dispatch.completeness import records
 from apps.dispatch.completeness.comparing import Comparison, compare
 from apps.dispatch.completeness.expecting import Expected, expected
+from apps.dispatch.completeness.records import Hot, Whole
 from apps.dispatch.zonehistory import zone_changes
 from apps.schedules.history_store import history_with_due
 from kernel.errors import FieldError, InvalidInput, NotFound
@@ -50,42 +52,29 @@ def completeness_of(
 
     InvalidInput, with a `pointer` to where the range begins, when it has more than `most` occurrences.
     """
-    conn, schema = door.raw(), tenant.schema_name
-    until = max(since, min(until, now + _MICROSECOND))
-    wanted, due_from = _expected(conn, schema, schedule_id, since, until)
-    if most is not None and (count := wanted.count()) > most:
+    conn = door.raw()
+    asked = _expecting(conn, tenant.schema_name, schedule_id, since, until, now)
+    if most is not None and (count := asked.expected.count()) > most:
         detail = (
             f"The range has {count:,} occurrences, and at most {most:,} are looked at in one call: give a later one."
         )
         raise InvalidInput([FieldError(pointer, "range", detail)])
-    found = Comparison()
-    if wanted.parts:
-        rows = records.Whole(conn, tenant, schedule_id, after=wanted.parts[0].after, until=wanted.parts[-1].until)
-        found = compare(wanted.parts, rows.records(), due_from=due_from, later=rows.made_later)
-    return Completeness(schedule_id, since, until, now, wanted, found, due_from)
+    return _compared(asked, partial(Whole, conn, tenant, schedule_id))
 
 
 def hot_completeness_of(
     conn: Conn, schema: str, schedule_id: UUID, *, since: datetime, until: datetime, now: datetime
 ) -> Completeness:
     """The same of a range that is too young for the archive."""
+    asked = _expecting(conn, schema, schedule_id, since, until, now)
+    return _compared(asked, partial(Hot, conn, schema, schedule_id))
+
+
+def _expecting(
+    conn: Conn, schema: str, schedule_id: UUID, since: datetime, until: datetime, now: datetime
+) -> Completeness:  # fmt: skip
+    """What was expected, with nothing found yet."""
     until = max(since, min(until, now + _MICROSECOND))
-    wanted, due_from = _expected(conn, schema, schedule_id, since, until)
-    found = Comparison()
-    if wanted.parts:
-        rows = records.records(
-            conn, schema, schedule_id, after=wanted.parts[0].after, until=wanted.parts[-1].until
-        )  # fmt: skip
-        found = compare(
-            wanted.parts, rows, due_from=due_from,
-            later=lambda first, last: records.made_later(conn, schema, schedule_id, first, last),
-        )  # fmt: skip
-    return Completeness(schedule_id, since, until, now, wanted, found, due_from)
-
-
-def _expected(
-    conn: Conn, schema: str, schedule_id: UUID, since: datetime, until: datetime
-) -> tuple[Expected, datetime | None]:
     read = history_with_due(conn, schema, schedule_id)
     if read is None:
         raise NotFound("There is no such schedule.")
@@ -94,4 +83,13 @@ def _expected(
     wanted = expected(
         history, since=since, until=until, kept_from=kept_from(conn, schema), zones=zone_changes(conn, zones)
     )  # fmt: skip
-    return wanted, due_from
+    return Completeness(schedule_id, since, until, now, wanted, Comparison(), due_from)
+
+
+def _compared(asked: Completeness, written_of: Callable[..., Hot]) -> Completeness:
+    parts = asked.expected.parts
+    if not parts:
+        return asked
+    written = written_of(after=parts[0].after, until=parts[-1].until)
+    found = compare(parts, written.records(), due_from=asked.due_from, later=written.made_later)
+    return replace(asked, found=found)

@@ -43,9 +43,9 @@ def mended(gaps: Sequence[Gap], *, now: datetime, live: int, ran_since: bool) ->
 
 def _version(newest_first: Sequence[Gap], now: datetime, live: int, ran_since: bool) -> Mended:
     spec = newest_first[0].spec
-    one, keep, fires = Mended(newest_first[0].version, spec), made_up_for(spec, on_time=int(ran_since)), []
-    if spec.misfire in ("fire_all", "fire_latest_n"):
-        keep = spec.misfire_max
+    # What ran since is no part of this debt: it takes none of the places that fire_all has.
+    keep = made_up_for(spec, on_time=int(ran_since and spec.misfire != "fire_all"))
+    one, fires = Mended(newest_first[0].version, spec), []
     for gap in newest_first:
         old, young = _by_age(gap, now)
         if old is not None:

@@ -41,45 +41,48 @@ SELECT EXISTS (SELECT 1 FROM {{schema}}.executions_execution
 """
 
 
-def records(conn: Conn, schema: str, schedule_id: UUID, *, after: datetime, until: datetime) -> Iterator[Record]:
-    """Records of (after, until], and those before that reach into it, oldest first."""
-    query = _FIRST_PAGE
-    while True:
-        rows = run_in(conn, query, schema, [schedule_id, after, until, PAGE]).fetchall()
-        for row in rows:
-            yield Record._make(row)
-        if len(rows) < PAGE:
-            return
-        after, query = rows[-1][0], _PAGE
+class Hot:
+    """The records of a schedule that are in the tables: of (after, until], and those before that reach into it."""
+
+    def __init__(self, conn: Conn, schema: str, schedule_id: UUID, *, after: datetime, until: datetime) -> None:
+        self._conn, self._schema, self._schedule_id = conn, schema, schedule_id
+        self._after, self._until = after, until
+
+    def records(self) -> Iterator[Record]:
+        """All of them, oldest first."""
+        after, query = self._after, _FIRST_PAGE
+        while True:
+            values = [self._schedule_id, after, self._until, PAGE]
+            rows = run_in(self._conn, query, self._schema, values).fetchall()
+            for row in rows:
+                yield Record._make(row)
+            if len(rows) < PAGE:
+                return
+            after, query = rows[-1][0], _PAGE
+
+    def made_later(self, first: datetime, last: datetime) -> list[datetime]:
+        """Which occurrences from `first` to `last` were made up for by a backfill."""
+        return [row[0] for row in run_in(self._conn, _LATER, self._schema, [self._schedule_id, first, last])]
 
 
-def made_later(conn: Conn, schema: str, schedule_id: UUID, first: datetime, last: datetime) -> list[datetime]:
-    """Which occurrences from `first` to `last` were made up for by a backfill."""
-    return [row[0] for row in run_in(conn, _LATER, schema, [schedule_id, first, last])]
-
-
-class Whole:
-    """The records of a tenant's schedule with those that are archived."""
+class Whole(Hot):
+    """The same with those that are archived."""
 
     def __init__(self, conn: Conn, tenant: Tenant, schedule_id: UUID, *, after: datetime, until: datetime) -> None:
-        self._conn, self._schema, self._schedule_id = conn, tenant.schema_name, schedule_id
-        self._after, self._until = after, until
+        super().__init__(conn, tenant.schema_name, schedule_id, after=after, until=until)
         self._archived = archived_dispositions(tenant, schedule_id, since=after, until=until, conn=conn)
 
     def records(self) -> Iterator[Record]:
-        """All records, oldest first."""
-        hot = records(self._conn, self._schema, self._schedule_id, after=self._after, until=self._until)
         old = (
             Record(one.nominal_at, one.until_at, one.state, one.reason)
             for one in self._archived
             if one.trigger in FIRED
         )
-        return merge(hot, old, key=lambda one: one.nominal_at)
+        return merge(super().records(), old, key=lambda one: one.nominal_at)
 
     def made_later(self, first: datetime, last: datetime) -> list[datetime]:
-        """As the function of this name."""
         old = [one.nominal_at for one in self._archived if one.trigger in LATER and first <= one.nominal_at <= last]
-        return old + made_later(self._conn, self._schema, self._schedule_id, first, last)
+        return old + super().made_later(first, last)
 
 
 def ran_since(conn: Conn, schema: str, schedule_id: UUID, at: datetime) -> bool:
