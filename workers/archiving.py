@@ -2,7 +2,6 @@
 
 import logging
 import random
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,7 @@ from django.conf import settings
 from apps.archive.files import Store, store
 from apps.archive.standing import standing
 from apps.usage import archives
-from kernel.clock import monotonic_s
+from kernel.clock import within
 from kernel.errors import ShardbeatError
 from tenants.door import Line
 from tenants.models import Tenant
@@ -49,13 +48,13 @@ def archive() -> dict[str, int]:
     if not settings.ARCHIVE_URL:
         return {}
     total = {"tenants": 0, "batches": 0, "executions": 0, "expired": 0, "failed": 0}
-    line, files, end = Line("archive", opened=_bounded), store(), monotonic_s() + BUDGET_S
+    more, line, files = within(BUDGET_S), Line("archive", opened=_bounded), store()
     try:
         turns = [Turn._make(row) for row in line.get().execute(_TENANTS)]
         archives.forget(line.get(), but=[one.tenant_id for one in turns])
         random.shuffle(turns)  # when the time does not reach for all, it is not always the same ones who wait
         for turn in turns:
-            if monotonic_s() > end:
+            if not more():
                 break
             total["tenants"] += 1
             run = _turn(line, files, turn)
@@ -78,7 +77,7 @@ def _turn(line: Line, files: Store, turn: Turn) -> "Run | None":
     tenant = Tenant(pk=turn.tenant_id, slug=turn.slug, schema_name=turn.schema)
     keep = timedelta(days=turn.archive_days)
     try:
-        run = archive_run(line.fresh(visits=1), tenant, files, before=turn.before, keep=keep, more=_until(TURN_S))
+        run = archive_run(line.fresh(visits=1), tenant, files, before=turn.before, keep=keep, more=within(TURN_S))
         found = standing(line.get(), turn.schema, before=turn.before)
     except (psycopg.Error, ShardbeatError) as error:
         log.warning("archive of tenant %s failed; it is tried again at the next run", turn.slug, exc_info=True)
@@ -88,11 +87,6 @@ def _turn(line: Line, files: Store, turn: Turn) -> "Run | None":
     return run
 
 
-def _bounded(conn: "psycopg.Connection[Any]") -> None:
+def _bounded(conn: psycopg.Connection[Any]) -> None:
     """No statement holds vacuum back for long."""
     conn.execute(f"SET statement_timeout = {STATEMENT_MS}")
-
-
-def _until(seconds: float) -> Callable[[], bool]:
-    end = monotonic_s() + seconds
-    return lambda: monotonic_s() < end

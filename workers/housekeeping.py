@@ -21,7 +21,7 @@ from apps.due import slots, watch
 from apps.executions import erasures
 from apps.tickets import breakers, workers
 from apps.usage import archives
-from kernel.clock import monotonic_s
+from kernel.clock import within
 from kernel.errors import ShardbeatError
 from tenants.door import Line
 from tenants.models import Tenant
@@ -87,7 +87,7 @@ def retention() -> dict[str, int]:
 
     Those of plans with archive_days are left to the archive. Goes on with what is to be erased.
     """
-    more = _budget()
+    more = within(BUDGET_S)
     total: dict[str, int] = {}
     line = Line("housekeeping")
     try:
@@ -113,7 +113,7 @@ def retention() -> dict[str, int]:
 def prune() -> dict[str, int]:
     """Forgets old beat slots, processes that ended without a word, sessions and invitations that are over,
     old breakers, and answers of idempotency keys."""
-    more = _budget()
+    more = within(BUDGET_S)
     line = Line("housekeeping")
     try:
         conn = line.get()
@@ -173,12 +173,6 @@ def _erase(line: Line, slug: str, schema: str, more: Callable[[], bool]) -> int:
         return 0
     tenant = Tenant.objects.select_related("plan").get(slug=slug)
     return erase_some(tenant, now=database_now(), more=more)
-
-
-def _budget() -> Callable[[], bool]:
-    """True until BUDGET_S have passed."""
-    end = monotonic_s() + BUDGET_S
-    return lambda: monotonic_s() < end
 
 
 def _drain(step: Callable[[], int], more: Callable[[], bool]) -> int:

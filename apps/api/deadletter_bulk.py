@@ -8,10 +8,11 @@ from apps.api.deadletter_lists import TAG
 from apps.api.documents_operations import wish_input
 from apps.api.endpoint import retry_safe
 from apps.api.wishes import WishEndpoint
-from apps.operations.kinds.letters import NAMES, PARAMS
+from apps.operations.filters import LETTER_NAMES
+from apps.operations.kinds.letters import PARAMS
 
-DeadLettersReplayWishInput = wish_input("DeadLettersReplayWishInput", NAMES, "job", PARAMS)
-DeadLettersWishInput = wish_input("DeadLettersWishInput", NAMES, "job")
+DeadLettersReplayWishInput = wish_input("DeadLettersReplayWishInput", LETTER_NAMES, "job", PARAMS)
+DeadLettersWishInput = wish_input("DeadLettersWishInput", LETTER_NAMES, "job")
 
 
 class DeadLettersBulkReplay(WishEndpoint):

@@ -13,7 +13,7 @@ from apps.operations import pacing
 from apps.operations.kinds.base import NewItem
 from apps.operations.models import Operation
 from apps.operations.pacing import Pace
-from apps.operations.reading import COUNTS
+from apps.operations.reading import counts_of
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
 from apps.schedules.input_fields import Fields
 from kernel.errors import Faults
@@ -55,7 +55,7 @@ def operation_shape(one: Operation) -> dict[str, Any]:
     return {
         "id": one.pk, "action": one.action, "target": one.target, "filter": one.filter, "params": one.params,
         "state": one.state, "frozen_at": one.frozen_at, "is_planned": one.is_planned,
-        "counts": {name: getattr(one, name) for name in COUNTS},
+        "counts": counts_of(one),
         **{name: getattr(one, name) for name in pacing.NAMES},
         "canary_passed": one.canary_passed, "waits_for": one.waits_for or None, "reason": one.reason,
         "paused_reason": one.paused_reason or None, "error": one.error or None, "created_by": one.created_by,

@@ -21,7 +21,7 @@ from apps.archive.deleting import batch_delete
 from apps.archive.expiring import expire
 from apps.archive.files import Store
 from apps.archive.restoring import batch_restore
-from apps.archive.rewriting import batch_rewrite, remove_files
+from apps.archive.rewriting import batch_rewrite, remove_files, throw_away
 from apps.archive.verifying import batch_sound
 from apps.archive.writing import BatchLost, batch_write, columns_now, hot_chunks, keeping
 from kernel.errors import ShardbeatError
@@ -93,30 +93,30 @@ def _archive(
     if found is None:  # all of it went meanwhile
         catalogue.drop(conn, schema, batch.id)
         return
-    if not catalogue.written(conn, schema, batch.id, found):
+    written = catalogue.written(conn, schema, batch.id, found)
+    if written is None:
         raise BatchLost
-    batch = _read(conn, schema, batch.id)
-    batch_sound(store, batch)
-    if not catalogue.verified(conn, schema, batch.id):
+    batch_sound(store, written)
+    verified = catalogue.verified(conn, schema, batch.id)
+    if verified is None:
         raise BatchLost
-    _finish(conn, tenant, store, _read(conn, schema, batch.id), run, before, more)
+    _finish(conn, tenant, store, verified, run, before, more)
 
 
 def _finish(
     conn: Conn, tenant: Tenant, store: Store, batch: Batch, run: Run, before: datetime, more: Callable[[], bool]
 ) -> None:
     """verified -> done: deletes the hot rows; what had to stay is left out of the files."""
-    if not batch_delete(conn, tenant.schema_name, store, batch, before=before, more=more):
+    deleted = batch_delete(conn, tenant.schema_name, store, batch, before=before, more=more)
+    if deleted is None:
         run.busy = True
-        return
-    batch = _read(conn, tenant.schema_name, batch.id)
-    if batch.kept_back:
-        log.info("archive of %s: %d executions stay hot: they changed", tenant.slug, len(batch.kept_back))
-        left = batch_rewrite(conn, tenant, store, batch, without=[UUID(one) for one in batch.kept_back])
+    elif deleted.kept_back:
+        log.info("archive of %s: %d executions stay hot: they changed", tenant.slug, len(deleted.kept_back))
+        left = batch_rewrite(conn, tenant, store, deleted, without=[UUID(one) for one in deleted.kept_back])
         if left is not None:
             run.add(left)
-    elif catalogue.done(conn, tenant.schema_name, batch.id):
-        run.add(batch)
+    elif catalogue.done(conn, tenant.schema_name, deleted.id):
+        run.add(deleted)
 
 
 def _go_on(
@@ -128,8 +128,7 @@ def _go_on(
         if not batch.abandoned:
             run.busy = run.busy or batch.replaces is None
         elif batch.state in ("writing", "written"):
-            store.remove(batch.path)
-            catalogue.drop(conn, schema, batch.id)
+            throw_away(conn, schema, store, batch)
         elif batch.state == "verified":
             try:
                 _finish(conn, tenant, store, batch, run, before, more)
@@ -139,10 +138,3 @@ def _go_on(
             batch_restore(conn, tenant, store, batch)
     for batch in catalogue.refuse(conn, schema):
         remove_files(conn, schema, store, batch)
-
-
-def _read(conn: Conn, schema: str, batch_id: UUID) -> Batch:
-    found = catalogue.read(conn, schema, batch_id)
-    if found is None:
-        raise BatchLost
-    return found

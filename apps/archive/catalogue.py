@@ -79,11 +79,11 @@ _WRITTEN = f"""
 UPDATE {_TABLE} SET state = 'written', counts = %(counts)s, bytes = %(bytes)s, manifest_sha256 = %(manifest_sha256)s,
     min_id = %(min_id)s, max_id = %(max_id)s, nominal_from = %(nominal_from)s, nominal_to = %(nominal_to)s,
     touched_at = clock_timestamp()
-WHERE id = %(id)s AND state = 'writing'
+WHERE id = %(id)s AND state = 'writing' RETURNING {_COLUMNS}
 """
 _VERIFIED = f"""
 UPDATE {_TABLE} SET state = 'verified', verified_at = clock_timestamp(), touched_at = clock_timestamp()
-WHERE id = %s AND state = 'written'
+WHERE id = %s AND state = 'written' RETURNING {_COLUMNS}
 """
 _ADVANCE = f"""
 UPDATE {_TABLE} SET cursor = %(to)s, kept_back = kept_back || %(kept)s::jsonb, touched_at = clock_timestamp()
@@ -107,20 +107,19 @@ WHERE id = %s AND state = ANY(%s)
 """
 
 
-def folder_of(tenant: Tenant) -> str:
+def folder_of(schema: str, tenant_id: int) -> str:
     """Where the files of a tenant are. Its number is in it: a later tenant may have the same schema's name."""
-    return f"{tenant.schema_name}-{tenant.pk}"
+    return f"{schema}-{tenant_id}"
 
 
 def begin(conn: Conn, tenant: Tenant, *, day: date, replaces: UUID | None = None) -> Batch | None:
     """A new batch, in state writing; None while another process works at one."""
-    batch_id = uuid7()
+    batch_id, folder = uuid7(), folder_of(tenant.schema_name, tenant.pk)
     values = {
-        "id": batch_id, "day": day, "path": f"{folder_of(tenant)}/{day:%Y/%m/%d}/{batch_id}", "format": FORMAT,
+        "id": batch_id, "day": day, "path": f"{folder}/{day:%Y/%m/%d}/{batch_id}", "format": FORMAT,
         "replaces": replaces, "open": list(OPEN_STATES),
     }  # fmt: skip
-    row = conn.execute(in_schema(_BEGIN, tenant.schema_name), values).fetchone()
-    return None if row is None else _batch(row)
+    return _changed(conn, tenant.schema_name, _BEGIN, values)
 
 
 def touch(conn: Conn, schema: str, batch: Batch) -> bool:
@@ -128,15 +127,15 @@ def touch(conn: Conn, schema: str, batch: Batch) -> bool:
     return conn.execute(in_schema(_TOUCH, schema), [batch.id, batch.state]).rowcount == 1
 
 
-def written(conn: Conn, schema: str, batch_id: UUID, found: Written) -> bool:
-    """writing -> written."""
+def written(conn: Conn, schema: str, batch_id: UUID, found: Written) -> Batch | None:
+    """writing -> written: the batch as it is then; None when it is not in that state any more."""
     values = {**found._asdict(), "counts": orjson.dumps(dict(found.counts)).decode(), "id": batch_id}
-    return conn.execute(in_schema(_WRITTEN, schema), values).rowcount == 1
+    return _changed(conn, schema, _WRITTEN, values)
 
 
-def verified(conn: Conn, schema: str, batch_id: UUID) -> bool:
-    """written -> verified."""
-    return conn.execute(in_schema(_VERIFIED, schema), [batch_id]).rowcount == 1
+def verified(conn: Conn, schema: str, batch_id: UUID) -> Batch | None:
+    """written -> verified: the batch as it is then; None when it is not in that state any more."""
+    return _changed(conn, schema, _VERIFIED, [batch_id])
 
 
 def advance(conn: Conn, schema: str, batch: Batch, *, to: UUID, kept: Sequence[UUID]) -> bool:
@@ -253,6 +252,11 @@ def kept_ranges(conn: Conn, schema: str) -> list[tuple[UUID, UUID]]:
 def _select(conn: Conn, schema: str, condition: str, values: Sequence[Any], *, order: str = "id") -> list[Batch]:
     query = f"SELECT {_COLUMNS} FROM {_TABLE} WHERE {condition} ORDER BY {order}"
     return [_batch(row) for row in conn.execute(in_schema(query, schema), values)]
+
+
+def _changed(conn: Conn, schema: str, query: str, values: Sequence[Any] | Mapping[str, Any]) -> Batch | None:
+    row = conn.execute(in_schema(query, schema), values).fetchone()
+    return None if row is None else _batch(row)
 
 
 def _batch(row: tuple[Any, ...]) -> Batch:

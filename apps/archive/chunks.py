@@ -34,6 +34,10 @@ class Chunk(NamedTuple):
         """The roots that they go with, each once."""
         return list(dict.fromkeys(self.executions.column(UNIT).to_pylist()))
 
+    def unit_by_id(self) -> dict[bytes, bytes]:
+        """Each execution's root, in the order of the rows."""
+        return dict(zip(self.ids(), self.executions.column(UNIT).to_pylist(), strict=True))
+
     def last_unit(self) -> bytes:
         return bytes(self.executions.column(UNIT)[-1].as_py())
 
@@ -71,8 +75,7 @@ def chunks_of(store: Store, batch: Batch, *, after: bytes | None = None, rows: i
             if after is None or chunk.units()[0] > after:
                 yield chunk
             elif chunk.last_unit() > after:
-                units = dict(zip(chunk.ids(), taken.column(UNIT).to_pylist(), strict=True))
-                yield chunk.only([key for key, unit in units.items() if unit > after])
+                yield chunk.only([key for key, unit in chunk.unit_by_id().items() if unit > after])
 
 
 class _Feed:

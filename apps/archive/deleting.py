@@ -18,7 +18,7 @@ from apps.archive.catalogue import Batch
 from apps.archive.chunks import CHUNK_ROWS, Chunk, chunks_of
 from apps.archive.comparing import same_executions
 from apps.archive.files import Store
-from apps.archive.tables import ATTACHED, EXECUTIONS, UNIT, executions_of, selected
+from apps.archive.tables import ATTACHED, EXECUTIONS, executions_of, selected
 from apps.archive.writing import BatchLost, Columns, attached_hot, columns_now
 from tenants.statements import in_schema
 
@@ -40,10 +40,11 @@ WHERE e.id = ANY(%(ids)s) AND {rules.MAY_GO} ORDER BY e.id FOR UPDATE OF e SKIP 
 
 def batch_delete(
     conn: Conn, schema: str, store: Store, batch: Batch, *, before: datetime, more: Callable[[], bool]
-) -> bool:  # fmt: skip
-    """Deletes the rows of a verified batch, from its cursor on, while `more()`; True when it came to the end.
+) -> Batch | None:  # fmt: skip
+    """Deletes the rows of a verified batch, from its cursor on, while `more()`: the batch as it is at the end.
 
-    `before` is the day that `choose` was given: what has ended since stays. BatchLost when another process works at it.
+    None when it did not come to the end. `before` is the day that `choose` was given: what has ended since
+    stays. BatchLost when another process works at it.
     """
     columns, rows = columns_now(conn, schema), CHUNK_ROWS
     while True:
@@ -51,14 +52,14 @@ def batch_delete(
         try:
             for chunk in chunks_of(store, batch, after=after, rows=rows):
                 if not more():
-                    return False
+                    return None
                 batch = _delete(conn, schema, batch, chunk, columns, before)
-            return True
+            return batch
         except psycopg.errors.QueryCanceled:
             rows //= 4  # too much for one short transaction on this machine now
             if rows < LEAST_ROWS:
                 log.warning("deleting what was archived in %s is too slow now; it goes on at the next run", schema)
-                return False
+                return None
 
 
 def _delete(conn: Conn, schema: str, batch: Batch, chunk: Chunk, columns: Columns, before: datetime) -> Batch:
@@ -67,7 +68,7 @@ def _delete(conn: Conn, schema: str, batch: Batch, chunk: Chunk, columns: Column
         conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
         holds.share(conn, schema)
         free = _free_units(conn, schema, chunk, before)
-        units = dict(zip(chunk.ids(), chunk.executions.column(UNIT).to_pylist(), strict=True))
+        units = chunk.unit_by_id()
         asked = {key: unit for key, unit in units.items() if unit in free}
         hot = _locked(conn, schema, columns, asked, before)
         same = same_executions(chunk.only(list(asked)), hot)

@@ -114,8 +114,6 @@ def _ask(
     tenant: Tenant, actor: Actor, execution_id: UUID, reason: str, now: datetime, everything: bool, cold: "Family"
 ) -> None:
     """Notes what is to go. Conflict, NotFound."""
-    from apps.archive.erasing_files import held_with
-
     conn, schema = door.raw(), tenant.schema_name
     holds.share(conn, schema)
     ids = erasing_rows.belonging(conn, schema, {execution_id, *cold.rows}, everything=everything, limit=MOST + 1)
@@ -130,7 +128,8 @@ def _ask(
         alive = erasing_rows.goes_on(conn, schema, ids)
     if alive is not None:
         raise Conflict(f"Execution {alive} is not finished; cancel it or wait.", code="not_finished")
-    kept = holds.held(conn, schema, ids) or held_with(holds.open_holds(conn, schema), {**cold.rows, **cold.beside})
+    archived = [*cold.rows.values(), *cold.beside.values()]
+    kept = holds.held(conn, schema, ids) or list(holds.covered(holds.open_holds(conn, schema), archived))
     if kept:
         raise Conflict(f"Execution {kept[0]} is under a legal hold; release the hold first.", code="held")
     new = erasures.add(conn, schema, ids, asked_id=execution_id, at=now, by=actor.stored, reason=reason)

@@ -17,7 +17,7 @@ from apps.archive.holds import Hold
 from apps.archive.models import ENDED_STATES
 from apps.archive.opening import table_reading
 from apps.archive.reading import archived_range
-from apps.archive.rewriting import batch_rewrite, remove_files
+from apps.archive.rewriting import batch_rewrite, remove_files, throw_away
 from apps.archive.rows import Row, rows_of
 from apps.archive.tables import EXECUTIONS, RUNS, STEPS, UNIT
 from apps.archive.writing import BatchLost
@@ -53,15 +53,17 @@ def family(conn: Conn, tenant: Tenant, execution_id: UUID, *, everything: bool, 
         seen |= hot
         todo = set()
         for key in sorted(cold):
-            found = _with_unit(conn, tenant, key)
-            if not found:
-                continue
-            going = _going(found, key, everything=everything)
-            beside |= found
-            rows |= {one: found[one] for one in going}
-            todo |= going
+            if key not in rows:  # else its run was read when the first of it came by
+                found = _with_unit(conn, tenant, key)
+                if not found:
+                    continue
+                going = _going(found, key, everything=everything)
+                beside |= found
+                rows |= {one: found[one] for one in going}
+                todo |= going
+                if everything:
+                    todo |= {found[one]["replay_of"] for one in going if found[one]["replay_of"] is not None}
             if everything:
-                todo |= {found[one]["replay_of"] for one in going if found[one]["replay_of"] is not None}
                 todo |= set(_run_again(tenant, key))
         todo -= seen
     return Family(rows, {key: row for key, row in beside.items() if key not in rows})
@@ -87,8 +89,7 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
             if batch.state in ENDED_STATES:
                 remove_files(conn, schema, store(), batch)
             elif batch.abandoned and batch.state in ("writing", "written"):  # a process died in it
-                store().remove(batch.path)
-                catalogue.drop(conn, schema, batch.id)
+                throw_away(conn, schema, store(), batch)
             elif batch.state != "done":
                 left |= ours  # somebody works at it
             elif contents := _contents(store(), batch, ours):
@@ -101,21 +102,9 @@ def erase_from_files(conn: Conn, tenant: Tenant, ids: Collection[UUID]) -> set[U
     return left
 
 
-def held_with(found: Sequence[Hold], rows: Mapping[UUID, Row]) -> list[UUID]:
-    """Archived executions that a hold covers."""
-    return [
-        key
-        for key, row in rows.items()
-        for hold in found
-        if hold.covers(
-            execution_id=key, job_id=row["job_id"], schedule_id=row["schedule_id"], created_at=row["created_at"]
-        )
-    ]
-
-
 def _held_since(conn: Conn, tenant: Tenant, ids: Collection[UUID], found: Sequence[Hold]) -> set[UUID]:
     """Those of these that are archived and that a hold covers which was placed since they were asked for."""
-    return {key for key in ids if found and held_with(found, _with_unit(conn, tenant, key))}
+    return {key for key in ids if found and any(holds.covered(found, _with_unit(conn, tenant, key).values()))}
 
 
 def may_be_in_files(conn: Conn, schema: str, ids: Collection[UUID]) -> bool:
@@ -124,7 +113,7 @@ def may_be_in_files(conn: Conn, schema: str, ids: Collection[UUID]) -> bool:
 
 
 def _with_unit(conn: Conn, tenant: Tenant, key: UUID) -> dict[UUID, Row]:
-    """An archived execution and all of the workflow's run that it is a part of, each with `steps` that it has."""
+    """An archived execution and all of the workflow's run that it is a part of, each with what it `started`."""
     for batch in catalogue.holding(conn, tenant.schema_name, key):
         own = rows_of(batch, EXECUTIONS, "id", [key.bytes])
         if not own:

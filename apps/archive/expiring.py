@@ -11,7 +11,6 @@ from apps.archive import catalogue, holds
 from apps.archive.catalogue import Batch
 from apps.archive.files import Store
 from apps.archive.forgotten import forgotten
-from apps.archive.holds import Hold
 from apps.archive.opening import table_reading
 from apps.archive.rewriting import remove_files
 from apps.archive.rows import Row, rows_told
@@ -39,8 +38,8 @@ def _end(conn: Conn, schema: str, store: Store, batch: Batch) -> bool:
     with conn.transaction():
         holds.share(conn, schema)
         found = holds.open_holds(conn, schema)
-        if found and (named is None or _held(found, named)):  # None: a hold came while we looked; the next run knows it
-            return False
+        if found and (named is None or any(holds.covered(found, named))):
+            return False  # named is None: a hold came while we looked; the next run knows it
         # What is of its day or earlier was written by the end of that day.
         whole_from = datetime.combine(batch.day + timedelta(days=1), time(), UTC)
         forgotten(conn, schema, before=whole_from)
@@ -50,16 +49,6 @@ def _end(conn: Conn, schema: str, store: Store, batch: Batch) -> bool:
 def _named(store: Store, batch: Batch) -> list[Row]:
     with table_reading(store, batch, EXECUTIONS) as reader:
         return [row for number in range(reader.group_count) for row in rows_told(reader.group(number, NAMED))]
-
-
-def _held(found: list[Hold], named: list[Row]) -> bool:
-    return any(
-        hold.covers(
-            execution_id=row["id"], job_id=row["job_id"], schedule_id=row["schedule_id"], created_at=row["created_at"]
-        )
-        for row in named
-        for hold in found
-    )  # fmt: skip
 
 
 def stray_files(conn: Conn, schema: str, store: Store, folder: str) -> dict[str, list[str]]:

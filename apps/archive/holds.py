@@ -2,12 +2,12 @@
 
 Whoever deletes says `share` first in its transaction: it takes the table of holds in share mode, so that a hold which
 is being placed waits for it, and one that is placed is seen. Then its statement leaves out what is held (`not_held`),
-or it asks for the holds (`open_holds`) and looks at its rows itself (`Hold.covers`), as for rows in files.
+or it asks for the holds (`open_holds`) and looks at its rows itself (`covered`), as for rows in files.
 
 A hold on any part of a workflow's run holds all of that run: its steps, the runs below it, and the run itself.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -96,3 +96,14 @@ def open_holds(conn: Conn, schema: str) -> list[Hold]:
 def held(conn: Conn, schema: str, execution_ids: Collection[UUID]) -> list[UUID]:
     """Which of these executions an open hold covers, of those that are in the tables."""
     return [row[0] for row in conn.execute(in_schema(_HELD, schema), [sorted(execution_ids)])]
+
+
+def covered(found: Collection[Hold], rows: Iterable[Mapping[str, Any]]) -> Iterator[UUID]:
+    """The executions among these rows of files that one of these holds covers."""
+    for row in rows:
+        key, made_at = row["id"], row["created_at"]
+        if any(
+            one.covers(execution_id=key, job_id=row["job_id"], schedule_id=row["schedule_id"], created_at=made_at)
+            for one in found
+        ):
+            yield key

@@ -8,6 +8,7 @@ import psycopg
 from django.conf import settings
 
 from apps.archive import holds
+from apps.archive.catalogue import folder_of
 from apps.archive.errors import ArchiveUnreachable
 from apps.archive.files import store
 from tenants.statements import in_schema
@@ -16,15 +17,12 @@ Conn = psycopg.Connection[Any]
 FOLDERS_A_STEP = 50
 _OURS = re.compile(r"t_[a-z0-9_]+-\d+")
 _TENANTS = "SELECT id, schema_name FROM tenants_tenant"
-_HAS_BATCHES = "SELECT to_regclass(format('%%I.archive_archivebatch', %s::text)) IS NOT NULL"
-
-_HAS_HOLDS = "SELECT to_regclass(format('%%I.archive_legalhold', %s::text)) IS NOT NULL"
+_HAS_TABLE = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
 
 
 def kept_by(conn: Conn, schema: str) -> str:
     """Why nothing of this tenant may be deleted; empty when it may."""
-    row = conn.execute(_HAS_HOLDS, [schema]).fetchone()
-    found = holds.open_holds(conn, schema) if row is not None and row[0] else []  # a schema may be behind, or gone
+    found = holds.open_holds(conn, schema) if _has_table(conn, schema, "archive_legalhold") else []
     if not found:
         return ""
     more = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
@@ -36,7 +34,7 @@ def remove_some(conn: Conn, tenant_id: int, schema: str) -> int:
     files and no address any more."""
     if not settings.ARCHIVE_URL and not _has_files(conn, schema):
         return 0
-    folder = f"{schema}-{tenant_id}"
+    folder = folder_of(schema, tenant_id)
     parents = dict.fromkeys(path.rpartition("/")[0] for path in store().files(folder))
     some = list(parents)[:FOLDERS_A_STEP]
     for parent in some or [folder]:  # when nothing is left, the empty folders go
@@ -48,7 +46,7 @@ def orphans(conn: Conn) -> list[str]:
     """Folders of archives that belong to no tenant."""
     if not settings.ARCHIVE_URL:
         return []
-    known = {f"{schema}-{tenant_id}" for tenant_id, schema in conn.execute(_TENANTS).fetchall()}
+    known = {folder_of(schema, tenant_id) for tenant_id, schema in conn.execute(_TENANTS).fetchall()}
     try:
         return [f"archive {name}" for name in store().folders() if name not in known and _OURS.fullmatch(name)]
     except ArchiveUnreachable as error:
@@ -56,8 +54,12 @@ def orphans(conn: Conn) -> list[str]:
 
 
 def _has_files(conn: Conn, schema: str) -> bool:
-    row = conn.execute(_HAS_BATCHES, [schema]).fetchone()
-    if row is None or not row[0]:
+    if not _has_table(conn, schema, "archive_archivebatch"):
         return False
     query = in_schema("SELECT EXISTS (SELECT 1 FROM {schema}.archive_archivebatch WHERE path <> '')", schema)
     return conn.execute(query).fetchone() == (True,)
+
+
+def _has_table(conn: Conn, schema: str, table: str) -> bool:
+    """A schema may be behind, or gone."""
+    return conn.execute(_HAS_TABLE, [schema, table]).fetchone() == (True,)

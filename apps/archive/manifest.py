@@ -8,7 +8,6 @@ import orjson
 
 from apps.archive.catalogue import FORMAT, Batch
 from apps.archive.errors import ArchiveDamaged
-from apps.archive.files import Store
 from apps.archive.tables import Column, Table
 
 MANIFEST = "manifest.json"
@@ -42,11 +41,10 @@ def manifest_text(batch: Batch, files: Mapping[Table, File], *, schema: str, low
     )  # fmt: skip
 
 
-def manifest_read(store: Store, batch: Batch) -> dict[str, File]:
-    """The files of a batch by their names. ArchiveDamaged when it can't be read, or a newer version wrote it."""
-    path = f"{batch.path}/{MANIFEST}"
+def manifest_files(text: bytes, path: str) -> dict[str, File]:
+    """The files that a manifest tells of, by their names. ArchiveDamaged when it is none, or a newer version's."""
     try:
-        told: dict[str, Any] = orjson.loads(store.read(path))
+        told: dict[str, Any] = orjson.loads(text)
         if told["format"] > FORMAT:
             raise ArchiveDamaged(f"{path} has the form {told['format']}; this version reads up to {FORMAT}.")
         return {

@@ -4,7 +4,7 @@ A batch that is restored means nothing afterwards: its rows are hot again, and i
 the same as they do. What can't come back, as another row has taken its run key or its occurrence, stays archived.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -19,9 +19,9 @@ from apps.archive.comparing import same_executions
 from apps.archive.errors import ArchiveDamaged
 from apps.archive.files import Store
 from apps.archive.inserting import chunk_insert
-from apps.archive.manifest import manifest_read
+from apps.archive.manifest import File
 from apps.archive.rewriting import batch_rewrite, remove_files
-from apps.archive.tables import EXECUTIONS, TABLES, UNIT, Column, Table
+from apps.archive.tables import EXECUTIONS, TABLES, Column, Table
 from apps.archive.verifying import batch_sound
 from apps.archive.writing import BatchLost, Columns, columns_now, hot_chunk
 from tenants.models import Tenant
@@ -42,10 +42,10 @@ class Restored:
 def unit_of(store: Store, batch: Batch, execution_id: UUID) -> list[UUID]:
     """The execution and what comes and goes with it: all of its workflow's run. Empty when it is not in the batch."""
     for chunk in chunks_of(store, batch):
-        if execution_id.bytes in (ids := chunk.ids()):
-            units = chunk.executions.column(UNIT).to_pylist()
-            unit = units[ids.index(execution_id.bytes)]
-            return [UUID(bytes=key) for key, one in zip(ids, units, strict=True) if one == unit]
+        units = chunk.unit_by_id()
+        if execution_id.bytes in units:
+            unit = units[execution_id.bytes]
+            return [UUID(bytes=key) for key, one in units.items() if one == unit]
     return []
 
 
@@ -64,7 +64,7 @@ def batch_restore(
         raise BatchLost
     if batch.state == "restoring" and only and {str(one) for one in only} - set(batch.kept_back):
         raise BatchLost  # it is being restored in part, by somebody else
-    batch_sound(store, batch)  # also where somebody began: files may have changed since
+    files = batch_sound(store, batch)  # also where somebody began: files may have changed since
     if batch.state == "done":
         assert keep_until is not None, "whoever begins says how long it is kept"
         with conn.transaction():
@@ -73,7 +73,7 @@ def batch_restore(
             note()
         batch = batch._replace(state="restoring", kept_back=[str(one) for one in only])
     wanted = [UUID(one).bytes for one in batch.kept_back]
-    columns, found = _columns(conn, schema, store, batch), Restored()
+    columns, found = _columns(conn, schema, files), Restored()
     for chunk in chunks_of(store, batch):
         if not catalogue.touch(conn, schema, batch):
             raise BatchLost
@@ -89,7 +89,7 @@ def batch_restore(
 
 def _restore(conn: Conn, schema: str, chunk: Chunk, columns: Columns, found: Restored) -> None:
     """One chunk, in one transaction; what is refused takes its whole run with it."""
-    units = dict(zip(chunk.ids(), chunk.executions.column(UNIT).to_pylist(), strict=True))
+    units = chunk.unit_by_id()
     with conn.transaction():
         there = same_executions(chunk, hot_chunk(conn, schema, columns, units))
         missing = chunk.only(list(there), without=True)
@@ -122,10 +122,9 @@ def _by_unit(conn: Conn, schema: str, chunk: Chunk, columns: Columns, units: dic
     return refused
 
 
-def _columns(conn: Conn, schema: str, store: Store, batch: Batch) -> dict[Table, list[Column]]:
+def _columns(conn: Conn, schema: str, files: Mapping[str, File]) -> dict[Table, list[Column]]:
     """The columns that both the files and the tables have: either may be of another version."""
-    files, now = manifest_read(store, batch), columns_now(conn, schema)
-    found = {}
+    now, found = columns_now(conn, schema), {}
     for table in TABLES:
         filed = {one.name for one in files[table.file].columns} if table.file in files else None
         found[table] = [one for one in now[table] if filed is None or one.name in filed]

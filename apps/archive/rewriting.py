@@ -10,7 +10,6 @@ from apps.archive import catalogue
 from apps.archive.catalogue import Batch
 from apps.archive.chunks import Chunk, chunks_of
 from apps.archive.files import Store
-from apps.archive.manifest import manifest_read
 from apps.archive.tables import TABLES
 from apps.archive.verifying import batch_sound
 from apps.archive.writing import BatchLost, batch_write, keeping
@@ -33,8 +32,7 @@ def batch_rewrite(
     its own. BatchLost when another process works at it.
     """
     schema = tenant.schema_name
-    batch_sound(store, batch)
-    files = manifest_read(store, batch)
+    files = batch_sound(store, batch)
     columns = {table: files[table.file].columns for table in TABLES if table.file in files}
     new = catalogue.begin(conn, tenant, day=batch.day, replaces=batch.id)
     if new is None:
@@ -43,15 +41,12 @@ def batch_rewrite(
     chunks = (edit(chunk.only(left, without=True)) for chunk in chunks_of(store, batch))
     found = batch_write(store, new, chunks, columns, schema=schema, alive=keeping(conn, schema, new))
     if found is not None:
-        if not catalogue.written(conn, schema, new.id, found):
-            raise BatchLost
-        new = catalogue.read(conn, schema, new.id)
+        new = catalogue.written(conn, schema, new.id, found)
         if new is None:
             raise BatchLost
         batch_sound(store, new)
     if not _replace(conn, schema, batch, new, still, is_empty=found is None):
-        store.remove(new.path)
-        catalogue.drop(conn, schema, new.id)
+        throw_away(conn, schema, store, new)
         raise BatchLost
     remove_files(conn, schema, store, batch)
     return catalogue.read(conn, schema, new.id) if found is not None else None
@@ -77,3 +72,9 @@ def remove_files(conn: Conn, schema: str, store: Store, batch: Batch) -> None:
     """Removes the files of a batch that has ended. A process that dies here leaves them to the next run."""
     store.remove(batch.path)
     catalogue.emptied(conn, schema, batch.id)
+
+
+def throw_away(conn: Conn, schema: str, store: Store, batch: Batch) -> None:
+    """Removes a batch that is not verified, with its files: whatever it was made from is still there."""
+    store.remove(batch.path)
+    catalogue.drop(conn, schema, batch.id)

@@ -59,8 +59,8 @@ def standings(tenant: Tenant, *, now: datetime) -> list[Standing]:
     live = live_of(conn, tenant.pk, most=live_most)
     return [
         Standing(
-            counting.QUOTA, "runs made on this day (UTC)", plan.max_runs_per_day, _of_day(tenant, now),
-            resets_at=counting.day_ends_at(now),
+            counting.QUOTA, "runs made on this day (UTC)", plan.max_runs_per_day,
+            counting.used(conn, tenant.pk, now=now), resets_at=counting.day_ends_at(now),
         ),
         Standing(
             rates.QUOTA, "releases in a minute, over time", plan.max_runs_per_min,
@@ -73,13 +73,6 @@ def standings(tenant: Tenant, *, now: datetime) -> list[Standing]:
         Standing("max_live", "executions that are not finished", plan.max_live, live, live < live_most),
         *(Standing(quota, WORDS[quota], limit, use, use < _most(limit)) for quota, (limit, use) in counted.items()),
     ]  # fmt: skip
-
-
-def _of_day(tenant: Tenant, now: datetime) -> int:
-    row = door.raw().execute(
-        "SELECT runs FROM usage_daycount WHERE tenant_id = %s AND day = %s", [tenant.pk, counting.day_of(now)]
-    ).fetchone()  # fmt: skip
-    return int(row[0]) if row else 0
 
 
 class _Number(Subquery):

@@ -7,10 +7,11 @@ from uuid import UUID
 from apps.audit.services import Actor, record
 from apps.executions.erasures import refuse_erased
 from apps.executions.models import Execution
+from apps.outcomes.again import How, start_new
 from apps.schedules.defined import version_of
 from apps.schedules.locked import lock_schedule
 from apps.schedules.policy import overlap as overlap_of
-from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, make_way, payload_of, run_start, share_job
+from apps.schedules.running import FIRED_BY_CHARS, JobNow, Run, make_way, run_start, share_job
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_spec import CHOICES
 from apps.tickets import store as tickets
@@ -105,14 +106,8 @@ def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: da
             raise Conflict("The execution is not finished; cancel it or wait.", code="not_finished")
         refuse_erased(door.raw(), tenant.schema_name, [execution_id])
         job = share_job(tenant, old.job_id, inside=True)
-        source, payload = payload_of(old)
-        run = Run(
-            trigger="replay", fired_by=actor.stored, payload=payload, payload_from=source, priority=old.priority,
-            nominal_at=old.nominal_at, schedule_id=old.schedule_id, schedule_version=old.schedule_version,
-            labels=old.labels, replay_of=old.pk,
-        )  # fmt: skip
         admit_runs(door.raw(), tenant, 1, now)
-        new_id = run_start(tenant, job, run, now=now)
+        new_id = start_new(tenant, actor, {job.id: job}, [old], How(), now)[0].execution_id
         _record(actor, "execution.rerun", execution_id, now, tenant, after={"execution": str(new_id)})
         return new_id
 

@@ -35,12 +35,10 @@ EXECUTION_NAMES = (
     "state", "trigger", "name", "run_key", "replay_of", "depends_on", "workflow_run", "error_class", "label", "job",
     "schedule", *_times("created", "nominal", "started", "finished"),
 )  # fmt: skip
-LETTER_NAMES = (
-    "status", "fingerprint", "error_class", "job", "schedule", "execution", *_times("created", "resolved"),
-)  # fmt: skip
+# Of bulk requests, which are about open letters only: they have no time at which they were resolved.
+LETTER_NAMES = ("status", "fingerprint", "error_class", "job", "schedule", "execution", *_times("created"))
 JOB_NAMES = ("kind", "status", "name", "external_id", "label", *_times("created"))
 SCHEDULE_NAMES = ("job", "workflow", "status", "name", "external_id", "label", *_times("created"))
-WORKFLOW_NAMES = ("status", "name", "external_id", "label", *_times("created"))
 
 
 def execution_filter(

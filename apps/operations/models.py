@@ -1,5 +1,8 @@
 """Operations of a tenant and their items. Items are written in SQL by `items.py`, many at once."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import models
 from django.db.models import F, Q
 
@@ -68,6 +71,14 @@ class Operation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} {self.target} {self.id}"
+
+    def values(self) -> dict[str, Any]:
+        """All its fields, as they are just now."""
+        return {field.attname: getattr(self, field.attname) for field in self._meta.concrete_fields}
+
+    def changed_since(self, was: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of its `values` that are other ones than they were."""
+        return {name: value for name, value in self.values().items() if value != was[name]}
 
 
 class Item(models.Model):

@@ -14,7 +14,7 @@ from tenants.models import Tenant
 from tenants.permissions import may
 
 LINES_AT_ONCE = 2_000
-COUNTS = ("planned", "pending", "running", "succeeded", "skipped", "failed", "undone")
+COUNTS = ("planned", *ITEM_STATES)
 
 
 class ItemPage(NamedTuple):
@@ -22,6 +22,11 @@ class ItemPage(NamedTuple):
 
     rows: list[Item]
     after: int | None
+
+
+def counts_of(one: Operation) -> dict[str, int]:
+    """How many items it has, and how many of them are in which state."""
+    return {name: getattr(one, name) for name in COUNTS}
 
 
 def operation_access(*, actor: Actor, operation_id: UUID, need: str) -> Operation:

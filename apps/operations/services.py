@@ -196,9 +196,9 @@ def _change(
             raise NotFound("There is no such operation.")
         if expect is not None and one.revision not in expect:
             raise Stale("The operation has changed since it was read.")
-        was = {field.attname: getattr(one, field.attname) for field in one._meta.concrete_fields}
+        was = one.values()
         change(one)
-        changed = {name: getattr(one, name) for name, value in was.items() if getattr(one, name) != value}
+        changed = one.changed_since(was)
         if not changed:
             return one
         one.revision += 1
@@ -223,8 +223,9 @@ def _change(
 
 def _made(tenant: Tenant, actor: Actor, wish: Wish, now: datetime) -> Operation:
     kind = kind_of(wish.action, wish.target)
-    filter_ = kind.filtered(wish.filter)
     faults = Faults()
+    filter_ = kind.filtered(wish.filter, faults)
+    faults.raise_if_any()  # a wrong filter is told alone
     params = kind.checked(tenant, wish.params, faults)
     faults.raise_if_any()
     one = Operation(

@@ -7,7 +7,6 @@ Whatever a turn does is written with it, or not at all.
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from apps.operations import asked_by, items
@@ -44,8 +43,7 @@ class Turn:
         self.give_up = failures >= GIVE_UP_AFTER
         self.due_at: datetime | None = now
         self.counts: Counter[str] = Counter()
-        self._was = operation.state
-        self._before = {field.attname: getattr(operation, field.attname) for field in operation._meta.concrete_fields}
+        self._before = operation.values()
 
     def run(self) -> None:
         """Does what the operation's state asks for."""
@@ -110,8 +108,6 @@ class Turn:
         standing = _standing(one)
         step = next_step(standing, now=self.now)
         one.canary_passed = step.canary_passed
-        work = self._as_asker()
-        held = kind_of(one.action, one.target).holds(work) if step.verb == "start" else ""
         if step.verb == "complete":
             one.state, one.finished_at, one.waits_for, self.due_at = "completed", self.now, "", None
         elif step.verb == "stop":
@@ -120,24 +116,26 @@ class Turn:
         elif step.verb == "hold":
             one.state, one.paused_reason, one.waits_for = "paused", CANARY_FAILED, ""
             self._look_again(ended)
-        elif step.verb == "wait" or held:
+        elif step.verb == "wait":
             if step.at is None:  # until then it waits for what it said
-                one.waits_for = held
+                one.waits_for = ""
             self._look_again(ended, at=step.at)
         else:
-            self._start(work, 1 if self.careful else step.room, standing, ended)
+            self._start(1 if self.careful else step.room, standing, ended)
 
-    def _start(self, work: Work, room: int, standing: Standing, ended: int) -> None:
-        one = self.operation
+    def _start(self, room: int, standing: Standing, ended: int) -> None:
+        one, kind, work = self.operation, kind_of(self.operation.action, self.operation.target), self._as_asker()
+        one.waits_for = kind.holds(work)
+        if one.waits_for:
+            self._look_again(ended)
+            return
         left = None if one.stop_after_failures is None else one.stop_after_failures - one.failed
         if not one.canary_passed and one.canary is not None:
             left = 1
         taken = items.pending(self.conn, self.schema, one.pk, first_n=one.planned - one.pending + 1, limit=room)
-        found = carry_out(
-            kind_of(one.action, one.target), work, taken, failures_left=left, give_up=self.give_up
-        )  # fmt: skip
         if not taken:
             raise RuntimeError(f"operation {one.pk} counts {one.pending} pending items and has none")
+        found = carry_out(kind, work, taken, failures_left=left, give_up=self.give_up)
         self._settle(found.settled)
         one.waits_for = found.waits_for
         if found.waits_for:
@@ -195,15 +193,11 @@ class Turn:
         self.due_at = min((one for one in (look_at, at) if one is not None), default=None)
 
     def _write(self) -> None:
-        changed: dict[str, Any] = {
-            name: getattr(self.operation, name)
-            for name, was in self._before.items()
-            if getattr(self.operation, name) != was
-        }
+        changed, was = self.operation.changed_since(self._before), self._before["state"]
         if changed:
-            written = Operation.objects.filter(pk=self.operation.pk, state=self._was).update(**changed)
+            written = Operation.objects.filter(pk=self.operation.pk, state=was).update(**changed)
             if not written:  # it is locked
-                raise RuntimeError(f"operation {self.operation.pk} is not {self._was} any more")
+                raise RuntimeError(f"operation {self.operation.pk} is not {was} any more")
 
 
 def lock(operation_id: UUID) -> Operation | None:

@@ -1,4 +1,4 @@
-"""How dead executions run again: under their run keys, or as new executions that name them.
+"""How executions that ended run again: dead ones under their run keys, any as new executions that name them.
 
 The caller has locked their jobs, been admitted and closed their letters.
 """

@@ -59,6 +59,13 @@ def execution_cancel(
     return in_tenant(tenant, lambda: _cancel(tenant, execution_id, now, noted, only_unstarted))
 
 
+def count_cancelled(conn: Conn, tenant: Tenant, now: datetime) -> None:
+    """Counts one cancelled execution in the tenant's usage."""
+    tally = Tally()
+    tally.add(tenant.pk, CANCELLED)
+    deltas.add(conn, tally, now=now)
+
+
 def _cancel(
     tenant: Tenant, execution_id: UUID, now: datetime, noted: Callable[[], None], only_unstarted: bool
 ) -> Cancelled:
@@ -78,7 +85,7 @@ def _cancel(
             if followed:
                 advancing.ask_for_looks(conn, tenancy_of(tenant), [execution_id])
                 dependents_decide(conn, tenancy_of(tenant), {execution_id: "cancelled"}, now)
-            _count(conn, tenant, now)
+            count_cancelled(conn, tenant, now)
             noted()
             return Cancelled("done")
     elif only_unstarted and tickets.is_running(conn, execution_id):
@@ -97,7 +104,7 @@ def _cancel(
     waits = execution.state == "scheduled" and entries.remove(conn, [execution_id])
     if waits and executions.cancel(conn, schema, execution_id, now=now, reason=REASON):
         dependents_decide(conn, tenancy_of(tenant), {execution_id: "cancelled"}, now)
-        _count(conn, tenant, now)
+        count_cancelled(conn, tenant, now)
         noted()
         return Cancelled("done")
     raise Again
@@ -105,9 +112,3 @@ def _cancel(
 
 def _started() -> Conflict:
     return Conflict("The execution was started already.", code="already_started")
-
-
-def _count(conn: Conn, tenant: Tenant, now: datetime) -> None:
-    tally = Tally()
-    tally.add(tenant.pk, CANCELLED)
-    deltas.add(conn, tally, now=now)

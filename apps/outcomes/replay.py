@@ -133,9 +133,11 @@ def _replay(
     todo: list[tuple[UUID, Execution]] = []
     for letter in (one for one in letters if one.pk in still_open):
         old = olds.get(letter.execution_id)
-        refusal = _refusal(old, jobs, how)
-        if old is None or refusal is not None:
-            done[letter.pk] = refusal or _gone()
+        if old is None:
+            detail = "The execution of this dead letter is not kept any more."
+            done[letter.pk] = Conflict(detail, code="execution_gone")
+        elif (refusal := _refusal(old, jobs, how)) is not None:
+            done[letter.pk] = refusal
         else:
             todo.append((letter.pk, old))
     if not todo:
@@ -154,13 +156,7 @@ def _replay(
     return done | dict(zip(keys, run(tenant, actor, jobs, [old for _, old in todo], how, now), strict=True))
 
 
-def _gone() -> ShardbeatError:
-    return Conflict("The execution of this dead letter is not kept any more.", code="execution_gone")
-
-
-def _refusal(old: Execution | None, jobs: Mapping[UUID, JobNow], how: How) -> ShardbeatError | None:
-    if old is None:
-        return _gone()
+def _refusal(old: Execution, jobs: Mapping[UUID, JobNow], how: How) -> ShardbeatError | None:
     if old.job_id not in jobs:
         return Conflict("The job of this execution is deleted; it can only be resolved.", code="job_deleted")
     if old.state != "dead" and not how.makes_new:

@@ -11,9 +11,8 @@ from apps.audit.services import Actor, record
 from apps.deadletters import store as deadletters
 from apps.deadletters.models import DeadLetter
 from apps.executions import store as executions
+from apps.outcomes.cancel import count_cancelled
 from apps.tickets import store as tickets
-from apps.usage import deltas
-from apps.usage.figures import CANCELLED, Tally
 from apps.workflows.dependencies.depending import dependents_decide
 from kernel.errors import Conflict, NotFound
 from tenants import door
@@ -53,7 +52,7 @@ def deadletter_unreplay(
             )  # fmt: skip
         else:
             ended = executions.cancel(conn, schema, execution_id, now=now, reason=REASON)
-            _count_cancelled(tenant, now)
+            count_cancelled(conn, tenant, now)
         if not ended or deadletters.open_again(conn, schema, letter_id) is None:
             raise Again
         if followed:
@@ -65,9 +64,3 @@ def deadletter_unreplay(
         )  # fmt: skip
 
     in_tenant(tenant, work)
-
-
-def _count_cancelled(tenant: Tenant, now: datetime) -> None:
-    tally = Tally()
-    tally.add(tenant.pk, CANCELLED)
-    deltas.add(door.raw(), tally, now=now)

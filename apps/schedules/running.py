@@ -13,10 +13,9 @@ import orjson
 
 from apps.due import entries
 from apps.executions import store as executions
-from apps.executions.models import Execution
 from apps.schedules import store
 from apps.schedules.keyed import flows_of_executions
-from apps.schedules.models import Job, JobVersion, ScheduleVersion
+from apps.schedules.models import Job, JobVersion
 from apps.schedules.schedule_input import Word
 from apps.tickets import store as tickets
 from apps.tickets.gates import CLOSED
@@ -234,19 +233,6 @@ def make_way(
         tally.add(tenant.pk, CANCELLED if one.attempt else SKIPPED)
     deltas.add(conn, tally, now=now)
     return {one.execution_id: executions.replaced_state(one.attempt) for one in waiting if one.followed}
-
-
-def payload_of(execution: Execution) -> tuple[str, str | None]:
-    """Where an execution's payload comes from, and its JSON text when it is its own."""
-    if execution.payload is not None:
-        return "execution", orjson.dumps(execution.payload).decode()
-    if execution.schedule_id is not None and execution.schedule_version is not None:
-        version = ScheduleVersion.objects.filter(
-            schedule_id=execution.schedule_id, version=execution.schedule_version, own_payload=True
-        )
-        if version.exists():
-            return "schedule", None
-    return "job", None
 
 
 def _flows(tenant: Tenant, runs: Sequence[tuple[JobNow, UUID]]) -> dict[UUID, Flow]:

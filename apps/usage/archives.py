@@ -9,7 +9,7 @@ FAULT_CHARS = 300
 
 _NOTE = """
 INSERT INTO usage_archivestanding (tenant_id, at, executions, bytes, overdue_s, fault)
-VALUES (%(tenant)s, clock_timestamp(), %(executions)s, %(bytes)s, %(overdue_s)s, %(fault)s)
+VALUES (%(tenant)s, clock_timestamp(), %(executions)s, %(bytes)s, %(overdue_s)s, '')
 ON CONFLICT (tenant_id) DO UPDATE SET at = excluded.at, executions = excluded.executions, bytes = excluded.bytes,
        overdue_s = excluded.overdue_s, fault = excluded.fault
 """
@@ -42,7 +42,7 @@ NONE = Totals(0, 0, 0, 0, 0.0, 0.0)
 
 def note(conn: Conn, tenant_id: int, *, executions: int, bytes: int, overdue_s: float) -> None:
     """What a tenant's archive holds after a run that went well."""
-    values = {"tenant": tenant_id, "executions": executions, "bytes": bytes, "overdue_s": overdue_s, "fault": ""}
+    values = {"tenant": tenant_id, "executions": executions, "bytes": bytes, "overdue_s": overdue_s}
     conn.execute(_NOTE, values)
 
 

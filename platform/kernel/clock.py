@@ -1,6 +1,7 @@
 """The only place that asks this machine's clock. Domain functions take `now`; entry points call these."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 
@@ -12,3 +13,9 @@ def utc_now() -> datetime:
 def monotonic_s() -> float:
     """Seconds that never go back; for time-outs and trust windows, never stored."""
     return time.monotonic()
+
+
+def within(seconds: float) -> Callable[[], bool]:
+    """True until so many seconds have passed from now: for work that leaves the rest to its next run."""
+    end = monotonic_s() + seconds
+    return lambda: monotonic_s() < end

@@ -76,7 +76,7 @@ def test_what_changed_since_it_was_written_stays_and_is_not_in_the_files(
     edited, lettered, held, step = ids[1], dead[0], ids[2], tree[2]
     real = archiving.batch_delete
 
-    def delete(*args: Any, **kwargs: Any) -> bool:
+    def delete(*args: Any, **kwargs: Any) -> Any:
         conn.execute(f"UPDATE {schema}.executions_execution SET reason = 'x' WHERE id = ANY(%s)", [[edited, step]])
         letter(conn, schema, lettered, closed=OLD_DAY + timedelta(hours=2))
         with second.transaction():

@@ -47,12 +47,12 @@ def test_archive_read_verify_and_restore_on_s3(conn: Conn, acme: Any, bucket: St
     before = everything(conn, schema)
     assert archive(conn, acme, bucket).counts["executions"] == 50
     [batch] = catalogue.of_days(conn, schema, first=None, last=None, states=["done"])
-    assert batch_check(bucket, batch) == [] and len(bucket.files(catalogue.folder_of(acme))) == 4
+    assert batch_check(bucket, batch) == [] and len(bucket.files(catalogue.folder_of(acme.schema_name, acme.pk))) == 4
     assert archived_execution(acme, ids[7], conn=conn) is not None
     until = datetime.now(UTC) + timedelta(days=1)
     assert batch_restore(conn, acme, bucket, batch, keep_until=until).refused == []
     assert (everything(conn, schema), states(conn, schema)) == (before, ["restored"])
-    assert bucket.files(catalogue.folder_of(acme)) == []
+    assert bucket.files(catalogue.folder_of(acme.schema_name, acme.pk)) == []
     with pytest.raises(ArchiveDamaged):
         bucket.read("nothing/here")
     bucket.check()

@@ -1,11 +1,11 @@
 """How live work is, as far as a backfill has to make way for it; and how long runs of a job take."""
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
-from apps.due import entries
 from apps.operations.backfill.yielding import Live
 from apps.usage import pressure
 from kernel.pools import WORKFLOW
@@ -31,12 +31,11 @@ def typical_s(conn: Conn, schema: str, job_id: UUID) -> float | None:
     return None if row is None else row[0]
 
 
-def live_of(tenant: Tenant, *, schedule_id: UUID, job_id: UUID, pool: str, serial: bool) -> Live:
+def live_of(tenant: Tenant, *, job_id: UUID, pool: str, serial: bool, next_due: datetime | None) -> Live:
     """The pools' pressure is at most some seconds old. A run's length is asked only where it matters."""
     conn, group = door.raw(), tenancy_of(tenant).group
     pressed = pressure.pressed(conn)
     # Of a workflow nobody knows here which pools its steps will want.
     waits = any(one == group for _, one in pressed) if pool == WORKFLOW else (pool, group) in pressed
-    following = entries.next_of(conn, [schedule_id]).get(schedule_id) if serial else None
     run_s = typical_s(conn, tenant.schema_name, job_id) if serial else None
-    return Live(waits, None if following is None else following[1], run_s)
+    return Live(waits, next_due, run_s)

@@ -36,6 +36,7 @@ class Scheduled(NamedTuple):
     spec: Spec
     job: DefinedJob
     due_from: datetime | None  # the occurrence that its due entry stands for
+    due_at: datetime | None  # when that one is due
 
 
 @dataclass(slots=True)
@@ -58,10 +59,10 @@ def scheduled(schedule_id: UUID) -> Scheduled:
     schedule = Schedule.objects.select_related("job").filter(pk=schedule_id, deleted_at=None).first()
     if schedule is None:
         raise NotFound("There is no such schedule.")
-    following = entries.next_of(door.raw(), [schedule_id]).get(schedule_id)
+    due_from, due_at = entries.next_of(door.raw(), [schedule_id]).get(schedule_id, (None, None))
     return Scheduled(
         schedule, spec_from_json(version_of(schedule).spec), DefinedJob(schedule.job, definition_of(schedule.job)),
-        None if following is None else following[0],
+        due_from, due_at,
     )  # fmt: skip
 
 

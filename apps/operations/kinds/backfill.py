@@ -16,8 +16,8 @@ from apps.operations.backfill.telling import done_event
 from apps.operations.backfill.wish import wish_of
 from apps.operations.backfill.yielding import holds
 from apps.operations.kinds.base import Cursor, Done, HeldBack, Kind, NewItem, Planned, TakenItem, Work
+from apps.operations.kinds.executions import cancel_unstarted
 from apps.operations.models import Operation
-from apps.outcomes.cancel import execution_cancel
 from apps.schedules.timing_triggers import instant_of, instant_text
 from kernel.errors import Faults, NotFound
 from kernel.pools import pool_of
@@ -32,7 +32,7 @@ class BackfillSchedule(Kind):
     target = "schedules"
     permission = "schedule.backfill"
 
-    def filtered(self, given: Any) -> dict[str, Any]:
+    def filtered(self, given: Any, faults: Faults) -> dict[str, Any]:
         return {"schedule": str(UUID(given["schedule"]))}
 
     def checked(self, tenant: Tenant, given: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
@@ -51,11 +51,12 @@ class BackfillSchedule(Kind):
     def holds(self, work: Work) -> str:
         wish = wish_of(work.operation.params)
         try:
-            job = scheduled(wish.schedule_id).job
+            found = scheduled(wish.schedule_id)
         except NotFound:  # each item says so
             return ""
+        job = found.job
         live = live_of(
-            work.tenant, schedule_id=wish.schedule_id, job_id=job.job.pk, serial=wish.serial,
+            work.tenant, job_id=job.job.pk, serial=wish.serial, next_due=found.due_at,
             pool=pool_of(job.job.kind, job.definition.queue),
         )  # fmt: skip
         return holds(live, running=work.operation.running, serial=wish.serial, now=work.now)
@@ -81,8 +82,4 @@ class BackfillSchedule(Kind):
 
     def undo(self, work: Work, item: TakenItem) -> None:
         """Cancels a run that nobody has begun; Conflict otherwise."""
-        assert item.made_id is not None
-        execution_cancel(
-            tenant=work.tenant, actor=work.actor, execution_id=item.made_id, now=work.now,
-            reason=work.operation.reason, only_unstarted=True,
-        )  # fmt: skip
+        cancel_unstarted(work, item)

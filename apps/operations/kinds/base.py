@@ -87,8 +87,8 @@ class Kind:
     permission: ClassVar[str]  # of tenants.permissions
     undoes: ClassVar[bool] = True
 
-    def filtered(self, given: Any) -> dict[str, Any]:
-        """The filter in the form in which it is kept. InvalidInput."""
+    def filtered(self, given: Any, faults: Faults) -> dict[str, Any]:
+        """The filter in the form in which it is kept. Faults are added; InvalidInput with them, for some."""
         raise NotImplementedError
 
     def checked(self, tenant: Tenant, given: Mapping[str, Any], faults: Faults) -> dict[str, Any]:

@@ -22,11 +22,8 @@ ALREADY_PAUSED, NOT_PAUSED, UNCHANGED = "already_paused", "not_paused", "unchang
 class _OfJobs(Kind):
     target = "jobs"
 
-    def filtered(self, given: Any) -> dict[str, Any]:
-        faults = Faults()
-        found = kept(given, JOB_NAMES, job_filter, faults)
-        faults.raise_if_any()
-        return found
+    def filtered(self, given: Any, faults: Faults) -> dict[str, Any]:
+        return kept(given, JOB_NAMES, job_filter, faults)
 
     def planned(self, tenant: Tenant, operation: Operation, *, after: Cursor | None, size: int) -> Planned:
         wanted = frozen(job_filter(query_of(operation.filter, JOB_NAMES)), operation)
@@ -36,11 +33,8 @@ class _OfJobs(Kind):
 class _OfSchedules(Kind):
     target = "schedules"
 
-    def filtered(self, given: Any) -> dict[str, Any]:
-        faults = Faults()
-        found = kept(given, SCHEDULE_NAMES, schedule_filter, faults)
-        faults.raise_if_any()
-        return found
+    def filtered(self, given: Any, faults: Faults) -> dict[str, Any]:
+        return kept(given, SCHEDULE_NAMES, schedule_filter, faults)
 
     def planned(self, tenant: Tenant, operation: Operation, *, after: Cursor | None, size: int) -> Planned:
         wanted = frozen(schedule_filter(query_of(operation.filter, SCHEDULE_NAMES)), operation)

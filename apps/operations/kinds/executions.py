@@ -13,14 +13,20 @@ from kernel.errors import Faults
 from tenants.models import Tenant
 
 
+def cancel_unstarted(work: Work, item: TakenItem) -> None:
+    """Cancels the execution that an item has started; Conflict when somebody has begun it."""
+    assert item.made_id is not None
+    execution_cancel(
+        tenant=work.tenant, actor=work.actor, execution_id=item.made_id, now=work.now, reason=work.operation.reason,
+        only_unstarted=True,
+    )  # fmt: skip
+
+
 class _OfExecutions(Kind):
     target = "executions"
 
-    def filtered(self, given: Any) -> dict[str, Any]:
-        faults = Faults()
-        found = kept(given, EXECUTION_NAMES, execution_filter, faults)
-        faults.raise_if_any()
-        return found
+    def filtered(self, given: Any, faults: Faults) -> dict[str, Any]:
+        return kept(given, EXECUTION_NAMES, execution_filter, faults)
 
     def planned(self, tenant: Tenant, operation: Operation, *, after: Cursor | None, size: int) -> Planned:
         wanted = frozen(execution_filter(query_of(operation.filter, EXECUTION_NAMES)), operation)
@@ -55,8 +61,4 @@ class RerunExecutions(_OfExecutions):
         return Done("running", made_id=made)
 
     def undo(self, work: Work, item: TakenItem) -> None:
-        assert item.made_id is not None
-        execution_cancel(
-            tenant=work.tenant, actor=work.actor, execution_id=item.made_id, now=work.now,
-            reason=work.operation.reason, only_unstarted=True,
-        )  # fmt: skip
+        cancel_unstarted(work, item)

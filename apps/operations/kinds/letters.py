@@ -25,7 +25,6 @@ from kernel.errors import Faults, ShardbeatError
 from tenants import door
 from tenants.models import Tenant
 
-NAMES = tuple(name for name in LETTER_NAMES if not name.startswith("resolved"))
 OPEN = ["open"]
 PARAMS = ("payload", "new_key", "force", "max_replays")
 MAX_REPLAYS_MOST = 100
@@ -35,12 +34,10 @@ WARNED_OF = 500  # letters that a dry run looks at
 class _OfLetters(Kind):
     target = "dead_letters"
 
-    def filtered(self, given: Any) -> dict[str, Any]:
-        faults = Faults()
-        found = kept(given, NAMES, letter_filter, faults)
+    def filtered(self, given: Any, faults: Faults) -> dict[str, Any]:
+        found = kept(given, LETTER_NAMES, letter_filter, faults)
         if found.get("status", "open") != "open":
             faults.add("/filter/status", "choice", "must be open: what is closed has nothing left to do.")
-        faults.raise_if_any()
         return found
 
     def planned(self, tenant: Tenant, operation: Operation, *, after: Cursor | None, size: int) -> Planned:
@@ -145,5 +142,5 @@ def _runs(one: Replayed) -> Done:
 
 def _wanted(operation: Operation) -> LetterFilter:
     """Those that are open now, of what the filter says; one that is closed by now is not counted."""
-    wanted = letter_filter(query_of(operation.filter, NAMES))
+    wanted = letter_filter(query_of(operation.filter, LETTER_NAMES))
     return frozen(replace(wanted, statuses=OPEN), operation)

@@ -70,7 +70,8 @@ def _strays(
 ) -> None:  # fmt: skip
     """Folders that no batch has. They cost room, and what they hold is in the tables or in another batch."""
     young = (now - STRAY_AFTER).timestamp() * 1_000
-    for folder, paths in stray_files(conn, tenant.schema_name, files, catalogue.folder_of(tenant)).items():
+    below = catalogue.folder_of(tenant.schema_name, tenant.pk)
+    for folder, paths in stray_files(conn, tenant.schema_name, files, below).items():
         if made_at_ms(folder) > young:
             continue
         if remove:

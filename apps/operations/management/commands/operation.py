@@ -9,7 +9,7 @@ from apps.audit.services import Actor
 from apps.operations import services
 from apps.operations.models import Operation
 from apps.operations.progress_line import progress_line
-from apps.operations.reading import COUNTS
+from apps.operations.reading import counts_of
 from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
@@ -75,13 +75,12 @@ def shape(one: Operation) -> dict[str, Any]:
         "id", "action", "target", "filter", "params", "state", "waits_for", "paused_reason", "error", "reason",
         "created_by", "created_at", "started_at", "finished_at",
     )  # fmt: skip
-    return {**{name: getattr(one, name) for name in names}, "counts": {name: getattr(one, name) for name in COUNTS}}
+    return {**{name: getattr(one, name) for name in names}, "counts": counts_of(one)}
 
 
 def line(one: Operation) -> str:
     """One operation in a line."""
     why = one.error or one.paused_reason
     head = f"{one.pk}  {one.action} {one.target.replace('_', ' ')}"
-    counts = {name: getattr(one, name) for name in COUNTS}
-    told = progress_line(one.state, counts, planned=one.planned, expected_end=None, waits_for=one.waits_for)
+    told = progress_line(one.state, counts_of(one), planned=one.planned, expected_end=None, waits_for=one.waits_for)
     return f"{head}  {told}{f'  {why}' if why else ''}"

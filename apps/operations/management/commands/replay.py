@@ -12,8 +12,9 @@ from apps.audit.actors import Actor
 from apps.operations.models import Operation
 from apps.operations.pacing import Pace
 from apps.operations.progress_line import progress_line
-from apps.operations.reading import COUNTS
+from apps.operations.reading import counts_of
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
+from apps.operations.states import ITEM_STATES
 from apps.operations.watching import Look, stands_still, until_ended
 from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How
 from apps.outcomes.replay import deadletters_replay
@@ -126,7 +127,7 @@ class Command(Base):
     def _wait(self, tenant: Tenant, operation_id: UUID, *, as_json: bool) -> None:
         def look() -> Look:
             one: Operation = in_tenant(tenant, lambda: Operation.objects.get(pk=operation_id))
-            counts = {name: getattr(one, name) for name in COUNTS}
+            counts = counts_of(one)
             line = progress_line(
                 one.state, counts, planned=one.planned, expected_end=None, waits_for=one.waits_for or one.paused_reason
             )
@@ -169,12 +170,12 @@ class Command(Base):
 
 def told(one: Operation) -> dict[str, Any]:
     """How an operation is, for programs."""
-    return {"operation": one.pk, "state": one.state, "counts": {name: getattr(one, name) for name in COUNTS}}
+    return {"operation": one.pk, "state": one.state, "counts": counts_of(one)}
 
 
 def ended_text(one: Operation) -> str:
     """How an operation ended, for people."""
-    counts = ", ".join(f"{count:,} {name}" for name in COUNTS[1:] if (count := getattr(one, name)))
+    counts = ", ".join(f"{count:,} {name}" for name in ITEM_STATES if (count := getattr(one, name)))
     why = one.error or one.paused_reason
     why = f" ({why})" if why else ""
     return f"Operation {one.pk} {one.state}{why}: of {one.planned:,} letters {counts or 'none'}."
