@@ -2,11 +2,11 @@
 
 from uuid import UUID
 
-from apps.archive.finding import execution_find
+from apps.archive.finding import Found, execution_anywhere
 from apps.archive.models import LegalHold
 from apps.audit.services import Actor
 from apps.deadletters.models import DeadLetter
-from apps.executions.reading import ExecutionRow, execution_read
+from apps.executions.reading import ExecutionRow
 from apps.schedules.defined import definition_of, version_of
 from apps.schedules.locked_jobs import shown
 from apps.schedules.models import Calendar, Schedule
@@ -66,9 +66,12 @@ def access_schedule(*, actor: Actor, schedule_id: UUID, need: str) -> DefinedSch
 
 def access_execution(*, tenant: Tenant, actor: Actor, execution_id: UUID, need: str) -> ExecutionRow:
     """An execution with its live state; one that has left the tables is read from its archive."""
-    found = execution_read(tenant, execution_id)
-    if found is None and (archived := execution_find(tenant, execution_id)) is not None:
-        found = archived.execution
+    return access_whole(tenant=tenant, actor=actor, execution_id=execution_id, need=need).row
+
+
+def access_whole(*, tenant: Tenant, actor: Actor, execution_id: UUID, need: str) -> Found:
+    """The same, with its attempts, dead letters and dependencies where it was read from its archive."""
+    found = execution_anywhere(tenant, execution_id)
     if found is None or not may(actor, need):
         raise NotFound("There is no such execution.")
     return found

@@ -18,7 +18,7 @@ from apps.api.documents_backfills import (
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import tagged
 from apps.api.lists import PAGING, newest
-from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation, parameter
+from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, Decorator, listing, operation, parameter
 from apps.operations.backfill.reading import (
     backfill_find,
     backfill_item,
@@ -33,6 +33,15 @@ TAG = "backfills"
 OF_BACKFILLS = [
     parameter("schedule", UUID), parameter("state", choices=STATES), PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
 ]  # fmt: skip
+
+
+def backfilling(name: str, summary: str, *, body: type) -> Decorator:
+    """Describes what asks for a backfill."""
+    return operation(
+        name, f"{summary}; dry_run only says what it would do", body=body, answer=BackfillAnswer, status=202,
+        also={200: BackfillOutlook}, retry_safe=True, rehearsed=False, tag=TAG,
+        problems=("invalid_schedule", *OF_ARCHIVES),
+    )  # fmt: skip
 
 
 class BackfillEndpoint(Endpoint):
@@ -52,11 +61,7 @@ class ScheduleBackfill(BackfillEndpoint):
 
     actions = {"POST": "schedule.backfill"}
 
-    @operation(
-        "schedules_backfill", "Run past occurrences of a schedule; dry_run only says what it would do",
-        body=BackfillInput, answer=BackfillAnswer, status=202, also={200: BackfillOutlook}, retry_safe=True,
-        rehearsed=False, tag=TAG, problems=("invalid_schedule", *OF_ARCHIVES),
-    )  # fmt: skip
+    @backfilling("schedules_backfill", "Run past occurrences of a schedule", body=BackfillInput)
     @retry_safe
     def post(self, request: Request, schedule_id: UUID) -> Response:
         access_schedule(actor=self.actor, schedule_id=schedule_id, need="schedule.backfill")
@@ -68,11 +73,7 @@ class WorkflowBackfill(BackfillEndpoint):
 
     actions = {"POST": "schedule.backfill"}
 
-    @operation(
-        "workflows_backfill", "Run past occurrences of a workflow's schedule; dry_run only says what it would do",
-        body=WorkflowBackfillInput, answer=BackfillAnswer, status=202, also={200: BackfillOutlook}, retry_safe=True,
-        rehearsed=False, tag=TAG, problems=("invalid_schedule", *OF_ARCHIVES),
-    )  # fmt: skip
+    @backfilling("workflows_backfill", "Run past occurrences of a workflow's schedule", body=WorkflowBackfillInput)
     @retry_safe
     def post(self, request: Request, workflow_id: UUID) -> Response:
         access_workflow(actor=self.actor, workflow_id=workflow_id, need="schedule.backfill")
@@ -90,9 +91,7 @@ class BackfillList(Endpoint):
                parameters=OF_BACKFILLS, tag=TAG)  # fmt: skip
     def get(self, request: Request) -> Response:
         query = self.query("schedule", "state", *PAGING)
-        found, schedule_id, states = backfills(), query.id("schedule"), query.choices("state", STATES)
-        if schedule_id is not None:
-            found = found.filter(filter__schedule=str(schedule_id))
+        found, states = backfills(query.id("schedule")), query.choices("state", STATES)
         if states:
             found = found.filter(state__in=states)
         return Response(newest(found, query=query, shape=backfill_item))

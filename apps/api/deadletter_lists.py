@@ -5,7 +5,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api.access import access_execution, access_job, access_schedule
+from apps.api.access import access_job, access_schedule, access_whole
 from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_runs import DeadLetterAnswer
 from apps.api.endpoint import Endpoint
@@ -21,6 +21,7 @@ from apps.api.openapi import (
 )
 from apps.api.shapes import deadletter_shapes
 from apps.archive.finding import letters_find
+from apps.archive.reading import Archived
 from apps.deadletters.reading import ORDERS, STATUSES, deadletters_count, deadletters_read
 from apps.operations.filters import letter_filter
 from kernel.keyset import Count
@@ -90,21 +91,19 @@ class ExecutionDeadLetters(_Nested):
     )  # fmt: skip
     def get(self, request: Request, execution_id: UUID) -> Response:
         query = self.asked()
-        found = access_execution(
-            tenant=self.tenant, actor=self.actor, execution_id=execution_id, need="deadletter.read"
-        )
-        if found.archived_at is not None:
-            return _of_archived(self, query, execution_id)
+        found = access_whole(tenant=self.tenant, actor=self.actor, execution_id=execution_id, need="deadletter.read")
+        if found.archived is not None:
+            return _of_archived(self, query, found.archived)
         return list_deadletters(self, query, execution_id=execution_id)
 
 
-def _of_archived(endpoint: Endpoint, query: ListQuery, execution_id: UUID) -> Response:
+def _of_archived(endpoint: Endpoint, query: ListQuery, archived: Archived) -> Response:
     """All of them on one page: an execution has one for each time that it died."""
-    wanted = letter_filter(query, execution_id=execution_id)
+    wanted = letter_filter(query, execution_id=archived.execution.id)
     order, counted = query.order(list(ORDERS)), query.counted()
     query.position(ORDERS[order]), query.page_size()
     query.finish()
-    letters = letters_find(endpoint.tenant, execution_id, wanted)
+    letters = letters_find(archived, wanted)
     if not ORDERS[order].descending:
         letters.reverse()
     shown = deadletter_shapes(endpoint.tenant, letters)

@@ -5,7 +5,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api.access import access_execution, access_job, access_schedule
+from apps.api.access import access_execution, access_job, access_schedule, access_whole
 from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_runs import AttemptAnswer, ExecutionAnswer
 from apps.api.endpoint import Endpoint
@@ -64,7 +64,7 @@ def list_executions(
 ) -> Response:  # fmt: skip
     """A page of executions; what is given here goes beside what the query asks for. InvalidInput."""
     order = query.order(list(ORDERS))
-    if order in NEED_SCHEDULE and schedule_id is None and query.id("schedule") is None:
+    if order in NEED_SCHEDULE and schedule_id is None and query.given("schedule") is None:
         query.fault("order", "needs_schedule", "Only the runs of one schedule have a nominal order.")
     archived = query.flag("archived")
     after, size, counted = query.position(ORDERS[order]), query.page_size(), query.counted()
@@ -150,12 +150,12 @@ class ExecutionAttempts(Endpoint):
         query = self.query(*PAGING)
         before, size = query.before(), query.page_size()
         query.finish()
-        execution = access_execution(
+        execution, archived = access_whole(
             tenant=self.tenant, actor=self.actor, execution_id=execution_id, need="execution.read"
         )
         number = before.int if before is not None else None  # this list's cursors hold numbers
-        if execution.archived_at is not None:
-            page = attempts_find(self.tenant, execution_id, before=number, size=size)
+        if archived is not None:
+            page = attempts_find(archived, before=number, size=size)
         else:
             page = attempts_of(self.tenant, execution, before=number, size=size)
         return Response(listed(page.rows, page.after, query=query, count=None, shape=attempt_shape))

@@ -5,7 +5,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api.access import access_execution
+from apps.api.access import access_whole
 from apps.api.bulk import Batch, BulkEndpoint, Result
 from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_bulk import BulkAnswer, ExecutionsBulkInput
@@ -15,7 +15,6 @@ from apps.api.execution_lists import OF_ALL, PAGE, TAG, list_executions
 from apps.api.openapi import operation
 from apps.api.reading import nothing_of
 from apps.api.shapes_runs import execution_shape
-from apps.archive.finding import execution_find
 from apps.dispatch.reasons import with_reasons
 from apps.dispatch.submission import execution_submit, executions_submit
 from apps.dispatch.submit import execution_rerun
@@ -26,16 +25,15 @@ from tenants import door
 
 def execution_answer(endpoint: Endpoint, execution_id: UUID, *, status: int = 200) -> Response:
     """The execution as it is now."""
-    row = access_execution(
+    row, archived = access_whole(
         tenant=endpoint.tenant, actor=endpoint.actor, execution_id=execution_id, need="execution.read"
     )
     headers = {"Location": f"/api/v1/executions/{row.id}"} if status == 202 else None
-    if row.archived_at is None:
+    if archived is None:
         (row,) = with_reasons(endpoint.tenant, [row], now=endpoint.now)
         parents = parents_of(door.raw(), endpoint.tenant.schema_name, row.id)
     else:
-        found = execution_find(endpoint.tenant, execution_id)
-        parents = [] if found is None else found.parents
+        parents = archived.parents
     shape = execution_shape(row, as_of=endpoint.now, payload=True, parents=parents)
     return Response(shape, status=status, headers=headers)
 

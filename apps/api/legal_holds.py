@@ -12,11 +12,9 @@ from apps.api.documents_holds import HoldAnswer, HoldInput, HoldReleaseInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.lists import PAGING, newest
 from apps.api.openapi import CURSOR_PARAMETER, PAGE_SIZE_PARAMETER, listing, operation, parameter
-from apps.api.reading import MAX_REASON_CHARS
+from apps.api.reading import reason_of
 from apps.archive.holding import hold_place, hold_release
 from apps.archive.models import SCOPES, LegalHold
-from apps.schedules.input_fields import Fields
-from kernel.errors import Faults
 
 TAG = "legal holds"
 STATUSES = ("open", "released")
@@ -86,10 +84,7 @@ class HoldRelease(Endpoint):
     @retry_safe
     def post(self, request: Request, hold_id: UUID) -> Response:
         access_hold(actor=self.actor, hold_id=hold_id, need="hold.release")  # 404 before anything of the body
-        fields = Fields(self.body, Faults())
-        fields.only(("reason",))
-        reason = fields.text("reason", most=MAX_REASON_CHARS, required=True, lines=True) or ""
-        fields.faults.raise_if_any()
+        reason = reason_of(self.body, required=True)
         released = hold_release(tenant=self.tenant, actor=self.actor, hold_id=hold_id, reason=reason, now=self.now)
         return Response(hold_shape(released))
 

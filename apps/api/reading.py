@@ -20,21 +20,21 @@ def read_only_dropped(body: Any, read_only: Collection[str]) -> Any:
     return {name: value for name, value in body.items() if name not in read_only}
 
 
-def reason_of(body: Any) -> str:
+def reason_of(body: Any, *, required: bool = False) -> str:
     """The reason of a body that may have nothing else. InvalidInput."""
-    return text_of(body, "reason", most=MAX_REASON_CHARS)
+    return text_of(body, "reason", most=MAX_REASON_CHARS, required=required)
 
 
-def note_of(body: Any, *, also: Collection[str] = ()) -> str:
-    """The note of a body; `also` are other members that it may have. InvalidInput."""
-    return text_of(body, "note", most=MAX_NOTE_CHARS, also=also)
+def note_of(body: Any) -> str:
+    """The note of a body that may have nothing else. InvalidInput."""
+    return text_of(body, "note", most=MAX_NOTE_CHARS)
 
 
-def text_of(body: Any, name: str, *, most: int, also: Collection[str] = ()) -> str:
+def text_of(body: Any, name: str, *, most: int, required: bool = False) -> str:
     faults = Faults()
     fields = Fields(body, faults)
-    fields.only((name, *also))
-    text = fields.text(name, most=most, lines=True)
+    fields.only((name,))
+    text = fields.text(name, most=most, required=required, lines=True)
     faults.raise_if_any()
     return text or ""
 

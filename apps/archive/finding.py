@@ -1,6 +1,7 @@
 """What the API and the console show of archives: executions that have left the tables, as they were in them."""
 
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from apps.archive.reading import Archived, archived_execution, archived_range
@@ -8,11 +9,27 @@ from apps.deadletters.models import DeadLetter
 from apps.deadletters.reading import LetterFilter
 from apps.executions import erasures
 from apps.executions.filtering import ExecutionFilter
-from apps.executions.reading import ExecutionRow
+from apps.executions.reading import ExecutionRow, execution_read
 from apps.executions.reading_attempts import AttemptRow
 from kernel.keyset import Page, Position
 from tenants import door
 from tenants.models import Tenant
+
+
+class Found(NamedTuple):
+    """An execution, wherever it is."""
+
+    row: ExecutionRow  # with its live state, or as it was when it was archived
+    archived: Archived | None  # None while it is in the tables
+
+
+def execution_anywhere(tenant: Tenant, execution_id: UUID) -> Found | None:
+    """From the tables, else from its archive, whose files are read once. Errors as of `execution_find`."""
+    row = execution_read(tenant, execution_id)
+    if row is not None:
+        return Found(row, None)
+    archived = execution_find(tenant, execution_id)
+    return None if archived is None else Found(archived.execution, archived)
 
 
 def execution_find(tenant: Tenant, execution_id: UUID) -> Archived | None:
@@ -36,18 +53,16 @@ def executions_find(
     return Page([_blank(row, erased[row.id]) if row.id in erased else row for row in page.rows], page.after)
 
 
-def attempts_find(tenant: Tenant, execution_id: UUID, *, before: int | None, size: int) -> Page[AttemptRow]:
+def attempts_find(found: Archived, *, before: int | None, size: int) -> Page[AttemptRow]:
     """The attempts of an archived execution by descending number. Positions of this list hold numbers."""
-    found = execution_find(tenant, execution_id)
-    rows = [one for one in (found.attempts if found else ()) if before is None or one.number < before]
+    rows = [one for one in found.attempts if before is None or one.number < before]
     more = len(rows) > size
     return Page(rows[:size], Position(UUID(int=rows[size - 1].number)) if more else None)
 
 
-def letters_find(tenant: Tenant, execution_id: UUID, wanted: LetterFilter) -> list[DeadLetter]:
+def letters_find(found: Archived, wanted: LetterFilter) -> list[DeadLetter]:
     """The dead letters of an archived execution that fit, newest first: one for each time that it died."""
-    found = execution_find(tenant, execution_id)
-    fitting = [one for one in (found.letters if found else ()) if _fits(one, wanted)]
+    fitting = [one for one in found.letters if _fits(one, wanted)]
     return sorted(fitting, key=lambda one: one.pk, reverse=True)
 
 

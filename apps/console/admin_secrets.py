@@ -10,6 +10,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from apps.audit.trail import TrailMixin, actor_of, database_now
+from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin
 from apps.console.tenant_site import tenant_site
 from apps.secrets.models import Secret
@@ -90,7 +91,7 @@ class SecretAdmin(TrailMixin, ReadOnlyAdmin):
         return request.user.has_perm("secrets.change_secret")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        tenant = request.console_tenant  # type: ignore[attr-defined]  # TenantPathMiddleware's
+        tenant = tenant_of(request)
         actor, now, value = actor_of(request), database_now(), form.cleaned_data["value"]
         if change:
             secret_change(

@@ -12,6 +12,7 @@ from django.urls import path, reverse
 from django.utils.html import format_html
 
 from apps.audit.trail import database_now
+from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin, bounded
 from apps.dispatch.explaining.execution import execution_explain
 from apps.dispatch.explaining.schedules import schedule_explain
@@ -42,7 +43,7 @@ class ExplainedAdmin(ReadOnlyAdmin):
         return bounded(self, request, lambda: self._explained(request, key))
 
     def _explained(self, request: HttpRequest, key: UUID) -> HttpResponse:
-        tenant = getattr(request, "console_tenant")  # noqa: B009  the middleware sets it
+        tenant = tenant_of(request)
         asked, fault = request.GET.get("at", "").replace("\0", "").strip()[:AT_CHARS], ""
         try:
             now = database_now()

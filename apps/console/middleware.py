@@ -27,6 +27,12 @@ OPERATORS = ("/admin", "/t/")
 TENANT_URLS = "apps.console.tenant_urls"
 
 
+def tenant_of(request: HttpRequest) -> Tenant:
+    """Whose admin a page below `/t/<slug>/` is."""
+    tenant: Tenant = request.console_tenant  # type: ignore[attr-defined]  # the class below sets it
+    return tenant
+
+
 class TenantPathMiddleware:
     """Comes last: the schema is the tenant's for the view alone, not for sessions and messages."""
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Model, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import path, reverse
 from django.utils.html import format_html
 
@@ -133,11 +133,8 @@ class ExecutionAdmin(ExplainedAdmin):
     payload_shown, result_shown, error_shown = json_field("payload"), json_field("result"), json_field("error")
 
     def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(self.erase_view)
+        view = self.admin_site.admin_view(partial(erase_view, self))
         return [path("<uuid:key>/erase/", view, name="executions_execution_erase"), *super().get_urls()]
-
-    def erase_view(self, request: HttpRequest, key: UUID) -> HttpResponse:
-        return erase_view(self, request, key)
 
     @admin.display(description="erased")
     def erased(self, obj: Execution) -> str:

@@ -6,12 +6,11 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.http import Http404, HttpRequest, HttpResponse
 
 from apps.audit.trail import actor_of, database_now
+from apps.console.confirming import PERMISSION, ConfirmedForm, asked_for, confirmed_page
+from apps.console.middleware import tenant_of
 from apps.operations.backfill.reading import outlook_shape
 from apps.operations.backfill.recognising import ONLY
 from apps.operations.backfill.services import MAX_REASON_CHARS, Rehearsal, backfill_ask
@@ -19,14 +18,12 @@ from apps.operations.backfill.wish import AT_ONCE
 from apps.operations.backfill.within import ORDERS
 from apps.operations.pacing import WHOLE_MAX
 from apps.schedules.models import Schedule
-from kernel.errors import InvalidInput, ShardbeatError
 
-PERMISSION = "operations.change_operation"
 TIME_CHARS = 40
 
 
-class BackfillForm(forms.Form):
-    """What is to run. `seen` is what was looked at."""
+class BackfillForm(ConfirmedForm):
+    """What is to run."""
 
     only = forms.ChoiceField(choices=[(one, one) for one in ONLY], help_text="Those that never ran, failed, or all.")
     order = forms.ChoiceField(choices=[(one, one) for one in ORDERS])
@@ -34,7 +31,6 @@ class BackfillForm(forms.Form):
         min_value=1, max_value=WHOLE_MAX, required=False, help_text=f"Runs at once; empty: {AT_ONCE}."
     )
     reason = forms.CharField(max_length=MAX_REASON_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 3}))
-    seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -45,16 +41,6 @@ class BackfillForm(forms.Form):
             self.fields[name] = forms.CharField(max_length=TIME_CHARS, help_text=text)
         self.order_fields(["from", "to", *self.fields])
 
-    @property
-    def meant(self) -> str:
-        """What is asked for, as a text to be compared."""
-        return "\n".join(f"{name}={value}" for name, value in sorted(self.given.items()))
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """As the service takes it."""
-        return {name: value for name, value in self.cleaned_data.items() if name != "seen" and value not in (None, "")}
-
 
 def backfill_page(admin: Any, request: HttpRequest, schedule_id: UUID) -> HttpResponse:
     """Shows the form, then what it would do, then does it; whoever may not is told that there is nothing."""
@@ -62,35 +48,17 @@ def backfill_page(admin: Any, request: HttpRequest, schedule_id: UUID) -> HttpRe
     if schedule is None or not request.user.has_perm(PERMISSION):
         raise Http404("There is no such schedule.")
     form = BackfillForm(request.POST if request.method == "POST" else None)
-    outlook: dict[str, Any] | None = None
-    if form.is_bound and form.is_valid():
-        try:
-            found = _asked(request, schedule_id, form)
-            if isinstance(found, HttpResponse):
-                return found
-            outlook = found
-            form.data = {**form.cleaned_data, "seen": form.meant if outlook["count"] else ""}
-        except InvalidInput as error:
-            for fault in error.errors:
-                name = fault.pointer.strip("/")
-                form.add_error(name if name in form.fields else None, fault.detail)
-        except ShardbeatError as error:
-            form.add_error(None, error.detail)
-    context = {
-        **admin.admin_site.each_context(request), "opts": admin.opts, "schedule": schedule, "form": form,
-        "outlook": outlook, "title": "Backfill",
-    }  # fmt: skip
-    return TemplateResponse(request, "console/backfill.html", context)
 
+    def ask() -> HttpResponse | tuple[int, Any]:
+        found = backfill_ask(
+            tenant=tenant_of(request), actor=actor_of(request), schedule_id=schedule_id, now=database_now(),
+            data=form.given if form.was_seen else {**form.given, "dry_run": True},
+        )  # fmt: skip
+        if not isinstance(found, Rehearsal):
+            return asked_for(request, found.pk)
+        outlook = outlook_shape(*found)
+        return outlook["count"], outlook
 
-def _asked(request: HttpRequest, schedule_id: UUID, form: BackfillForm) -> HttpResponse | dict[str, Any]:
-    looked = form.cleaned_data["seen"].replace("\r\n", "\n") == form.meant
-    found = backfill_ask(
-        tenant=getattr(request, "console_tenant"),  # noqa: B009  the middleware sets it
-        actor=actor_of(request), schedule_id=schedule_id, now=database_now(),
-        data=form.given if looked else {**form.given, "dry_run": True},
-    )  # fmt: skip
-    if isinstance(found, Rehearsal):
-        return outlook_shape(*found)
-    messages.success(request, "It was asked for, and begins within moments.")
-    return HttpResponseRedirect(reverse("admin:operations_operation_change", args=[found.pk], current_app="tenant"))
+    return confirmed_page(
+        admin, request, form, ask, template="console/backfill.html", title="Backfill", schedule=schedule
+    )

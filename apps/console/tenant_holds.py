@@ -18,6 +18,7 @@ from apps.archive.holding import REASON_CHARS, hold_place, hold_release
 from apps.archive.models import SCOPES, LegalHold
 from apps.audit.trail import TrailMixin, actor_of, database_now
 from apps.console.filters import choice_filter
+from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin
 from apps.console.tenant_site import tenant_site
 from apps.executions.models import Execution
@@ -108,7 +109,7 @@ class LegalHoldAdmin(TrailMixin, ReadOnlyAdmin):
         return format_html('open. <a href="{}">Release it</a>', url)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        tenant = getattr(request, "console_tenant")  # noqa: B009  the middleware sets it
+        tenant = tenant_of(request)
         made = hold_place(
             tenant=tenant, actor=actor_of(request), data=form.data_of(), now=database_now(), by_operator=True
         )
@@ -132,7 +133,7 @@ class LegalHoldAdmin(TrailMixin, ReadOnlyAdmin):
         form = ReasonForm(request.POST if request.method == "POST" else None)
         back = reverse("admin:archive_legalhold_change", args=[key], current_app=tenant_site.name)
         if form.is_bound and form.is_valid():
-            tenant = getattr(request, "console_tenant")  # noqa: B009  the middleware sets it
+            tenant = tenant_of(request)
             try:
                 hold_release(
                     tenant=tenant, actor=actor_of(request), hold_id=key, reason=form.cleaned_data["reason"],
@@ -159,7 +160,7 @@ def erase_view(model_admin: Any, request: HttpRequest, key: UUID) -> HttpRespons
     if form.is_bound and form.is_valid():
         try:
             done = execution_erase(
-                tenant=getattr(request, "console_tenant"), actor=actor_of(request), execution_id=key,  # noqa: B009  the middleware sets it
+                tenant=tenant_of(request), actor=actor_of(request), execution_id=key,
                 reason=form.cleaned_data["reason"], now=database_now(), everything=form.cleaned_data["everything"],
                 files=False,
             )  # fmt: skip

@@ -15,12 +15,14 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 
 from apps.audit.trail import actor_of, database_now
+from apps.console.confirming import PERMISSION
 from apps.console.filters import WindowFilter, choice_filter
+from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin
 from apps.console.selecting import ticked
 from apps.console.shown import json_field
 from apps.console.tenant_admin import link_field
-from apps.console.tenant_replay import PERMISSION, replay_page
+from apps.console.tenant_replay import replay_page
 from apps.console.tenant_site import tenant_site
 from apps.deadletters.models import DeadLetter
 from apps.deadletters.replays import replays_of
@@ -78,7 +80,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
             return
         try:
             done = deadletters_replay(
-                tenant=_tenant(request), actor=actor_of(request), letter_ids=ids, now=database_now(), how=How()
+                tenant=tenant_of(request), actor=actor_of(request), letter_ids=ids, now=database_now(), how=How()
             )
         except ShardbeatError as error:
             self.message_user(request, error.detail, messages.ERROR)
@@ -90,7 +92,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     def resolve(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> None:
         if ids := ticked(self, request):
             refused = deadletters_resolve(
-                tenant=_tenant(request), actor=actor_of(request), letter_ids=ids, now=database_now()
+                tenant=tenant_of(request), actor=actor_of(request), letter_ids=ids, now=database_now()
             )
             self._say(request, len(ids) - len(refused), "resolved", refused)
 
@@ -102,7 +104,3 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         for code, count in counts.most_common():
             detail = next(error.detail for error in refused.values() if code_of(error) == code)
             self.message_user(request, f"{count} not: {detail}", messages.WARNING)
-
-
-def _tenant(request: HttpRequest) -> Any:
-    return getattr(request, "console_tenant")  # noqa: B009  the middleware sets it

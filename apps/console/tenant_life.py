@@ -10,8 +10,9 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from apps.audit.trail import actor_of, database_now
+from apps.console.confirming import refuse
 from apps.life.suspending import REASON_CHARS, tenant_resume, tenant_suspend
-from kernel.errors import InvalidInput, ShardbeatError
+from kernel.errors import ShardbeatError
 from tenants.models import Tenant
 from tenants.renaming import NAME_CHARS, hosts_of, tenant_rename
 
@@ -61,11 +62,8 @@ def renaming_page(admin: Any, request: HttpRequest, tenant: Tenant) -> HttpRespo
             words = "; ".join(f"{old} is {new} now" for old, new in done.queues)
             messages.success(request, f"It is called {done.tenant.slug}. {words}")
             return HttpResponseRedirect(reverse("admin:tenants_tenant_change", args=[tenant.pk]))
-        except InvalidInput as error:
-            for fault in error.errors:
-                form.add_error(fault.pointer.strip("/"), fault.detail)
         except ShardbeatError as error:
-            form.add_error(None, error.detail)
+            refuse(form, error)
     context = {
         **admin.admin_site.each_context(request), "opts": admin.opts, "tenant": tenant, "form": form,
         "hosts": hosts_of(tenant), "title": f"Rename tenant {tenant.slug}",

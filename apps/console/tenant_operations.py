@@ -10,7 +10,9 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 
 from apps.audit.trail import actor_of
+from apps.console.confirming import PERMISSION
 from apps.console.filters import WindowFilter, choice_filter
+from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin
 from apps.console.selecting import ticked
 from apps.console.shown import json_field
@@ -47,7 +49,7 @@ class OperationAdmin(ReadOnlyAdmin):
     filter_shown, params_shown = json_field("filter"), json_field("params")
 
     def has_work_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("operations.change_operation")
+        return request.user.has_perm(PERMISSION)
 
     @admin.display(description="skipped and failed items, the first of them")
     def bad(self, obj: Operation) -> str:
@@ -75,7 +77,7 @@ class OperationAdmin(ReadOnlyAdmin):
 
     def _each(self, request: HttpRequest, service: Any, word: str) -> None:
         """Each on its own; what a service refuses is told."""
-        tenant = getattr(request, "console_tenant")  # noqa: B009  the middleware sets it
+        tenant = tenant_of(request)
         done = 0
         for operation_id in ticked(self, request):
             try:

@@ -5,25 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.http import Http404, HttpRequest, HttpResponse
 
 from apps.audit.trail import actor_of, database_now
+from apps.console.confirming import PERMISSION, ConfirmedForm, asked_for, confirmed_page
+from apps.console.middleware import tenant_of
 from apps.operations.pacing import NAMES as PACE
 from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX, Pace
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
-from kernel.errors import Faults, InvalidInput, ShardbeatError
+from kernel.errors import Faults
 
-PERMISSION = "operations.change_operation"
 FILTERS = ("fingerprint", "job")
 REASON_CHARS = 500
 TEXT_CHARS = 200
 
 
-class ReplayForm(forms.Form):
-    """Which letters, and what is done to them. `seen` is what was looked at."""
+class ReplayForm(ConfirmedForm):
+    """Which letters, and what is done to them."""
 
     action = forms.ChoiceField(choices=[("replay", "replay"), ("resolve", "resolve without a run")])
     fingerprint = forms.CharField(max_length=TEXT_CHARS, required=False, help_text="Of a cause; empty: any.")
@@ -36,13 +34,6 @@ class ReplayForm(forms.Form):
     stop_after_failures = forms.IntegerField(min_value=1, max_value=WHOLE_MAX, required=False)
     new_key = forms.BooleanField(required=False, help_text="As new executions, with run keys of their own.")
     reason = forms.CharField(max_length=REASON_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 3}))
-    seen = forms.CharField(required=False, widget=forms.HiddenInput)
-
-    @property
-    def meant(self) -> str:
-        """What is asked for, as a text to be compared."""
-        given = sorted((name, value) for name, value in self.cleaned_data.items() if name != "seen")
-        return "\n".join(f"{name}={value}" for name, value in given if value not in (None, ""))
 
     @property
     def wish(self) -> Wish:
@@ -64,32 +55,12 @@ def replay_page(admin: Any, request: HttpRequest) -> HttpResponse:
         raise Http404("There is no such page.")
     initial = {name: request.GET.get(name, "")[:TEXT_CHARS] for name in FILTERS}
     form = ReplayForm(request.POST) if request.method == "POST" else ReplayForm(initial=initial)
-    rehearsed: Rehearsed | None = None
-    if form.is_bound and form.is_valid():
-        try:
-            found = _asked(request, form)
-            if isinstance(found, HttpResponse):
-                return found
-            rehearsed = found
-            form.data = {**form.cleaned_data, "seen": form.meant if rehearsed.count else ""}
-        except InvalidInput as error:
-            for fault in error.errors:
-                name = fault.pointer.rsplit("/", 1)[-1]
-                form.add_error(name if name in form.fields else None, fault.detail)
-        except ShardbeatError as error:
-            form.add_error(None, error.detail)
-    context = {
-        **admin.admin_site.each_context(request), "opts": admin.opts, "form": form, "rehearsed": rehearsed,
-        "title": "Replay or resolve many",
-    }  # fmt: skip
-    return TemplateResponse(request, "console/replay.html", context)
 
+    def ask() -> HttpResponse | tuple[int, Rehearsed]:
+        wish, tenant, actor, now = form.wish, tenant_of(request), actor_of(request), database_now()
+        if form.was_seen:
+            return asked_for(request, operation_create(tenant=tenant, actor=actor, wish=wish, now=now).pk)
+        found = operation_rehearse(tenant=tenant, actor=actor, wish=wish, now=now)
+        return found.count, found
 
-def _asked(request: HttpRequest, form: ReplayForm) -> HttpResponse | Rehearsed:
-    wish, now = form.wish, database_now()
-    tenant: Any = getattr(request, "console_tenant")  # noqa: B009  the middleware sets it
-    if form.cleaned_data["seen"].replace("\r\n", "\n") != form.meant:
-        return operation_rehearse(tenant=tenant, actor=actor_of(request), wish=wish, now=now)
-    made = operation_create(tenant=tenant, actor=actor_of(request), wish=wish, now=now)
-    messages.success(request, "It was asked for, and begins within moments.")
-    return HttpResponseRedirect(reverse("admin:operations_operation_change", args=[made.pk], current_app="tenant"))
+    return confirmed_page(admin, request, form, ask, template="console/replay.html", title="Replay or resolve many")

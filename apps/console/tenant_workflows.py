@@ -13,6 +13,7 @@ from django.utils.http import urlencode
 
 from apps.console.explaining import ExplainedAdmin
 from apps.console.filters import WindowFilter, choice_filter
+from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin, bounded
 from apps.console.shown import json_field
 from apps.console.tenant_admin import link, link_field
@@ -62,7 +63,7 @@ class RunAdmin(ExplainedAdmin):
         return bounded(self, request, lambda: self._picture(request, key))
 
     def _picture(self, request: HttpRequest, key: UUID) -> HttpResponse:
-        tenant = getattr(request, "console_tenant")  # noqa: B009  the middleware sets it
+        tenant = tenant_of(request)
         run = run_read(tenant, key)
         if run is None:
             raise Http404("There is no such run.")

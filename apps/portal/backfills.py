@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -15,6 +14,7 @@ from apps.operations.backfill.wish import AT_ONCE
 from apps.operations.backfill.within import ORDERS
 from apps.portal.fields import Field, Form, Option
 from apps.portal.operations import OperationDetail, bar
+from apps.portal.paces import pace_of
 from apps.portal.pages import Page
 from apps.portal.paging import as_uuid, listed, newest
 from apps.portal.schedule_verbs import ScheduleVerb
@@ -52,9 +52,7 @@ class ScheduleBackfill(ScheduleVerb):
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt | HttpResponse:
         given = {name: form.text(name) for name in GIVEN if form.text(name)}
         meant = "\n".join(f"{name}={value}" for name, value in given.items())
-        data: dict[str, Any] = dict(given)
-        if "max_in_flight" in data and data["max_in_flight"].isdecimal():
-            data["max_in_flight"] = int(data["max_in_flight"])
+        data = {**given, **pace_of(form)}
         looked = form.text("seen") == meant
         found = backfill_ask(
             tenant=self.tenant, actor=self.actor, schedule_id=subject.row.schedule.pk, now=self.now,
@@ -78,10 +76,7 @@ class BackfillList(Page):
     section = "schedules"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        found, schedule_id = backfills(), as_uuid(request.GET.get("schedule", ""))
-        if schedule_id is not None:
-            found = found.filter(filter__schedule=str(schedule_id))
-        rows = newest(request, found)
+        rows = newest(request, backfills(as_uuid(request.GET.get("schedule", ""))))
         names = dict(Schedule.objects.filter(pk__in={row.filter["schedule"] for row in rows}).values_list("pk", "name"))
         shown = [(row, names.get(UUID(row.filter["schedule"])), bar(row)) for row in rows]
         return self.page(

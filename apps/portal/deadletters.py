@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -72,11 +71,10 @@ class DeadLetterList(Page):
         """For all that are open and like this."""
         query = query_of(job=job, fingerprint=fingerprint)
         which = "these" if query else "all"
-        offers = [
-            self.offer(f"Replay {which}", "portal:deadletters-replay", "deadletter.replay"),
-            self.offer(f"Resolve {which}", "portal:deadletters-resolve", "deadletter.resolve"),
+        return [
+            self.offer(f"Replay {which}", "portal:deadletters-replay", "deadletter.replay", query=query),
+            self.offer(f"Resolve {which}", "portal:deadletters-resolve", "deadletter.resolve", query=query),
         ]
-        return [replace(one, url=f"{one.url}?{query}" if query else one.url) for one in offers]
 
 
 class DeadLetterDetail(Page):

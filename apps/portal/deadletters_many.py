@@ -11,7 +11,6 @@ from django.utils.http import urlencode
 from apps.deadletters.groups import groups_read
 from apps.deadletters.models import DeadLetter
 from apps.deadletters.reading import LetterFilter, deadletters_count
-from apps.operations.pacing import NAMES as PACE
 from apps.operations.pacing import Pace
 from apps.operations.services import Wish, operation_create
 from apps.outcomes.again import MAX_REPLAYS, UNCHANGED
@@ -19,9 +18,10 @@ from apps.portal.deadletters import FINGERPRINT_CHARS, error_line, query_of
 from apps.portal.fields import Field, Form
 from apps.portal.json_input import read_json
 from apps.portal.names import names_of
+from apps.portal.paces import pace_of
 from apps.portal.pages import Page
 from apps.portal.paging import as_uuid
-from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
+from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
 from kernel.errors import Faults
 
 CAUSES = 200  # on the page
@@ -60,12 +60,11 @@ class ManyLetters(VerbPage):
 
     def subject(self) -> Subject:  # type: ignore[override]  # its path has no ids
         wanted = filter_of(self.request)
-        count = deadletters_count(
-            self.tenant, LetterFilter(statuses=["open"], job_id=as_uuid(wanted.get("job", "")),
-                                      fingerprint=wanted.get("fingerprint"))
-        )  # fmt: skip
-        facts = [("Open now", f"{count.number:,}" if count.exact else f"{count.number:,} or more")]
         job = as_uuid(wanted.get("job", ""))
+        count = deadletters_count(
+            self.tenant, LetterFilter(statuses=["open"], job_id=job, fingerprint=wanted.get("fingerprint"))
+        )
+        facts = [("Open now", f"{count.number:,}" if count.exact else f"{count.number:,} or more")]
         if job is not None:
             facts.append(("Job", names_of(jobs=[job]).jobs.get(job, "gone")))
         if "fingerprint" in wanted:
@@ -78,10 +77,7 @@ class ManyLetters(VerbPage):
         )  # fmt: skip
 
     def ask(self, subject: Subject, form: Form, params: dict[str, Any], pace: Pace) -> Receipt:
-        faults = Faults()
-        reason = reason_of(form, faults)
-        faults.raise_if_any()
-        wish = Wish(self.action, "dead_letters", subject.row, params, pace, reason)
+        wish = Wish(self.action, "dead_letters", subject.row, params, pace, self.reason(form))
         made = operation_create(tenant=self.tenant, actor=self.actor, wish=wish, now=self.now)
         return Receipt("It was asked for, and begins within moments.", reverse("portal:operation", args=[made.pk]))
 
@@ -111,7 +107,7 @@ class DeadLettersReplay(ManyLetters):
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
         faults = Faults()
-        pace = Pace().changed({name: _number(form.text(name)) for name in PACE if form.text(name)}, faults)
+        pace = Pace().changed(pace_of(form), faults)
         faults.raise_if_any()
         params: dict[str, Any] = {"new_key": bool(form["new_key"].value)}
         if (payload := read_json(form, "payload", default=UNCHANGED)) is not UNCHANGED:
@@ -140,11 +136,3 @@ def filter_of(request: HttpRequest) -> dict[str, str]:
     if fingerprint.isalnum() and len(fingerprint) <= FINGERPRINT_CHARS:
         found["fingerprint"] = fingerprint
     return found
-
-
-def _number(text: str) -> Any:
-    """What a pace judges: a number where the text is one."""
-    try:
-        return int(text) if text.isascii() and text.isdigit() else float(text)
-    except ValueError:
-        return text

@@ -25,7 +25,7 @@ class ExecutionVerb(VerbPage):
     lead = ""
 
     def subject(self, execution_id: UUID) -> Subject:  # type: ignore[override]  # its path has one id
-        row = access_execution(self, execution_id)
+        row = access_execution(self, execution_id).row
         names = names_of(jobs=[row.job_id])
         return Subject(
             name=f"Execution {row.id}", url=reverse("portal:execution", args=[row.id]), lead=self.lead, row=row,

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.archive.finding import attempts_find, execution_find, executions_find
+from apps.archive.finding import Found, attempts_find, execution_anywhere, executions_find
 from apps.deadletters.models import DeadLetter
 from apps.dispatch.reasons import with_reasons
 from apps.executions.filtering import ExecutionFilter
 from apps.executions.models import TRIGGERS
-from apps.executions.reading import ExecutionRow, execution_read, executions_read
+from apps.executions.reading import ExecutionRow, executions_read
 from apps.executions.reading_attempts import attempts_of
 from apps.portal.charts import phases
 from apps.portal.fields import Field, Form, Option, choices
@@ -101,9 +101,9 @@ class ExecutionDetail(Page):
     section = "executions"
 
     def get(self, request: HttpRequest, execution_id: UUID) -> HttpResponse:
-        row = access_execution(self, execution_id)
-        if row.archived_at is not None:
-            attempts = attempts_find(self.tenant, row.id, before=None, size=SHOWN_ATTEMPTS).rows[::-1]
+        row, archived = access_execution(self, execution_id)
+        if archived is not None:
+            attempts = attempts_find(archived, before=None, size=SHOWN_ATTEMPTS).rows[::-1]
         else:
             (row,) = with_reasons(self.tenant, [row], now=self.now)
             attempts = attempts_of(self.tenant, row, before=None, size=SHOWN_ATTEMPTS).rows[::-1]
@@ -144,12 +144,10 @@ class ExecutionDetail(Page):
         return found
 
 
-def access_execution(page: Page, execution_id: UUID) -> ExecutionRow:
+def access_execution(page: Page, execution_id: UUID) -> Found:
     """An execution with its live state, in the tenant of the host, or as it was when it was archived; the same 404 for
     all that is not there."""
-    found = execution_read(page.tenant, execution_id)
-    if found is None and (archived := execution_find(page.tenant, execution_id)) is not None:
-        found = archived.execution
+    found = execution_anywhere(page.tenant, execution_id)
     if found is None:
         raise NotFound("There is no such execution.")
     return found

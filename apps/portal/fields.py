@@ -116,6 +116,11 @@ def choices(values: Iterable[str]) -> list[Option]:
     return [Option(value, value.replace("_", " ")) for value in values]
 
 
+def typed(value: float | str) -> str:
+    """A number as people type it, with all its digits, so that sending it back changes nothing."""
+    return str(value).removesuffix(".0")
+
+
 def _rest(pointer: str) -> str:
     """What of a pointer is inside of its field."""
     return "/".join(pointer.strip("/").split("/")[1:])

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from apps.portal.fields import Field, Form, Option, choices
+from apps.portal.fields import Field, Form, Option, choices, typed
 from apps.portal.json_input import read_json
 from apps.portal.schedule_fields import labels_of
 from apps.schedules.job_input import KINDS
@@ -86,7 +86,7 @@ def fill(form: Form, shape: Mapping[str, Any]) -> None:
     _fill_limits(form, shape.get("concurrency_key"), shape.get("rate_limit"))
     retry = {**DEFAULTS, **shape["retry"]}
     for name in (*RETRY_NUMBERS, "backoff"):
-        form[name].value = f"{retry[name]:g}" if isinstance(retry[name], float) else str(retry[name])
+        form[name].value = typed(retry[name])
     payload = shape.get("payload")
     form["payload"].value = "" if payload is None else json.dumps(payload, indent=2, ensure_ascii=False)
     form["labels"].value = "\n".join(f"{name}: {value}" for name, value in (shape.get("labels") or {}).items())

@@ -11,10 +11,9 @@ from apps.dispatch.submission import execution_submit
 from apps.portal.fields import Field, Form
 from apps.portal.jobs import access_job, target_line
 from apps.portal.json_input import read_json
-from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
+from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
 from apps.schedules import services
 from apps.schedules.reading import job_shape
-from kernel.errors import Faults
 
 
 class JobVerb(VerbPage):
@@ -53,12 +52,10 @@ class JobPause(JobVerb):
         return [reason_field()]
 
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        faults = Faults()
-        reason = reason_of(form, faults)
-        faults.raise_if_any()
         services.job_pause(
-            tenant=self.tenant, actor=self.actor, job_id=subject.row.job.pk, now=self.now, reason=reason, expect=expect
-        )
+            tenant=self.tenant, actor=self.actor, job_id=subject.row.job.pk, now=self.now, reason=self.reason(form),
+            expect=expect,
+        )  # fmt: skip
         return Receipt("Paused. Resume takes it back.", subject.url)
 
 

@@ -14,8 +14,7 @@ from apps.operations.states import sources_of
 from apps.portal.fields import Field, Form
 from apps.portal.operations import name_of, state_word, undo_blocked
 from apps.portal.paces import pace_fields, pace_of
-from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
-from kernel.errors import Faults
+from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
 
 
 class OperationVerb(VerbPage):
@@ -26,8 +25,7 @@ class OperationVerb(VerbPage):
     transition: ClassVar[str]  # of apps.operations.states
 
     def subject(self, operation_id: UUID) -> Subject:  # type: ignore[override]  # its path has one id
-        need = self.actions[str(self.request.method if self.request.method != "HEAD" else "GET")]
-        one = operation_access(actor=self.actor, operation_id=operation_id, need=need)
+        one = operation_access(actor=self.actor, operation_id=operation_id, need=self.actions["GET"])
         return Subject(
             name=name_of(one), url=reverse("portal:operation", args=[one.pk]), lead=self.lead, row=one,
             facts=[("State", state_word(one)), ("Items", f"{one.planned:,}"), ("Not begun", f"{one.pending:,}"),
@@ -45,13 +43,6 @@ class OperationVerb(VerbPage):
             "tenant": self.tenant, "actor": self.actor, "now": self.now, "operation_id": subject.row.pk,
             "expect": expect,
         }  # fmt: skip
-
-    def reason(self, form: Form) -> str:
-        """What was said. InvalidInput."""
-        faults = Faults()
-        reason = reason_of(form, faults)
-        faults.raise_if_any()
-        return reason
 
 
 class OperationPause(OperationVerb):

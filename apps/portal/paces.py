@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.operations import pacing
 from apps.operations.models import Operation
-from apps.portal.fields import Field, Form
+from apps.portal.fields import Field, Form, typed
 
 WORDS = {
     "rate_per_s": ("Items a second, at most", "Empty: as fast as it goes."),
@@ -23,19 +23,19 @@ def pace_fields(one: Operation | None = None, *, names: Collection[str] = pacing
     for name in names:
         label, text = WORDS[name]
         value = getattr(one, name) if one is not None else None
-        found.append(Field(name, label, "number", "" if value is None else f"{value:g}", help=text))
+        found.append(Field(name, label, "number", "" if value is None else typed(value), help=text))
     return found
 
 
 def pace_of(form: Form) -> dict[str, Any]:
-    """What was given, as the service reads it; nonsense stays a text, which it refuses."""
-    return {name: _number(form.text(name), name) for name in pacing.NAMES if name in form.fields}
+    """What was given, as the service reads it; nonsense stays a text, which it refuses. Empty is no limit."""
+    return {name: _number(form.text(name)) for name in pacing.NAMES if name in form.fields}
 
 
-def _number(text: str, name: str) -> Any:
+def _number(text: str) -> Any:
     if not text:
         return None
     try:
-        return float(text) if name == "rate_per_s" else int(text)
+        return int(text) if text.isascii() and text.isdigit() else float(text)
     except ValueError:
         return text

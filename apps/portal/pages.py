@@ -91,10 +91,12 @@ class Page(View):
     def may(self, action: str) -> bool:
         return may(self.actor, action)
 
-    def offer(self, label: str, url_name: str, action: str, *args: Any, kind: str = "", blocked: str = "") -> Offer:
-        """A verb's link, or why this person or this state can't have it."""
-        why = self.lacks(action) or blocked
-        return Offer(label, reverse(url_name, args=args), kind, why)
+    def offer(
+        self, label: str, url_name: str, action: str, *args: Any, kind: str = "", blocked: str = "", query: str = ""
+    ) -> Offer:
+        """A verb's link, or why this person or this state can't have it; `query` says what of a list it is about."""
+        why, url = self.lacks(action) or blocked, reverse(url_name, args=args)
+        return Offer(label, f"{url}?{query}" if query else url, kind, why)
 
     def lacks(self, action: str) -> str:
         """What the person lacks for an action, as a sentence; empty when nothing."""

@@ -64,6 +64,13 @@ class VerbPage(Page):
         """What a template of its own needs."""
         return {}
 
+    def reason(self, form: Form) -> str:
+        """What was said. InvalidInput."""
+        faults = Faults()
+        reason = reason_of(form, faults)
+        faults.raise_if_any()
+        return reason
+
     def get(self, request: HttpRequest, **ids: Any) -> HttpResponse:
         subject = self.subject(**ids)
         if subject.blocked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -37,9 +38,10 @@ class WishPage(VerbPage):
         return self.target
 
     def subject(self) -> Subject:  # type: ignore[override]  # its path has no id
-        wish = Wish(self.action, self.target, self._filter(), {}, Pace())
+        given = self._given()
+        wish = Wish(self.action, self.target, given or {filters.ALL: True}, {}, Pace())
         found = operation_rehearse(tenant=self.tenant, actor=self.actor, wish=wish, now=self.now)
-        shown = [(name, value if isinstance(value, str) else ", ".join(value)) for name, value in self._given().items()]
+        shown = [(name, value if isinstance(value, str) else ", ".join(value)) for name, value in given.items()]
         return Subject(
             name=self.target.capitalize(), url=reverse(f"portal:{self.target}"), lead=self.lead, row=wish,
             facts=[("Fits now", f"{found.count:,} {self.target}"), *shown],
@@ -53,12 +55,9 @@ class WishPage(VerbPage):
         faults = Faults()
         pace, reason = Pace().changed(pace_of(form), faults), reason_of(form, faults)
         faults.raise_if_any()
-        wish = Wish(self.action, self.target, self._filter(), {}, pace, reason)
+        wish = replace(subject.row, pace=pace, reason=reason)
         made = operation_create(tenant=self.tenant, actor=self.actor, wish=wish, now=self.now)
         return Receipt("It is being done.", reverse("portal:operation", args=[made.pk]))
-
-    def _filter(self) -> dict[str, Any]:
-        return self._given() or {filters.ALL: True}
 
     def _given(self) -> dict[str, str | list[str]]:
         found: dict[str, str | list[str]] = {}
@@ -127,6 +126,5 @@ class SchedulesResume(WishPage):
 def offer_for(page: Page, wish: type[WishPage], given: Mapping[str, Any], **preset: str) -> Offer:
     """A link from a list to a wish, with the list's filters; `preset` where the list has none of that name."""
     query = {name: str(value) for name, value in {**preset, **{k: v for k, v in given.items() if v}}.items()}
-    action = wish.actions["GET"]
-    one = page.offer(wish.title, f"portal:{wish.target}-bulk-{wish.action}", action)
-    return Offer(one.label, f"{one.url}?{urlencode(query)}" if query else one.url, one.kind, one.why)
+    url_name = f"portal:{wish.target}-bulk-{wish.action}"
+    return page.offer(wish.title, url_name, wish.actions["GET"], query=urlencode(query))

@@ -10,11 +10,11 @@ from django.urls import reverse
 from apps.outcomes.cancel import execution_cancel
 from apps.portal.fields import Field, Form
 from apps.portal.shown import look_of, moment
-from apps.portal.verbs import REASON, Receipt, Subject, VerbPage, reason_field, reason_of
+from apps.portal.verbs import REASON, Receipt, Subject, VerbPage, reason_field
 from apps.workflows.interventions import verbs
 from apps.workflows.views.runs_reading import ALIVE, RunRow, run_read
 from apps.workflows.views.steps_reading import StepRow, step_read
-from kernel.errors import Faults, NotFound
+from kernel.errors import NotFound
 
 
 class RunVerb(VerbPage):
@@ -43,13 +43,6 @@ class RunVerb(VerbPage):
     def about(self, subject: Subject) -> dict[str, Any]:
         """What all services of runs take."""
         return {"tenant": self.tenant, "actor": self.actor, "now": self.now, "run_id": subject.row.id}
-
-    def reason(self, form: Form) -> str:
-        """What was said. InvalidInput."""
-        faults = Faults()
-        reason = reason_of(form, faults)
-        faults.raise_if_any()
-        return reason
 
 
 class RunCancel(RunVerb):

@@ -182,6 +182,8 @@ def test_the_api_passes_filters_on(api: Api, history: list[dict[str, Any]]) -> N
         assert sorted(found) == sorted(ids), query
         assert found == sorted(found, reverse="order" not in query), query
     assert api.get("executions?order=nominal_at").faults == {"?order": "needs_schedule"}
+    [fault] = api.get("executions?order=nominal_at&schedule=x").body["errors"]
+    assert fault["pointer"] == "?schedule", "told once"
     assert api.get("executions?order=payload").faults == {"?order": "choice"}
 
 

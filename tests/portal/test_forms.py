@@ -170,7 +170,7 @@ def test_a_job_is_made_and_changed(kept: Stock, console_of: Any) -> None:
     assert 'id="error-url"' in page and 'id="error-name"' in page
     good = {
         **form, "name": "hello", "url": "http://127.0.0.1:9999/a?b=1", "headers": "X-A: b: c\r\nX-B: d\r\n",
-        "labels": "team: billing", "max_attempts": "5", "max_concurrency": "2",
+        "labels": "team: billing", "max_attempts": "5", "base_s": "2.3456789", "max_concurrency": "2",
     }  # fmt: skip
     path = browser.post("/console/jobs/new", good)["Location"]
     shape = browser.get(path).context["shape"]

@@ -29,8 +29,10 @@ def test_a_list_offers_what_can_be_done_to_all_of_it(acme: Tenant, conn: Any, re
     assert f"/api/v1/operations/{made}/receipt" in shown
     assert f"/console/executions/{kept.dead}" not in browser.text(f"{detail}?state=failed")
     seen = str(browser.get(f"{detail}/pace").context["form"]["revision"].value)
-    browser.post(f"{detail}/pace", {"rate_per_s": "2.5", "revision": seen})
-    assert read(acme, made).rate_per_s == 2.5
+    browser.post(f"{detail}/pace", {"rate_per_s": "2.3456789", "max_in_flight": "1000000", "revision": seen})
+    assert read(acme, made).rate_per_s == 2.3456789
+    form = browser.get(f"{detail}/pace").context["form"]
+    assert (form["rate_per_s"].value, form["max_in_flight"].value) == ("2.3456789", "1000000"), "sent back as it is"
     browser.post(f"{detail}/undo", {"revision": seen}, status=409)
     browser.post(f"{detail}/undo", {"revision": str(read(acme, made).revision), "reason": "too early"})
     assert work_off(acme, made).state == "undone"

@@ -25,9 +25,10 @@ from tenants.models import Tenant
 GOES_ON = ("planning", "running")
 
 
-def backfills() -> "QuerySet[Operation]":
-    """All of the tenant that this is called in."""
-    return Operation.objects.filter(action=ACTION, target=TARGET)
+def backfills(schedule_id: UUID | None = None) -> "QuerySet[Operation]":
+    """All of the tenant that this is called in, or those of a schedule."""
+    found = Operation.objects.filter(action=ACTION, target=TARGET)
+    return found if schedule_id is None else found.filter(filter__schedule=str(schedule_id))
 
 
 def backfill_find(backfill_id: UUID) -> Operation:
