@@ -12,7 +12,7 @@ from apps.audit.reading import cursor_key, events_page, of_cursor_key
 from apps.audit.shown import Shown
 from apps.portal.fields import Field, Form, Option
 from apps.portal.pages import Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.presenting.paging import PAGE_ROWS, as_uuid, cursor_of, listed
 from tenants import door
 
 TEXT_CHARS = 200
