@@ -20,8 +20,8 @@ from apps.portal.json_input import read_json
 from apps.portal.names import job_options, names_of
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
-from apps.portal.shown import moment
 from apps.portal.verbs import Receipt, Subject, VerbPage
+from apps.presenting.shown import moment
 from kernel.errors import NotFound
 from tenants import door
 

@@ -13,8 +13,8 @@ from apps.outcomes.cancel import execution_cancel
 from apps.portal.executions import access_execution, gone_of
 from apps.portal.fields import Field, Form
 from apps.portal.names import names_of
-from apps.portal.shown import look_of, moment
 from apps.portal.verbs import REASON, Receipt, Subject, VerbPage
+from apps.presenting.shown import look_of, moment
 from kernel.transitions import FINAL_STATES
 
 

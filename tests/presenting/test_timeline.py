@@ -32,7 +32,7 @@ def attempt(number: int, state: str, started_s: float, finished_s: float) -> Any
 
 
 def test_a_late_start_has_parts_that_add_up() -> None:
-    from apps.portal.timeline import parts, why_late
+    from apps.presenting.timeline import parts, why_late
 
     row, tries = run(queued_s=20, started_s=25, finished_s=30), [attempt(1, "succeeded", 25, 30)]
     assert why_late(row, tries) == "It started 25 s late: 20 s until it was released, 5.0 s until a worker took it."
@@ -41,7 +41,7 @@ def test_a_late_start_has_parts_that_add_up() -> None:
 
 def test_a_replay_makes_no_late_start_of_one_in_time() -> None:
     """Reopened, the row has the times of the replay; the attempts know when it really began."""
-    from apps.portal.timeline import parts, why_late
+    from apps.presenting.timeline import parts, why_late
 
     row = run(queued_s=3600, started_s=3601, finished_s=3602)
     tries = [attempt(1, "failed", 1, 2), attempt(2, "succeeded", 3601, 3602)]

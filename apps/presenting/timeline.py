@@ -11,8 +11,8 @@ import orjson
 
 from apps.executions.reading import ExecutionRow
 from apps.executions.reading_attempts import AttemptRow
-from apps.portal.charts import Part
-from apps.portal.shown import look_of
+from apps.presenting.charts import Part
+from apps.presenting.shown import look_of
 from kernel.durations import span
 from kernel.transitions import FINAL_STATES
 
