@@ -53,7 +53,7 @@ def tickets_of(conn: Conn, tenants: list[int], worker: Any, *, count: int) -> No
     now, ids = utc_now(), uuid7s(count)
     rows = []
     for number, one in enumerate(ids):
-        state = "running queued ready ready blocked".split()[number % 5]
+        state = ("running", "queued", "ready", "ready", "blocked")[number % 5]
         held = state in ("running", "queued")
         rows.append({
             "id": one, "tenant": tenants[number % len(tenants)], "job": ids[number % 7], "key": one.hex, "now": now,
