@@ -12,7 +12,7 @@ from kernel.ids import uuid7s
 from tests.fixtures_flow import live_worker
 
 Conn = psycopg.Connection[Any]
-STATES = ("running", "queued", "ready", "waiting", "blocked")
+STATES: tuple[Any, ...] = ("running", "queued", "ready", "waiting", "blocked")
 
 
 def test_every_filter_gives_the_rows_that_fit(conn: Conn, acme: Any, globex: Any) -> None:
