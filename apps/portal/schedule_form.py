@@ -9,15 +9,15 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from apps.portal.fields import Form
-from apps.portal.names import runnable_options
 from apps.portal.pages import Page, go
 from apps.portal.paging import as_uuid
-from apps.portal.schedule_fields import definition_of, fill, places_of, schedule_form
 from apps.portal.schedules import access_schedule
+from apps.presenting.fields import Form
+from apps.presenting.schedule_fields import definition_of, fill, places_of, schedule_form
 from apps.schedules import services
 from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedSchedule, schedule_as_given
+from apps.schedules.names import runnable_options
 from apps.schedules.schedule_input import Known, read_schedule, timing_of
 from apps.schedules.services_calendars import exclusion_read
 from apps.schedules.timing import Spec, TimingInvalid, describe, notes, seed_notes, spec_from_json, zone_names

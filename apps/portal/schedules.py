@@ -11,16 +11,16 @@ from django.http import HttpRequest, HttpResponse
 from apps.executions.filtering import ExecutionFilter
 from apps.executions.reading import executions_read
 from apps.portal.executions import lines
-from apps.portal.fields import Field, Form, Option, choices
-from apps.portal.names import job_options
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.wishes import SchedulesPause, SchedulesResume, offer_for
 from apps.presenting.charts import STRIP_RUNS, strip
+from apps.presenting.fields import Field, Form, Option, choices
 from apps.presenting.shown import look_of, moment
 from apps.schedules.defined import DefinedSchedule, jobs_of, version_of
 from apps.schedules.listing import DefinitionFilter, schedules_read
 from apps.schedules.models import Schedule
+from apps.schedules.names import job_options
 from apps.schedules.reading import schedule_shapes
 from apps.schedules.schedule_input import TIMING_DEFAULTS
 from apps.schedules.timing import TimingInvalid, describe, notes, spec_from_json

@@ -9,10 +9,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from apps.portal.fields import Field, Form, Option, choices
-from apps.portal.json_input import read_json
-from apps.portal.names import WORKFLOW_PREFIX
+from apps.presenting.fields import Field, Form, Option, choices
+from apps.presenting.json_input import read_json
 from apps.schedules.models import Calendar
+from apps.schedules.names import WORKFLOW_PREFIX
 from apps.schedules.schedule_input import HEALTH_DEFAULTS, TIMING_DEFAULTS, WAITING_DEFAULTS
 from apps.schedules.timing_spec import CHOICES
 from kernel.errors import Faults, InvalidInput
