@@ -15,10 +15,10 @@ from apps.executions.filtering import ExecutionFilter
 from apps.executions.models import TRIGGERS
 from apps.executions.reading import ExecutionRow, executions_read
 from apps.executions.reading_attempts import attempts_of
-from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.pages import Offer, Page
 from apps.portal.wishes import ALIVE, ExecutionsCancel, ExecutionsRerun, offer_for
 from apps.presenting.charts import phases
+from apps.presenting.fields import Field, Form, Option, choices
 from apps.presenting.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.presenting.timeline import events, loaded, parts, why_late
 from apps.schedules.defined import jobs_of

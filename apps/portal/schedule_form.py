@@ -9,11 +9,11 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from apps.portal.fields import Form
 from apps.portal.pages import Page, go
-from apps.portal.schedule_fields import definition_of, fill, places_of, schedule_form
 from apps.portal.schedules import access_schedule
+from apps.presenting.fields import Form
 from apps.presenting.paging import as_uuid
+from apps.presenting.schedule_fields import definition_of, fill, places_of, schedule_form
 from apps.schedules import services
 from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedSchedule, schedule_as_given

@@ -11,10 +11,10 @@ from django.http import HttpRequest, HttpResponse
 from apps.executions.filtering import ExecutionFilter
 from apps.executions.reading import executions_read
 from apps.portal.executions import lines
-from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.pages import Offer, Page
 from apps.portal.wishes import SchedulesPause, SchedulesResume, offer_for
 from apps.presenting.charts import STRIP_RUNS, strip
+from apps.presenting.fields import Field, Form, Option, choices
 from apps.presenting.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.presenting.shown import look_of, moment
 from apps.schedules.defined import DefinedSchedule, jobs_of, version_of

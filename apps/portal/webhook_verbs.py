@@ -7,10 +7,10 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.urls import reverse
 
-from apps.portal.fields import Field, Form, Option
 from apps.portal.once import overlap_field, overlap_of, shown_once
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from apps.portal.webhooks import access_webhook
+from apps.presenting.fields import Field, Form, Option
 from apps.presenting.paging import as_uuid
 from apps.presenting.shown import look_of
 from apps.webhooks.reading import delivery_read, delivery_shape

@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from apps.portal.fields import Field, Form, Option, choices
-from apps.portal.json_input import read_json
+from apps.presenting.fields import Field, Form, Option, choices
+from apps.presenting.json_input import read_json
 from apps.schedules.models import Calendar
 from apps.schedules.names import WORKFLOW_PREFIX
 from apps.schedules.schedule_input import HEALTH_DEFAULTS, TIMING_DEFAULTS, WAITING_DEFAULTS
