@@ -30,7 +30,7 @@ from django.urls import URLPattern, path
 from psycopg.errors import QueryCanceled
 
 from apps.audit.trail import database_now
-from apps.console import views
+from apps.console import roles, views
 from apps.console.reading import short_statements
 from kernel.errors import ShardbeatError
 
@@ -41,7 +41,8 @@ PROBLEMS = {400: "That can't be done like this", 403: "This is not for your role
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page. `place` is the entry of the navigation that it belongs to; `level` what its reader's role has to be."""
+    """One page. `place` is the entry of the navigation that it belongs to; `level` what its reader's roles have to
+    have, empty for all staff."""
 
     name: str
     route: str
@@ -58,7 +59,7 @@ PAGES: dict[tuple[str, str], Page] = {}
 
 
 def page(
-    name: str, route: str, *, title: str, template: str, level: str = "view", place: str = "", site: str = PUBLIC,
+    name: str, route: str, *, title: str, template: str, level: str = roles.VIEW, place: str = "", site: str = PUBLIC,
     methods: tuple[str, ...] = ("GET",),
 ) -> Callable[[View], View]:  # fmt: skip
     """Makes a page of a function. `title` and `status` in what it returns go before the page's own."""
@@ -91,7 +92,7 @@ def shown(
     one: Page, site: AdminSite, request: HttpRequest, *, template: str = "", status: int = 200, **context: Any
 ) -> TemplateResponse:
     """What all pages have around them."""
-    request.current_app = site.name  # type: ignore[attr-defined]  # Django's own way to say it to `{% url %}`
+    request.current_app = site.name  # Django's own way to say it to `{% url %}`
     whole = {**site.each_context(request), "title": one.title, "place": one.place, "page": one, **context}
     return TemplateResponse(request, template or one.template, whole, status=status)
 
@@ -99,8 +100,8 @@ def shown(
 def _serve(one: Page, site: AdminSite, request: HttpRequest, **kwargs: Any) -> HttpResponse:
     if request.method not in (*one.methods, "HEAD"):
         return HttpResponseNotAllowed(one.methods)
-    if not may(request.user, one.level):
-        raise PermissionDenied
+    if one.level and not roles.may(request.user, one.level):
+        raise PermissionDenied(roles.lacks(request.user, one.level))
     try:
         if request.method == "POST":  # services have their own transactions
             return _answer(one, site, request, database_now(), kwargs)
@@ -129,11 +130,6 @@ def _answer(
     if isinstance(found, dict):
         found = shown(one, site, request, **{"now": now, **found})
     return found.render() if isinstance(found, TemplateResponse) else found
-
-
-def may(user: Any, level: str) -> bool:
-    """Whether somebody who is let in at all may see pages of this level."""
-    return level == "view" or bool(user.has_perm(f"console.{level}"))
 
 
 def _find() -> None:

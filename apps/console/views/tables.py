@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from apps.console.pages import page
 
 
-@page("tables", "tables/", title="All tables", template="console/tables.html")
+@page("tables", "tables/", title="All tables", template="console/tables.html", level="")
 def tables(request: HttpRequest, now: datetime) -> dict[str, Any]:
     """Those that the person may see; each site's context has them already."""
     return {}
