@@ -64,7 +64,7 @@ class Sheet:
         return sha256(repr(told).encode()).hexdigest()[:16]
 
     @property
-    def place(self) -> str:
+    def url(self) -> str:
         slug = self.ask.tenant.slug if self.ask.tenant else ""
         return verb_url(self.verb, self.ask.target, tenant=slug)
 
@@ -75,7 +75,7 @@ def patterns(site: AdminSite) -> list[URLPattern]:
     def view(request: HttpRequest, name: str, target: str) -> HttpResponse:
         return verb_page(site, request, name, target)
 
-    return [path("do/<str:name>/<path:target>/", site.admin_view(view), name="console_verb")]
+    return [path("do/<str:name>/<path:target>/", site.admin_view(view), name="verb")]
 
 
 def verb_page(site: AdminSite, request: HttpRequest, name: str, target: str) -> HttpResponse:
@@ -131,7 +131,7 @@ def _post(sheet: Sheet) -> HttpResponse:
             return _form_page(sheet, _look(sheet), status=error.status)
         return _form_page(sheet, _look(sheet), status=error.status, error=error.detail)
     made = AuditEvent.objects.filter(pk__gt=newest, request_id=sheet.ask.actor.request_id).order_by("pk")
-    return HttpResponseRedirect(f"{sheet.place}?{DONE}={_signed(sheet, _told(receipt, made, sheet.ask))}", status=303)
+    return HttpResponseRedirect(f"{sheet.url}?{DONE}={_signed(sheet, _told(receipt, made, sheet.ask))}", status=303)
 
 
 def _fill(sheet: Sheet, data: Mapping[str, Any] | None) -> bool:
@@ -197,13 +197,13 @@ def _differs(before: Sequence[Sequence[str]], now: Sequence[Line]) -> list[Line]
 
 
 def _signed(sheet: Sheet, told: Any) -> str:
-    return signing.dumps(told, salt=f"console verb {sheet.place}", compress=True)
+    return signing.dumps(told, salt=f"console verb {sheet.url}", compress=True)
 
 
 def _unsigned(sheet: Sheet, text: str) -> dict[str, Any]:
     """What was signed for this page; empty when it was not."""
     try:
-        found: dict[str, Any] = signing.loads(text, salt=f"console verb {sheet.place}")
+        found: dict[str, Any] = signing.loads(text, salt=f"console verb {sheet.url}")
     except signing.BadSignature:
         return {}
     return found
@@ -212,6 +212,4 @@ def _unsigned(sheet: Sheet, text: str) -> dict[str, Any]:
 def _shown(sheet: Sheet, template: str, *, status: int = 200, **context: Any) -> TemplateResponse:
     sheet.request.current_app = sheet.site.name  # Django's own way to say it to `{% url %}`
     around = sheet.site.each_context(sheet.request)
-    return TemplateResponse(
-        sheet.request, template, {**around, "verb": sheet.verb, "place": sheet.place, **context}, status=status
-    )
+    return TemplateResponse(sheet.request, template, {**around, "verb": sheet.verb, **context}, status=status)
