@@ -17,7 +17,9 @@ NOW = datetime(2025, 1, 6, 10, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 HELD: dict[str, dict[str, Any]] = {
     "tenant_inactive": {"tenant_active": False},
+    "platform_paused": {"platform_paused": True},
     "dispatch_paused": {"dispatch_paused": True},
+    "pool_paused": {"pool_paused": True},
     "schedule_paused": {"schedule_paused": True},
     "job_paused": {"job_limit": 0},
     "queue_paused": {"queue_paused": True},
