@@ -22,6 +22,7 @@ from apps.dispatch.admission import Facts, most, refusal
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.pressure import loading
 from apps.dispatch.pressure.gauging import Depth, InFlight, Limits, Readings, Serving, Waits, measured
+from apps.dispatch.pressure.queueing import queues_measured
 from apps.dispatch.pressure.scaling import Policy
 from apps.due import entries
 from apps.tickets import buckets, depths
@@ -117,10 +118,7 @@ def measure(
     now, earliest = entries.peek(conn, range(settings.SHARDS))
     taken = depths.in_flight(conn)
     waits, held = _heads(conn, registry, taken, counts.ready, now)
-    workers = [
-        Serving(str(one.id), one.group, one.slots, one.ended or {}, one.slot_s or {})
-        for one in depths.live_workers(conn)
-    ]
+    workers = depths.live_workers(conn)
     readings = Readings(
         depths=[
             *(
@@ -131,7 +129,7 @@ def measure(
         ],
         in_flight=_in_flight(taken),
         waits=waits,
-        workers=workers,
+        workers=[Serving(str(one.id), one.group, one.slots, one.ended or {}, one.slot_s or {}) for one in workers],
         usual_run_s=counts.past.run_s,
         elapsed_s=before.age_s if before is not None else 1.0,
     )
@@ -140,13 +138,18 @@ def measure(
         defer_s=settings.DEFER_CATCH_UP_S,
     )  # fmt: skip
     figures["pressed"] = [[one["pool"], one["group"]] for one in figures["pools"] if one["pressed"]]
+    figures["queues"] = queues_measured(
+        before.figures if before is not None else None, depths=readings.depths, in_flight=readings.in_flight,
+        out_per_s=[one.queue_per_s for one in workers], elapsed_s=readings.elapsed_s,
+        queue_of=lambda tenant_id, pool: one.queue(pool) if (one := registry.by_id.get(tenant_id)) else None,
+    )  # fmt: skip
     oldest = min((at for at in earliest.values() if at <= now), default=now)
     figures["oldest_due_s"] = round((now - oldest).total_seconds(), 3)
     figures["dispatch"], figures["delayed"] = counts.past.dispatch, counts.delayed
     live = counts.live + sum(one.queued + one.running + one.outside for one in taken)
     pressure.write(conn, every_s=every_s, live=live, ended_per_s=counts.past.ended_per_s, figures=figures)
     found = loading.load_of(due=counts.due, ready=counts.ready, later=counts.later, taken=taken, held=held, past=past)
-    loading.keep(conn, found, due_is_exact=counts.due_is_exact, workers=workers, every_s=every_s)
+    loading.keep(conn, found, due_is_exact=counts.due_is_exact, workers=readings.workers, every_s=every_s)
     return live
 
 
