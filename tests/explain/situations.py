@@ -36,12 +36,12 @@ def all_dispatch_is_paused(stage: Stage) -> Asked:
     return "execution", run
 
 
-@situation("pool_paused", "http")
+@situation("pool_paused", "python")
 def pool_is_paused(stage: Stage) -> Asked:
     from tenants.pauses import dispatch_pause
 
     run = stage.run()
-    dispatch_pause(pool="http", tenant_id=stage.tenant.pk, actor=stage.actor(), now=stage.now)
+    dispatch_pause(pool="python", tenant_id=stage.tenant.pk, actor=stage.actor(), now=stage.now)
     return "execution", run
 
 

@@ -135,7 +135,7 @@ class ResumeTenant(PauseTenant):
 
 def tenant_named(slug: str) -> Tenant:
     """NotFound."""
-    found = Tenant.objects.select_related("plan").filter(slug=slug).first()
+    found: Tenant | None = Tenant.objects.select_related("plan").filter(slug=slug).first()
     if found is None:
         raise NotFound("There is no such tenant.")
     return found
