@@ -19,19 +19,25 @@ from kernel.errors import Conflict, FieldError, Forbidden, InvalidInput, NotFoun
 NAME_CHARS, URL_CHARS = 80, 2_000
 OWN_MAX = 50  # of one operator
 SHOWN_MAX = 30  # in the navigation
+LISTED_MAX = 500
 # A page of operators, by its path alone: a view is a link, and leads nowhere else.
 PLACE = re.compile(r"/(?:admin|t/[a-z0-9-]{1,40}/admin)/[!-\[\]-~]*")
 
 
-def views_of(user: Any) -> Sequence[SavedView]:
+def views_of(user: Any, *, most: int = SHOWN_MAX) -> Sequence[SavedView]:
     """Those of an operator and the shared ones, by name."""
-    return list(_seen(user).order_by("name", "pk")[:SHOWN_MAX])
+    return list(_seen(user).order_by("name", "pk")[:most])
+
+
+def is_page(url: str) -> bool:
+    """Whether a view may lead there."""
+    return len(url) <= URL_CHARS and PLACE.fullmatch(url) is not None
 
 
 def view_save(*, user: Any, name: str, url: str, shared: bool, actor: Actor, now: datetime) -> SavedView:
     """Keeps a view. InvalidInput, Conflict (the name is taken, or there are too many)."""
     name = _named(name)
-    if len(url) > URL_CHARS or not PLACE.fullmatch(url):
+    if not is_page(url):
         raise InvalidInput([FieldError("/url", "invalid", "must be the address of a page of operators")])
     if SavedView.objects.filter(owner=user).count() >= OWN_MAX:
         raise Conflict(f"You have {OWN_MAX} views; delete one first.")

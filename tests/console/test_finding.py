@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -22,7 +23,8 @@ def test_an_id_of_any_tenant_is_found(
 ) -> None:
     """Alive, or somebody did something with it: the shared tables know. Else the minute leads to the tenants."""
     from apps.console.finding import locating, matching
-    from apps.usage.rolling import roll_up
+    from apps.usage.models import Rollup
+    from apps.usage.rolling import roll_up, start_of
     from kernel.clock import utc_now
 
     kept = stock(globex, conn, registry, name="nightly")
@@ -46,10 +48,8 @@ def test_an_id_of_any_tenant_is_found(
     assert not places(uuid7()) and not places(UUID(int=7)) and not places(UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"))
     assert places(f"globex {kept.letter}") == places(kept.letter, slug="globex") == [letter]
 
-    conn.execute(
-        "INSERT INTO usage_rollup (step_s, starts_at, tenant_id) SELECT step_s, starts_at, %s FROM usage_rollup",
-        [acme.pk],
-    )
+    for minute in (now, now - timedelta(minutes=1)):
+        Rollup.objects.create(step_s=60, starts_at=start_of(minute, 60), tenant_id=acme.pk)
     monkeypatch.setattr(locating, "SCHEMAS", 1)  # acme's is looked into first
     first = matching.find(str(kept.letter), conn=conn, pages=PAGES, now=now)
     assert not first.found and first.after == acme.pk and "there are more" in first.note
@@ -85,3 +85,15 @@ def _pages() -> Any:
 
 
 PAGES = _pages()
+
+
+def test_the_page_and_what_the_palette_asks(page: Any, stranger: Any, acme: Tenant) -> None:
+    """Both have the same answers; nothing is found for nobody, and text stays text."""
+    whole = page.get("/admin/find/", {"q": "acme"}).content.decode()
+    part = page.get("/admin/find/", {"q": "acme"}, headers={"X-Shardbeat-Fragment": "found"}).content.decode()
+    assert 'href="/t/acme/admin/"' in part and part in whole and "<html" not in part
+    assert "(table)" in page.get("/admin/find/?q=breakers").content.decode()
+    assert "tickets/ticket" not in page.get("/admin/find/").content.decode()
+    for text in ("<script>alert(1)</script>", "\0", "a" * 9_000, str(uuid7()), "%", "acme %_\\"):
+        assert page.get("/admin/find/", {"q": text, "after": "9" * 20, "tenant": text}).status_code == 200
+    assert stranger.get("/admin/find/", {"q": "acme"}).status_code == 302

@@ -28,8 +28,8 @@ def find_page(request: HttpRequest, now: datetime) -> dict[str, Any]:
         text, conn=door.raw(), pages=_pages(request, slug, whole=bool(text.strip())), now=now, slug=slug,
         after=int(after) if after.isascii() and after.isdigit() and int(after) <= AFTER_MAX else 0,
     )  # fmt: skip
-    asked = {"q": text, **({"tenant": slug} if slug else {})}
-    found = {"answer": answer, "text": text, "slug": slug, "place": ""}
+    asked: dict[str, str | int] = {"q": text, **({"tenant": slug} if slug else {})}
+    found: dict[str, Any] = {"answer": answer, "text": text, "slug": slug, "place": ""}
     if answer.after is not None:
         found["more_url"] = f"{request.path}?{urlencode({**asked, 'after': answer.after})}"
     if request.headers.get(FRAGMENT) == "found":

@@ -11,7 +11,16 @@ from django.urls import reverse
 
 from apps.audit.trail import actor_of
 from apps.console.pages import page
-from apps.console.saved import NAME_CHARS, URL_CHARS, may_change, view_change, view_delete, view_save, views_of
+from apps.console.saved import (
+    LISTED_MAX,
+    NAME_CHARS,
+    is_page,
+    may_change,
+    view_change,
+    view_delete,
+    view_save,
+    views_of,
+)
 from kernel.errors import InvalidInput, ShardbeatError
 
 
@@ -31,9 +40,10 @@ def saved_views(request: HttpRequest, now: datetime) -> HttpResponse | dict[str,
             fault = " ".join(f"{one.pointer.strip('/').capitalize()} {one.detail}." for one in error.errors)
         except ShardbeatError as error:
             fault = error.detail
-    rows = [(view, may_change(request.user, view)) for view in views_of(request.user)]
+    url = given.get("url", "")
+    rows = [(view, may_change(request.user, view)) for view in views_of(request.user, most=LISTED_MAX)]
     return {
-        "rows": rows, "fault": fault, "url": given.get("url", "")[:URL_CHARS], "name": given.get("name", ""),
+        "rows": rows, "fault": fault, "url": url if is_page(url) else "", "name": given.get("name", ""),
         "name_chars": NAME_CHARS, "status": 400 if fault else 200,
     }  # fmt: skip
 
@@ -41,7 +51,7 @@ def saved_views(request: HttpRequest, now: datetime) -> HttpResponse | dict[str,
 def _do(request: HttpRequest, now: datetime) -> tuple[str, str]:
     """Does what the form says; what to say about it, and where to go on."""
     given = request.POST
-    who = {"user": request.user, "actor": actor_of(request), "now": now}
+    who: dict[str, Any] = {"user": request.user, "actor": actor_of(request), "now": now}
     shared, here = given.get("shared") == "on", reverse("console:views")
     view_id = int(given["view"]) if given.get("view", "").isdecimal() and len(given["view"]) < 19 else 0
     if given.get("do") == "delete":
