@@ -20,6 +20,7 @@ from django.conf import settings
 from apps.dispatch.admission import Facts, most, refusal
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.pressure.gauging import Depth, InFlight, Limits, Readings, Serving, Waits, measured
+from apps.dispatch.pressure.queueing import queues_measured
 from apps.dispatch.pressure.scaling import Policy
 from apps.due import entries
 from apps.tickets import buckets, depths
@@ -107,6 +108,7 @@ def measure(conn: Conn, registry: Registry, counts: Counts, *, every_s: float = 
     now, earliest = entries.peek(conn, range(settings.SHARDS))
     taken = depths.in_flight(conn)
     waits, held = _heads(conn, registry, taken, counts.ready, now)
+    workers = depths.live_workers(conn)
     readings = Readings(
         depths=[
             *(
@@ -117,10 +119,7 @@ def measure(conn: Conn, registry: Registry, counts: Counts, *, every_s: float = 
         ],
         in_flight=_in_flight(taken),
         waits=waits,
-        workers=[
-            Serving(str(one.id), one.group, one.slots, one.ended or {}, one.slot_s or {})
-            for one in depths.live_workers(conn)
-        ],
+        workers=[Serving(str(one.id), one.group, one.slots, one.ended or {}, one.slot_s or {}) for one in workers],
         usual_run_s=counts.past.run_s,
         elapsed_s=before.age_s if before is not None else 1.0,
     )
@@ -129,6 +128,11 @@ def measure(conn: Conn, registry: Registry, counts: Counts, *, every_s: float = 
         defer_s=settings.DEFER_CATCH_UP_S,
     )  # fmt: skip
     figures["pressed"] = [[one["pool"], one["group"]] for one in figures["pools"] if one["pressed"]]
+    figures["queues"] = queues_measured(
+        before.figures if before is not None else None, depths=readings.depths, in_flight=readings.in_flight,
+        out_per_s=[one.queue_per_s for one in workers], elapsed_s=readings.elapsed_s,
+        queue_of=lambda tenant_id, pool: one.queue(pool) if (one := registry.by_id.get(tenant_id)) else None,
+    )  # fmt: skip
     oldest = min((at for at in earliest.values() if at <= now), default=now)
     figures["oldest_due_s"] = round((now - oldest).total_seconds(), 3)
     figures["dispatch"], figures["delayed"] = counts.past.dispatch, counts.delayed
