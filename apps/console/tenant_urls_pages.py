@@ -2,6 +2,7 @@
 
 from apps.console.pages import TENANT, patterns
 from apps.console.tenant_site import tenant_site
+from apps.console.verbs.pages import patterns as verbs
 
 app_name = "console"
-urlpatterns = patterns(TENANT, tenant_site)
+urlpatterns = [*patterns(TENANT, tenant_site), *verbs(tenant_site)]
