@@ -58,6 +58,8 @@ STAYS_SHARED = {
     "tickets_consumer": "who asks for work there is found out anew",
     "usage_archivestanding": "archived rows are in files of this installation",
     "usage_rollup": "usage is counted where it was",
+    "usage_failure": "usage is counted where it was",
+    "usage_failurecause": "usage is counted where it was",
     "usage_notice": "usage is counted where it was",
     "usage_daycount": "usage is counted where it was",
     "api_idempotentanswer": "requests that are sent again there are new ones",
