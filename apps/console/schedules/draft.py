@@ -84,7 +84,7 @@ class Draft:
         faults.raise_if_any()
         return reason
 
-    def save(self, *, actor: Actor, now: datetime) -> DefinedSchedule:
+    def apply(self, *, actor: Actor, now: datetime) -> DefinedSchedule:
         """Makes or changes it, with the audit row. InvalidInput, Conflict, QuotaExceeded, Stale."""
         reason = self.reason()
         if self.found is None:

@@ -63,7 +63,7 @@ def _posted(request: HttpRequest, draft: Draft, now: datetime) -> dict[str, Any]
             return _stale(draft, now)
         if draft.form.text("seen") != draft.seen:
             return {**_looked_at(draft, now), "notice": LOOK}
-        saved = draft.save(actor=actor_of(request), now=now)
+        saved = draft.apply(actor=actor_of(request), now=now)
     except Stale:
         return _stale(draft, now)
     except InvalidInput as error:
