@@ -75,6 +75,8 @@ class ShardLease(models.Model):
     expires_at = models.DateTimeField()
     taken_at = models.DateTimeField(null=True)
     taken_from = models.UUIDField(null=True, help_text="Former owner, when its lease had run out.")
+    taken_why = models.CharField(max_length=20, blank=True, default="", db_default="", help_text="Of leases.WHY.")
+    given_up_why = models.CharField(max_length=20, blank=True, default="", db_default="", help_text="While it is free.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["kind", "shard"], name="lease_once_per_shard")]
@@ -207,3 +209,46 @@ class DueOperation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.operation_id} at {self.due_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class OperationOutline(models.Model):
+    """What an operation of some tenant is and how far it is, for pages over all tenants. Written by `outlines.py`."""
+
+    operation_id = models.UUIDField(primary_key=True)
+    tenant_id = models.IntegerField()
+    action = models.CharField(max_length=20)
+    target = models.CharField(max_length=20)
+    state = models.CharField(max_length=10)
+    waits_for = models.CharField(max_length=40, blank=True, default="", db_default="")
+    planned = models.IntegerField(default=0, db_default=0)
+    pending = models.IntegerField(default=0, db_default=0)
+    running = models.IntegerField(default=0, db_default=0)
+    succeeded = models.IntegerField(default=0, db_default=0)
+    skipped = models.IntegerField(default=0, db_default=0)
+    failed = models.IntegerField(default=0, db_default=0)
+    undone = models.IntegerField(default=0, db_default=0)
+    rate_per_s = models.FloatField(null=True)
+    max_in_flight = models.IntegerField(null=True)
+    schedule_id = models.UUIDField(null=True, help_text="Of a backfill.")
+    created_by = models.CharField(max_length=200)
+    reason = models.CharField(max_length=500, blank=True, default="", db_default="")
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(help_text="When this was written.")
+    per_s = models.FloatField(null=True, help_text="Items that ended in a second, lately.")
+    mark_at = models.DateTimeField(help_text="From when on that is measured.")
+    mark_done = models.IntegerField(default=0, db_default=0, help_text="Items that had ended then.")
+
+    class Meta:
+        indexes = [
+            # reader: the list of what goes on or stands still, newest first
+            models.Index(fields=["-operation_id"], condition=Q(finished_at=None), name="operationoutline_live"),
+            # reader: the same of one tenant
+            models.Index(fields=["tenant_id", "-operation_id"], name="operationoutline_of_tenant"),
+            # reader: reconcile, what ended a day ago
+            models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="operationoutline_ended"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.target} {self.operation_id} {self.state}"

@@ -8,10 +8,10 @@ from uuid import UUID
 from django.urls import reverse
 
 from apps.dispatch.submit import schedule_trigger
-from apps.portal.fields import Field, Form, Option
 from apps.portal.schedules import access_schedule
-from apps.portal.shown import look_of, moment
 from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
+from apps.presenting.fields import Field, Form, Option
+from apps.presenting.shown import look_of, moment
 from apps.schedules import services
 from apps.schedules.reading import schedule_shapes
 from apps.schedules.timing import TimingInvalid, spec_from_json

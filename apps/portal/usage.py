@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 
 from apps.dispatch.pool_standing import pool_standings
 from apps.dispatch.standing import Standing, standings
-from apps.portal.charts import Column, columns, meter
 from apps.portal.pages import Page
+from apps.presenting.charts import Column, columns, meter
 from apps.usage.reading import Period, history
 from tenants import door
 

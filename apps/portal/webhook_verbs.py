@@ -7,12 +7,12 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.urls import reverse
 
-from apps.portal.fields import Field, Form, Option
 from apps.portal.once import overlap_field, overlap_of, shown_once
-from apps.portal.paging import as_uuid
-from apps.portal.shown import look_of
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from apps.portal.webhooks import access_webhook
+from apps.presenting.fields import Field, Form, Option
+from apps.presenting.paging import as_uuid
+from apps.presenting.shown import look_of
 from apps.webhooks.reading import delivery_read, delivery_shape
 from apps.webhooks.services import webhook_delete, webhook_rotate
 from apps.webhooks.services_deliveries import REPLAYS, delivery_replay, webhook_replay, webhook_test

@@ -43,6 +43,7 @@ SHARED_APPS = [
     "apps.api",
     "apps.console",
     "apps.portal",
+    "apps.presenting",
     "apps.signin",
     "workers",
     "demo",

@@ -15,7 +15,7 @@ UNITS = (("d", 86_400, 172_800), ("h", 3_600, 3_600), ("min", 60, 60), ("s", 1, 
 class Look(NamedTuple):
     """Of a state: never colour alone."""
 
-    tone: str  # classes tone-ok, tone-bad, tone-warn, tone-run, tone-idle of portal.css
+    tone: str  # classes tone-ok, tone-bad, tone-warn, tone-run, tone-idle
     icon: str
     word: str
 

@@ -1,0 +1,63 @@
+"""Every page of the operators' console, for those who look at all of them: the sweep (test_sweep.py) and the bench.
+
+A page that is not here is not looked at: whoever adds one adds its path. Names in braces are filled in from a `World`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from uuid import UUID
+
+
+@dataclass(frozen=True)
+class World:
+    """One of each thing that pages are about, as paths name them; all of the tenant `slug`."""
+
+    slug: str
+    tenant: int
+    job: UUID
+    schedule: UUID
+    waiting: UUID  # executions: one that waits, one that succeeded, one that failed for good
+    done: UUID
+    dead: UUID
+    letter: UUID
+    fingerprint: str  # of the letter's group
+    run: UUID  # of a workflow
+    operation: UUID
+    backfill: UUID
+    shard: int
+    worker: str
+    dispatcher: str
+
+    def paths(self, pages: tuple[str, ...]) -> list[str]:
+        """The pages with the names filled in."""
+        return [page.format_map(asdict(self)) for page in pages]
+
+
+# --- over all tenants -------------------------------------------------------------------------------------------------
+LIVE = ("/admin/",)
+RUNS = ("/admin/live/", "/admin/live/?tenant={slug}&state=running&older=1m")
+FIGURES: tuple[str, ...] = ()
+FORECAST: tuple[str, ...] = ()
+MACHINES: tuple[str, ...] = ()
+VERBS: tuple[str, ...] = ()
+EVERYWHERE: tuple[str, ...] = ()
+
+# --- in a tenant ------------------------------------------------------------------------------------------------------
+TENANT = ("/t/{slug}/admin/",)
+TENANT_RUNS: tuple[str, ...] = ()
+TENANT_SCHEDULES: tuple[str, ...] = ()
+TENANT_FIGURES: tuple[str, ...] = ()
+TENANT_MACHINES: tuple[str, ...] = ()
+TENANT_VERBS: tuple[str, ...] = ()
+
+PUBLIC_PAGES = (*LIVE, *RUNS, *FIGURES, *FORECAST, *MACHINES, *VERBS, *EVERYWHERE)
+TENANT_PAGES = (*TENANT, *TENANT_RUNS, *TENANT_SCHEDULES, *TENANT_FIGURES, *TENANT_MACHINES, *TENANT_VERBS)
+PAGES = (*PUBLIC_PAGES, *TENANT_PAGES)
+
+# Django's own pages, of which some are looked at: they share their templates.
+TABLES = (
+    "/admin/tickets/ticket/", "/admin/due/dueentry/", "/admin/audit/auditevent/",
+    "/admin/tenants/tenant/{tenant}/change/",
+    "/t/{slug}/admin/executions/execution/", "/t/{slug}/admin/executions/execution/{dead}/change/",
+)  # fmt: skip
