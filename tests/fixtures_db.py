@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 # Rows that belong to the database itself; audit rows need their own way.
 KEEP = {
-    "django_migrations", "django_content_type", "auth_permission", "tenants_plan", "tenants_tenant", "tenants_domain",
+    "django_migrations", "django_content_type", "auth_permission", "auth_group", "auth_group_permissions",
+    "tenants_plan", "tenants_tenant", "tenants_domain",
     "due_shardlease", "audit_auditevent", "audit_seal", "audit_sealstate",
 }  # fmt: skip
 TABLES = """

@@ -57,6 +57,7 @@ class Heartbeat:
                 stats={
                     "held": len(runtime.holds()), "settled": runtime.settling.loop.totals, "ended": dict(runtime.ended),
                     "slot_s": {pool: round(seconds, 3) for pool, seconds in list(runtime.slot_s.items())},
+                    "queue_per_s": runtime.queue_rates(),
                     "chosen": {"queues": settings.WORKER_QUEUES.text, "tenants": settings.WORKER_TENANTS.text},
                 },
             )  # fmt: skip

@@ -35,6 +35,7 @@ from tenants.runtokens import runtoken_make
 from workers.executors.base import Executor, Result, Work
 from workers.heartbeat import Heartbeat
 from workers.progress import ProgressBoard
+from workers.queue_pace import QueuePace
 from workers.settling import SettleBuffer
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class Runtime:
         self._held_of: Counter[str] = Counter()  # by queue: reserved for it, or started and not ended
         self.ended: Counter[str] = Counter()  # by pool: attempts that gave their slot back, since the start
         self.slot_s: dict[str, float] = defaultdict(float)  # by pool: for how many seconds these held one, in all
+        self._pace = QueuePace()  # with the lock
         self._local = threading.local()
 
     def start(self) -> None:
@@ -113,6 +115,11 @@ class Runtime:
         for executor in self.executors.values():
             held |= executor.held()
         return held | self.settling.pending()
+
+    def queue_rates(self) -> dict[str, float]:
+        """How many attempts of each queue end in a second."""
+        with self._lock:
+            return self._pace.told(monotonic_s())
 
     def forget(self, pairs: Iterable[Pair]) -> None:
         """These were lost here: should their results turn up after all, they are dropped."""
@@ -328,8 +335,10 @@ class Runtime:
         self.settling.add(Settlement(known[0], self.id, report, known[1]))
         with self._lock:
             if report.outcome != "returned":
-                pool = pool_of_queue(self._queue_of.get(pair, ""))
+                queue = self._queue_of.get(pair, "")
+                pool = pool_of_queue(queue)
                 self.ended[pool] += 1
+                self._pace.ended(queue)
                 self.slot_s[pool] += monotonic_s() - self._since.get(pair, monotonic_s())
             self._drop(pair)
 

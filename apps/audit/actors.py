@@ -23,6 +23,7 @@ class Actor:
 
     `subject` is who that is for good: "user:3", "member:<id>", "key:<id>", "run"; empty for the system and commands.
     `address` and `agent` say from where. `scopes` narrow the role (tenants.permissions); None does not.
+    `because` is why, where somebody was asked: it is the reason of each row of the trail that has none of its own.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Actor:
     subject: str = ""
     address: str = ""
     agent: str = ""
+    because: str = ""
 
     @property
     def is_person(self) -> bool:

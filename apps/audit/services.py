@@ -93,7 +93,7 @@ def record_many(
             "at": now, "tenant": tenant_id, "actor": actor.stored, "role": actor.role[:ROLE_CHARS],
             "subject": actor.subject[:SUBJECT_CHARS], "request": actor.request_id[:REQUEST_ID_CHARS],
             "personal": personal.of_actor(conn, actor, tenant_id=tenant_id),
-            "rows": _json_rows(rows, about),
+            "rows": _json_rows(rows, about, actor.because),
         },
     )  # fmt: skip
 
@@ -112,13 +112,13 @@ def django_connection() -> Conn:
     return cast("Conn", connection.connection)
 
 
-def _json_rows(rows: Iterable[Entry], about: Iterable[bytes | None]) -> str:
+def _json_rows(rows: Iterable[Entry], about: Iterable[bytes | None], because: str) -> str:
     """All rows as one parameter: measured, arrays of JSON texts cost several times as much to make."""
     told = [
         {
             "action": one.action[:ACTION_CHARS], "object_type": one.object_type[:TYPE_CHARS],
             "object_id": str(one.object_id)[:OBJECT_ID_CHARS], "allowed": one.allowed, "before": one.before,
-            "after": one.after, "reason": one.reason, "about": one.about[:SUBJECT_CHARS],
+            "after": one.after, "reason": one.reason or because, "about": one.about[:SUBJECT_CHARS],
             "about_personal": None if sealed is None else sealed.hex(),
         }
         for one, sealed in zip(rows, about, strict=True)

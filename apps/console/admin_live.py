@@ -13,11 +13,11 @@ from django.utils.html import format_html
 
 from apps.audit.trail import actor_of, database_now
 from apps.console.admin_trail import ByTenantAdmin
+from apps.console.effects import breakers_reset, entries_unpark, tickets_cancel
 from apps.console.filters import HELD, DueFilter, HolderFilter, LiveFilter, ParkedFilter, StartByFilter, choice_filter
 from apps.console.reading import ReadOnlyAdmin
 from apps.console.selecting import ticked
 from apps.console.shown import json_field, tenant_link
-from apps.console.verbs import breakers_reset, entries_unpark, tickets_cancel
 from apps.due import slots
 from apps.due.models import BeatSlot, Dispatcher, DueEntry, ShardLease
 from apps.tickets.models import BREAKER_STATES, Breaker, Ticket, Worker

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
@@ -131,12 +132,13 @@ def bounded(model_admin: Any, request: HttpRequest, view: Callable[[], HttpRespo
 
 
 @contextmanager
-def short_statements() -> Iterator[None]:
-    """One transaction in which no statement takes longer than STATEMENT_MS."""
+def short_statements() -> Iterator[datetime]:
+    """One transaction in which no statement takes longer than STATEMENT_MS; the database's time."""
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
-        yield
+            cursor.execute("SELECT clock_timestamp(), set_config('statement_timeout', %s, true)", [str(STATEMENT_MS)])
+            now: datetime = cursor.fetchone()[0]
+        yield now
 
 
 def as_uuid(text: str) -> UUID | None:

@@ -102,8 +102,11 @@ class Dispatcher:
         log.info("dispatcher %s stopped", self.keeper.id)
 
     def stats(self) -> dict[str, Any]:
-        """What the loops have done since the start."""
-        return {name: dict(loop.totals) | {"errors": loop.errors} for name, loop in self._loops.items()}
+        """What the loops have done since the start, and how far each is behind now."""
+        return {
+            name: dict(loop.totals) | {"errors": loop.errors, "lag_ms": round(loop.lag_s * 1_000)}
+            for name, loop in self._loops.items()
+        }
 
     def _add(self, name: str, service: Any, *, idle_s: float = IDLE_S) -> None:
         self._loops[name] = Loop(service, idle_s=idle_s)

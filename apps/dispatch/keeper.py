@@ -100,7 +100,7 @@ class Keeper:
         if monotonic_s() - self._renewed_at >= settings.LEASE_RENEW_S:
             counts["renewed"] = self._renew(conn)
         if self._clock_is_wrong():
-            self._give_up(conn, dict(self._held))
+            self._give_up(conn, dict(self._held), "clock")
             self._renewed_at = float("-inf")  # the others are told at the next look
             return Pass(counts, wait_s=settings.LEASE_LOOK_S)
         live = leases.live_dispatchers(conn)
@@ -134,7 +134,7 @@ class Keeper:
             log.warning("lease %s/%d was taken by another dispatcher", *slice_)
         if stuck:
             log.warning("%d leases are not renewed: their loop makes no progress", len(stuck))
-            self._give_up(conn, stuck)
+            self._give_up(conn, stuck, "stuck")
         with self._lock:
             self._held = kept
             self._trusted_until = started + settings.LEASE_TTL_S - settings.LEASE_MARGIN_S
@@ -185,15 +185,15 @@ class Keeper:
             for slice_, term in self._held.items()
             if leases.preferred(slice_, others) not in (self.id, None)
         }
-        self._give_up(conn, extra)
+        self._give_up(conn, extra, "drained" if self.draining else "spread")
         return len(extra)
 
-    def _give_up(self, conn: Conn, given: dict[Slice, int]) -> None:
+    def _give_up(self, conn: Conn, given: dict[Slice, int], why: str) -> None:
         if not given:
             return
         with self._lock:
             self._held = {slice_: term for slice_, term in self._held.items() if slice_ not in given}
-        leases.give_up(conn, owner=self.id, held=given)
+        leases.give_up(conn, owner=self.id, held=given, why=why)
 
     def _is_able(self) -> bool:
         """Whether it would take what the others give up for it: else nobody would serve that."""

@@ -19,6 +19,7 @@ from apps.dispatch.clockwatch import ClockWatch
 from apps.dispatch.expiry import Expiry
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.repairs import Rotation
+from apps.due import outlines
 from apps.outcomes.remote import TIMED_OUT
 from apps.outcomes.settle import Settlement, settle
 from apps.outcomes.verdict import Report
@@ -79,6 +80,7 @@ class ReconcileService:
                 counts[name] = counts.get(name, 0) + count
             workers.prune(conn, older_than_s=FORGET_WORKERS_S)
             pull_queues.forget_consumers(conn)
+            outlines.prune(conn)
             self._rotate_at = monotonic_s() + ROTATE_EVERY_S
         full = self._lost_after != NOTHING or self._expiry.full or self._clock.busy or self._usage.full
         return Pass(counts, full=full, wait_s=settings.LEASE_LOOK_S)

@@ -55,6 +55,13 @@ class Entry(NamedTuple):
         return self.max_queue_age_s if self.own_max_queue_age_s is None else self.own_max_queue_age_s
 
 
+class DueOf(NamedTuple):
+    """How many entries of a tenant are due, and since when the oldest is, in seconds."""
+
+    entries: int
+    oldest_s: float
+
+
 class Move(NamedTuple):
     """An entry goes from the instant that was read to the next one."""
 
@@ -68,8 +75,8 @@ class Move(NamedTuple):
 
 COLUMNS = ", ".join(Entry._fields)
 
-# What the forecast is told: the entry as it was before, in the statement that changes it (see `forecast`). It is read in
-# the statement's snapshot, without a lock: what a statement has changed itself it could not lock.
+# What the forecast is told: the entry as it was before, in the statement that changes it (see `forecast`). It is read
+# in the statement's snapshot, without a lock: what a statement has changed itself it could not lock.
 _WAS = ", ".join(forecast.Planned._fields)
 
 PUT = f"""
@@ -109,6 +116,15 @@ SELECT clock_timestamp(), s.shard,
        (SELECT e.due_at FROM due_dueentry e
         WHERE e.shard = s.shard AND e.parked = '' AND e.due_at > %(after)s ORDER BY e.due_at LIMIT 1)
 FROM unnest(%(shards)s::smallint[]) AS s(shard)
+"""
+
+DUE_BY_TENANT = """
+SELECT e.tenant_id, count(*), extract(epoch FROM clock_timestamp() - min(e.due_at))::float8, bool_or(e.place > %(most)s)
+FROM unnest(%(shards)s::smallint[]) AS s(shard) CROSS JOIN LATERAL (
+    SELECT tenant_id, due_at, row_number() OVER () AS place FROM (
+        SELECT tenant_id, due_at FROM due_dueentry
+        WHERE shard = s.shard AND parked = '' AND due_at <= clock_timestamp() ORDER BY due_at LIMIT %(most)s + 1) f) e
+GROUP BY 1
 """
 
 _DUE_OF_SHARD = f"""
@@ -191,6 +207,12 @@ def peek(conn: Conn, shards: Sequence[int], *, after: datetime = BEGINNING) -> t
     """The database's time, and the earliest due instant later than `after` of each of these shards that has one."""
     rows = conn.execute(PEEK, {"shards": list(shards), "after": after}).fetchall()
     return rows[0][0], {row[1]: row[2] for row in rows if row[2] is not None}
+
+
+def due_by_tenant(conn: Conn, shards: Sequence[int], *, per_shard: int) -> tuple[dict[int, DueOf], bool]:
+    """What is due by tenant, and whether that is all: of each shard no more than `per_shard` and one are counted."""
+    rows = conn.execute(DUE_BY_TENANT, {"shards": list(shards), "most": per_shard}).fetchall()
+    return {row[0]: DueOf(row[1], row[2]) for row in rows}, not any(row[3] for row in rows)
 
 
 def lock_due(

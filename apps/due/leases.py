@@ -15,6 +15,17 @@ import psycopg
 
 Conn = psycopg.Connection[Any]
 Slice = tuple[str, int]  # (kind, shard)
+# Why a lease has another holder than before, for people.
+WHY = {
+    "": "nobody had held it",
+    "ran_out": "the holder did not renew it in time",
+    "stopped": "the holder stopped",
+    "drained": "the holder was draining",
+    "spread": "it was another dispatcher's share",
+    "stuck": "the holder's loop made no progress",
+    "released": "an operator released it",
+    "clock": "the holder's clock was wrong",
+}
 IMPLAUSIBLE_S = 300  # no lease is that long: the clock went back, and nobody has renewed it since
 
 
@@ -57,12 +68,14 @@ FROM meant WHERE l.id = meant.id RETURNING l.kind, l.shard, l.term
 
 TAKE = f"""{_RUN_OUT}
 UPDATE due_shardlease l SET taken_from = l.owner, owner = %(owner)s, term = l.term + 1, taken_at = clock_timestamp(),
+       taken_why = CASE WHEN l.owner IS NULL THEN l.given_up_why ELSE 'ran_out' END, given_up_why = '',
        expires_at = clock_timestamp() + %(ttl)s * interval '1 second'
 FROM meant WHERE l.id = meant.id RETURNING l.kind, l.shard, l.term
 """
 
 GIVE_UP = f"""{_OURS}
-UPDATE due_shardlease l SET owner = NULL, expires_at = clock_timestamp() FROM meant WHERE l.id = meant.id
+UPDATE due_shardlease l SET owner = NULL, given_up_why = %(why)s, expires_at = clock_timestamp()
+FROM meant WHERE l.id = meant.id
 """
 
 # By name, not by the process numbers of the last heartbeat: a session may be younger than that.
@@ -121,10 +134,10 @@ def take(conn: Conn, *, owner: UUID, seen: dict[Slice, int], ttl_s: float) -> di
     return _changed(conn, TAKE, owner=owner, leases=seen, ttl_s=ttl_s)
 
 
-def give_up(conn: Conn, *, owner: UUID, held: dict[Slice, int]) -> None:
-    """Frees leases at once, so that others need not wait for them to run out."""
+def give_up(conn: Conn, *, owner: UUID, held: dict[Slice, int], why: str = "stopped") -> None:
+    """Frees leases at once, so that others need not wait for them to run out. `why` is one of WHY."""
     if held:
-        conn.execute(GIVE_UP, {"owner": owner, **_arrays(held)})
+        conn.execute(GIVE_UP, {"owner": owner, "why": why, **_arrays(held)})
 
 
 def end_backends(conn: Conn, owners: Sequence[UUID]) -> int:

@@ -4,6 +4,10 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
+from apps.due.models_forecast import Forecast as Forecast
+from apps.due.models_forecast import ForecastChange as ForecastChange
+from apps.due.models_forecast import ForecastShard as ForecastShard
+
 
 class DueEntry(models.Model):
     """This schedule (or delayed execution) is due at `due_at`. Holds all that firing needs."""
@@ -75,6 +79,8 @@ class ShardLease(models.Model):
     expires_at = models.DateTimeField()
     taken_at = models.DateTimeField(null=True)
     taken_from = models.UUIDField(null=True, help_text="Former owner, when its lease had run out.")
+    taken_why = models.CharField(max_length=20, blank=True, default="", db_default="", help_text="Of leases.WHY.")
+    given_up_why = models.CharField(max_length=20, blank=True, default="", db_default="", help_text="While it is free.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["kind", "shard"], name="lease_once_per_shard")]
@@ -209,54 +215,44 @@ class DueOperation(models.Model):
         return f"{self.operation_id} at {self.due_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-class ForecastChange(models.Model):
-    """A due entry was made, changed or removed since its shard's forecast was made. Short-lived; see `forecast.py`.
+class OperationOutline(models.Model):
+    """What an operation of some tenant is and how far it is, for pages over all tenants. Written by `outlines.py`."""
 
-    It holds the entry as it was before, without a `kind` when there was none.
-    """
-
-    key = models.UUIDField()
-    shard = models.SmallIntegerField()
-    tenant_id = models.IntegerField(null=True)
-    kind = models.CharField(max_length=10, null=True)  # noqa: DJ001  as in the entry, or none
-    spec = models.TextField(null=True)  # noqa: DJ001
-    nominal_at = models.DateTimeField(null=True)
-    due_at = models.DateTimeField(null=True)
-    runs_done = models.IntegerField(null=True)
-
-    def __str__(self) -> str:
-        return f"{self.key}"
-
-
-class ForecastShard(models.Model):
-    """How many runs the due entries of a shard will make: see `apps.schedules.forecasting`."""
-
-    shard = models.SmallIntegerField(primary_key=True)
-    starts_at = models.DateTimeField(help_text="A whole hour.")
-    made_at = models.DateTimeField(help_text="When its due entries were read.")
-    entries = models.IntegerField(help_text="Due entries that are in it.")
-    runs = ArrayField(models.BigIntegerField(), help_text="By minute, then by hour.")
-
-    def __str__(self) -> str:
-        return f"{self.shard} from {self.starts_at:%Y-%m-%dT%H:%MZ}"
-
-
-class Forecast(models.Model):
-    """The forecast of all shards together, which is all that pages and answers read. One row at most."""
-
-    id = models.SmallIntegerField(primary_key=True, default=1)
-    starts_at = models.DateTimeField(help_text="A whole hour: of the first minute and of the first hour.")
-    made_at = models.DateTimeField()
-    oldest_at = models.DateTimeField(help_text="When the due entries of the shard that waits longest were read.")
-    shards = models.SmallIntegerField(help_text="So many are in it; the others are not known yet.")
-    entries = models.BigIntegerField(help_text="Due entries that are in it.")
-    minutes = ArrayField(models.BigIntegerField(), help_text="Expected runs of each minute.")
-    hours = ArrayField(models.BigIntegerField(), help_text="Expected runs of each hour.")
-    peaks = models.JSONField(default=list, help_text="Of the fullest minutes, who is in them.")
-    clock_changes = models.JSONField(default=list, help_text="Of the zones of its schedules, in its time.")
+    operation_id = models.UUIDField(primary_key=True)
+    tenant_id = models.IntegerField()
+    action = models.CharField(max_length=20)
+    target = models.CharField(max_length=20)
+    state = models.CharField(max_length=10)
+    waits_for = models.CharField(max_length=40, blank=True, default="", db_default="")
+    planned = models.IntegerField(default=0, db_default=0)
+    pending = models.IntegerField(default=0, db_default=0)
+    running = models.IntegerField(default=0, db_default=0)
+    succeeded = models.IntegerField(default=0, db_default=0)
+    skipped = models.IntegerField(default=0, db_default=0)
+    failed = models.IntegerField(default=0, db_default=0)
+    undone = models.IntegerField(default=0, db_default=0)
+    rate_per_s = models.FloatField(null=True)
+    max_in_flight = models.IntegerField(null=True)
+    schedule_id = models.UUIDField(null=True, help_text="Of a backfill.")
+    created_by = models.CharField(max_length=200)
+    reason = models.CharField(max_length=500, blank=True, default="", db_default="")
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(help_text="When this was written.")
+    per_s = models.FloatField(null=True, help_text="Items that ended in a second, lately.")
+    mark_at = models.DateTimeField(help_text="From when on that is measured.")
+    mark_done = models.IntegerField(default=0, db_default=0, help_text="Items that had ended then.")
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(id=1), name="forecast_is_one_row")]
+        indexes = [
+            # reader: the list of what goes on or stands still, newest first
+            models.Index(fields=["-operation_id"], condition=Q(finished_at=None), name="operationoutline_live"),
+            # reader: the same of one tenant
+            models.Index(fields=["tenant_id", "-operation_id"], name="operationoutline_of_tenant"),
+            # reader: reconcile, what ended a day ago
+            models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="operationoutline_ended"),
+        ]
 
     def __str__(self) -> str:
-        return f"from {self.starts_at:%Y-%m-%dT%H:%MZ}, made {self.made_at:%Y-%m-%dT%H:%M:%SZ}"
+        return f"{self.action} {self.target} {self.operation_id} {self.state}"

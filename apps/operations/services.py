@@ -16,6 +16,7 @@ from apps.operations import asked_by, turn
 from apps.operations.kinds import kind_of
 from apps.operations.kinds.base import NewItem
 from apps.operations.models import Operation
+from apps.operations.outlined import outline
 from apps.operations.pacing import Pace
 from apps.operations.states import sources_of
 from apps.operations.turn import CANARY_FAILED, MAX_ITEMS, TOO_MANY
@@ -60,6 +61,7 @@ def operation_create(*, tenant: Tenant, actor: Actor, wish: Wish, now: datetime)
         one = _made(tenant, actor, wish, now)
         one.save(force_insert=True)
         due_operations.put(door.raw(), one.pk, tenant_id=tenant.pk, due_at=now)
+        outline(door.raw(), one, tenant_id=tenant.pk, now=now)
         after = {"action": one.action, "target": one.target, "filter": one.filter, "params": _noted(one.params)}
         _note(actor, "create", one, now, tenant, after=after, reason=one.reason)
         return one
@@ -211,6 +213,7 @@ def _change(
             due_operations.remove(conn, one.pk)
             if was["finished_at"] is None:
                 kind_of(one.action, one.target).ended(tenant, one, now=now)
+        outline(conn, one, tenant_id=tenant.pk, now=now)
         told = [name for name in shown if name in changed]
         _note(
             actor, verb, one, now, tenant, reason=reason, before={name: was[name] for name in told},

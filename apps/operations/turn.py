@@ -16,6 +16,7 @@ from apps.operations.items import Settled
 from apps.operations.kinds import KINDS, kind_of
 from apps.operations.kinds.base import Work
 from apps.operations.models import Operation
+from apps.operations.outlined import outline
 from kernel.errors import ShardbeatError
 from kernel.transitions import FINAL_STATES
 from tenants import door
@@ -198,6 +199,7 @@ class Turn:
             written = Operation.objects.filter(pk=self.operation.pk, state=was).update(**changed)
             if not written:  # it is locked
                 raise RuntimeError(f"operation {self.operation.pk} is not {was} any more")
+        outline(self.conn, self.operation, tenant_id=self.tenant.pk, now=self.now)
 
 
 def lock(operation_id: UUID) -> Operation | None:

@@ -18,10 +18,11 @@ import psycopg
 from apps.deadletters import store as deadletters
 from apps.events import store as events
 from apps.executions import store as executions
+from apps.outcomes.causing import cause_of
 from apps.outcomes.settle import pause_failing
 from apps.outcomes.storable import error_text
 from apps.outcomes.telling import told_of_overdue
-from apps.outcomes.verdict import TOTAL_TIMEOUT, fingerprint, has_letter, total_timeout_error
+from apps.outcomes.verdict import TOTAL_TIMEOUT, has_letter, total_timeout_error
 from apps.tickets import holds, overdue, workflow_runs
 from apps.tickets.store import notify_ready
 from apps.tickets.values import Overdue
@@ -64,7 +65,7 @@ def expire_batch(
             if tenancy is None:  # the tenant is gone and its history with it
                 log.warning("tenant %d is gone: %d waiting runs ended without history", tenant_id, len(gone))
                 continue
-            _end(conn, tenancy, gone, now)
+            _end(conn, tenancy, gone, tally, now)
         runs = {run_of_step(one.trigger, one.run_key) for gone in by_tenant.values() for one in gone if one.followed}
         workflow_runs.look_at(conn, runs)
         if by_tenant:
@@ -74,7 +75,7 @@ def expire_batch(
     return counts
 
 
-def _end(conn: Conn, tenancy: Tenancy, gone: Sequence[Overdue], now: datetime) -> None:
+def _end(conn: Conn, tenancy: Tenancy, gone: Sequence[Overdue], tally: Tally, now: datetime) -> None:
     tried = {one.execution_id: attempt_id(one.execution_id, one.attempt) for one in gone if one.first_started_at}
     last = executions.errors_of(conn, tenancy.schema, list(tried.values())) if tried else {}
     errors: dict[UUID, Mapping[str, Any]] = {
@@ -99,14 +100,16 @@ def _end(conn: Conn, tenancy: Tenancy, gone: Sequence[Overdue], now: datetime) -
     dead = [one for one in gone if one.first_started_at and has_letter(one.trigger, one.run_key)]
     if not dead:
         return
-    letters = [
-        deadletters.Letter(
-            uuid7(), one.execution_id, one.job_id, one.schedule_id,
-            fingerprint(last.get(tried[one.execution_id])), error_text(errors[one.execution_id]) or "{}", one.attempt,
-            now,
+    letters = []
+    for one in dead:
+        cause = cause_of(last.get(tried[one.execution_id]))
+        tally.failed(tenancy.id, cause, execution_id=one.execution_id, attempts=0, letters=1)
+        error = error_text(errors[one.execution_id]) or "{}"
+        letters.append(
+            deadletters.Letter(
+                uuid7(), one.execution_id, one.job_id, one.schedule_id, cause.fingerprint, error, one.attempt, now
+            )
         )
-        for one in dead
-    ]  # fmt: skip
     deadletters.add(conn, tenancy.schema, letters)
     pause_failing(conn, tenancy, {one.schedule_id: now for one in dead if one.schedule_id is not None})
 

@@ -21,15 +21,16 @@ from apps.deadletters import store as deadletters
 from apps.events import store as events
 from apps.executions import store as executions
 from apps.outcomes import counted
+from apps.outcomes.causing import fingerprint
 from apps.outcomes.following import Followed, follow, leave_to_others, lock_runs
 from apps.outcomes.storable import UNSTORABLE_RESULT, bare_error, error_text, result_text
 from apps.outcomes.telling import storable, told_of
 from apps.outcomes.verdict import (
     ACCEPTED,
+    FAILURES,
     TOTAL_TIMEOUT,
     Report,
     Verdict,
-    fingerprint,
     has_letter,
     judge,
     total_timeout_error,
@@ -183,7 +184,8 @@ def _settle_batch(conn: Conn, registry: Registry, items: Sequence[Settlement]) -
             wants = WANTS_NOTHING if tenancy is None else tenancy.wants
             _note(item, verdict, writes[item.started.tenant_id], watching, wants)
             if item.started.trigger != DELIVERY:  # figures are of what the tenant runs
-                counted.count(tally, item.started, item.report, verdict)
+                host = _host(item.definition) if item.report.outcome in FAILURES else ""
+                counted.count(tally, item.started, item.report, verdict, host=host)
             if verdict.kind == "end":
                 ends.append(item.pair)
                 if known.followed:

@@ -1,7 +1,5 @@
 """What follows from an ended attempt: pure, over values."""
 
-import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,7 +17,6 @@ USED_UP = "attempts_used_up"
 TOTAL_TIMEOUT = "total_timeout"
 RETURNED_WAIT_S = 0.0
 WAIT_REASON_CHARS = 300
-_VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +120,3 @@ def names_of(report: Report) -> set[str]:
     if isinstance(status, int):
         names |= {f"http_{status}", f"http_{status // 100}xx"}
     return names - {""}
-
-
-def fingerprint(error: Mapping[str, Any] | None, *, host: str = "") -> str:
-    """Groups failures of one cause: class, status, host, and the message without its varying parts."""
-    error = error or {}
-    message = _VARYING.sub("#", str(error.get("message", "")))[:500]
-    text = "\n".join((str(error.get("class", "")), str(error.get("status", "")), host, message))
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

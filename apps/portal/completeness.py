@@ -11,11 +11,11 @@ from django.urls import reverse
 
 from apps.dispatch.completeness.checking import Completeness, completeness_of
 from apps.dispatch.completeness.repairing import completeness_repair
-from apps.portal.fields import Field, Form, Option
 from apps.portal.pages import Page
 from apps.portal.schedule_verbs import ScheduleVerb
 from apps.portal.schedules import access_schedule
 from apps.portal.verbs import Receipt, Subject
+from apps.presenting.fields import Field, Form, Option
 from apps.schedules.timing_trigger import instant_asked
 from apps.schedules.timing_triggers import instant_text
 from kernel.errors import InvalidInput

@@ -15,13 +15,13 @@ from apps.deadletters.replays import replays_of
 from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.resolve import deadletter_resolve
-from apps.portal.fields import Field, Form, Option
-from apps.portal.json_input import read_json
-from apps.portal.names import job_options, names_of
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.verbs import Receipt, Subject, VerbPage
+from apps.presenting.fields import Field, Form, Option
+from apps.presenting.json_input import read_json
+from apps.presenting.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.presenting.shown import moment
+from apps.schedules.names import job_options, names_of
 from kernel.errors import NotFound
 from tenants import door
 

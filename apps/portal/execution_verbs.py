@@ -11,10 +11,10 @@ from apps.dispatch.submit import execution_rerun
 from apps.executions.reading import ExecutionRow
 from apps.outcomes.cancel import execution_cancel
 from apps.portal.executions import access_execution, gone_of
-from apps.portal.fields import Field, Form
-from apps.portal.names import names_of
 from apps.portal.verbs import REASON, Receipt, Subject, VerbPage
+from apps.presenting.fields import Field, Form
 from apps.presenting.shown import look_of, moment
+from apps.schedules.names import names_of
 from kernel.transitions import FINAL_STATES
 
 

@@ -15,15 +15,15 @@ from apps.executions.filtering import ExecutionFilter
 from apps.executions.models import TRIGGERS
 from apps.executions.reading import ExecutionRow, executions_read
 from apps.executions.reading_attempts import attempts_of
-from apps.portal.fields import Field, Form, Option, choices
-from apps.portal.names import Names, job_options, names_of
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.wishes import ALIVE, ExecutionsCancel, ExecutionsRerun, offer_for
 from apps.presenting.charts import phases
+from apps.presenting.fields import Field, Form, Option, choices
+from apps.presenting.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.presenting.timeline import events, loaded, parts, why_late
 from apps.schedules.defined import jobs_of
 from apps.schedules.models import Job
+from apps.schedules.names import Names, job_options, names_of
 from apps.workflows.dependencies.depending_reading import linked_of
 from kernel.durations import span
 from kernel.errors import NotFound

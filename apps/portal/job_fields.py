@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from apps.portal.fields import Field, Form, Option, choices, typed
-from apps.portal.json_input import read_json
-from apps.portal.schedule_fields import labels_of
+from apps.presenting.fields import Field, Form, Option, choices, typed
+from apps.presenting.json_input import read_json
+from apps.presenting.schedule_fields import labels_of
 from apps.schedules.job_input import KINDS
 from apps.schedules.retry import DEFAULTS
 from kernel.errors import Faults, InvalidInput

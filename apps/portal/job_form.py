@@ -8,10 +8,10 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 
-from apps.portal.fields import Form
 from apps.portal.job_fields import definition_of, fill, job_form, places_of
 from apps.portal.jobs import access_job
 from apps.portal.pages import Page, go
+from apps.presenting.fields import Form
 from apps.schedules import services
 from apps.schedules.defined import DefinedJob
 from apps.schedules.reading import job_shape

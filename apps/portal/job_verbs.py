@@ -8,10 +8,10 @@ from uuid import UUID
 from django.urls import reverse
 
 from apps.dispatch.submission import execution_submit
-from apps.portal.fields import Field, Form
 from apps.portal.jobs import access_job, target_line
-from apps.portal.json_input import read_json
 from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
+from apps.presenting.fields import Field, Form
+from apps.presenting.json_input import read_json
 from apps.schedules import services
 from apps.schedules.reading import job_shape
 

@@ -10,10 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from apps.executions.filtering import ExecutionFilter
 from apps.executions.reading import executions_read
 from apps.portal.executions import lines
-from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, paged, position_of
 from apps.portal.wishes import JobsPause, JobsResume, offer_for
+from apps.presenting.fields import Field, Form, Option, choices
+from apps.presenting.paging import PAGE_ROWS, paged, position_of
 from apps.schedules.defined import DefinedJob, definition_of
 from apps.schedules.job_input import KINDS
 from apps.schedules.listing import DefinitionFilter, jobs_read

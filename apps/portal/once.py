@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from django.http import HttpResponse
 
-from apps.portal.fields import Field, Form, Option
 from apps.portal.pages import Page
+from apps.presenting.fields import Field, Form, Option
 
 OVERLAP_S = "86400"
 OVERLAPS = (

@@ -11,12 +11,13 @@ from apps.operations.models import Operation
 from apps.operations.pacing import NAMES as PACE_NAMES
 from apps.operations.reading import items_read, operation_access
 from apps.operations.states import ITEM_STATES, STATES, sources_of
-from apps.portal.fields import Field, Form, Option, choices
-from apps.portal.names import names_of
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import listed, newest
+from apps.portal.paging import newest
 from apps.presenting.charts import Part, phases
+from apps.presenting.fields import Field, Form, Option, choices
+from apps.presenting.paging import listed
 from apps.presenting.shown import look_of
+from apps.schedules.names import names_of
 
 SHOWN_ITEMS = 100
 TONES = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.operations import pacing
 from apps.operations.models import Operation
-from apps.portal.fields import Field, Form, typed
+from apps.presenting.fields import Field, Form, typed
 
 WORDS = {
     "rate_per_s": ("Items a second, at most", "Empty: as fast as it goes."),

@@ -9,24 +9,22 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from apps.portal.fields import Form
-from apps.portal.names import runnable_options
 from apps.portal.pages import Page, go
-from apps.portal.paging import as_uuid
-from apps.portal.schedule_fields import definition_of, fill, places_of, schedule_form
 from apps.portal.schedules import access_schedule
+from apps.presenting.fields import Form
+from apps.presenting.paging import as_uuid
+from apps.presenting.schedule_fields import Offered, definition_of, fill, places_of, schedule_form
+from apps.presenting.schedule_shown import Forecast, Limits, differences, forecast_of, known_of
 from apps.schedules import services
-from apps.schedules.changes import changes
 from apps.schedules.defined import DefinedSchedule, schedule_as_given
-from apps.schedules.schedule_input import Known, read_schedule, timing_of
+from apps.schedules.names import calendar_options, job_options, workflow_options
+from apps.schedules.schedule_input import Known
 from apps.schedules.services_calendars import exclusion_read
-from apps.schedules.timing import Spec, TimingInvalid, describe, notes, seed_notes, spec_from_json, zone_names
-from apps.schedules.timing_preview import compare, preview
+from apps.schedules.timing import zone_names
 from kernel.errors import Conflict, InvalidInput, QuotaExceeded, Stale
 from kernel.pools import WORKFLOW
 
 SHOWN = 10
-NOWHERE = str(UUID(int=0))  # a preview needs no job
 FRAGMENT = "X-Shardbeat-Fragment"
 
 
@@ -36,7 +34,7 @@ class ScheduleForm(Page):
     section = "schedules"
     heading = ""
 
-    def shown(self, form: Form, *, found: DefinedSchedule | None, forecast: dict[str, Any] | None = None,
+    def shown(self, form: Form, *, found: DefinedSchedule | None, forecast: Forecast | None = None,
               status: int = 200, stale: list[tuple[str, Any, Any]] | None = None) -> HttpResponse:  # fmt: skip
         if self.request.headers.get(FRAGMENT):
             base = {"forecast": forecast, "form": form, "now": self.now}
@@ -46,24 +44,13 @@ class ScheduleForm(Page):
             zones=sorted(zone_names()), schedule=found.schedule if found else None,
         )  # fmt: skip
 
-    def forecast(self, data: dict[str, Any], found: DefinedSchedule | None) -> dict[str, Any]:
+    def forecast(self, data: dict[str, Any], found: DefinedSchedule | None) -> Forecast:
         """What would run. InvalidInput as saving would raise it, but for a name and a job, which it does not need."""
-        key = str(found.schedule.pk) if found else ""
-        known = _known(found) if found else None
-        whole = {**data, "name": data.get("name") or "preview", "job": data.get("job") or NOWHERE, "workflow": None}
         plan = self.tenant.plan
-        spec = read_schedule(
-            whole, key=key, now=self.now, min_interval_s=plan.min_interval_s, max_payload_bytes=plan.max_payload_bytes,
-            known=known, exclusion_of=exclusion_read,
-        ).spec  # fmt: skip
-        answer: dict[str, Any] = {
-            "runs": preview(spec, after=self.now, count=SHOWN, key=key), "words": describe(spec), "zone": spec.zone,
-            "notes": [*notes(spec), *([] if found else seed_notes(spec, data.get("trigger")))],
-        }  # fmt: skip
-        old = known.spec if known is not None else None
-        if isinstance(old, Spec) and old != spec:
-            answer["change"] = compare(old, spec, after=self.now, count=SHOWN, key=key)
-        return answer
+        return forecast_of(
+            data, key=str(found.schedule.pk) if found else "", known=_known(found) if found else None, now=self.now,
+            limits=Limits(plan.min_interval_s, plan.max_payload_bytes), exclusion_of=exclusion_read, count=SHOWN,
+        )  # fmt: skip
 
     def judged(self, form: Form, error: InvalidInput) -> None:
         form.blame(error.errors, places_of(form))
@@ -76,12 +63,12 @@ class ScheduleNew(ScheduleForm):
     heading = "New schedule"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        form = schedule_form(jobs=runnable_options())
+        form = schedule_form(offered=_offered())
         form["job"].value = str(as_uuid(request.GET.get("job", "")) or "")
         return self.shown(form, found=None)
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        form = schedule_form(jobs=runnable_options(also=as_uuid(request.POST.get("job", ""))))
+        form = schedule_form(offered=_offered(as_uuid(request.POST.get("job", ""))))
         form.take(request.POST)
         try:
             data = definition_of(form)
@@ -130,7 +117,7 @@ class ScheduleEdit(ScheduleForm):
             self.refused(error)
             found = access_schedule(schedule_id)
             form["revision"].value = str(found.schedule.revision)
-            return self.shown(form, found=found, status=409, stale=_differences(found, data))
+            return self.shown(form, found=found, status=409, stale=differences(schedule_as_given(found), data))
         except InvalidInput as error:
             self.judged(form, error)
             return self.shown(form, found=found, status=400)
@@ -143,23 +130,15 @@ class ScheduleEdit(ScheduleForm):
 
     def _form(self, found: DefinedSchedule) -> Form:
         also = found.schedule.job_id if found.schedule.job.kind != WORKFLOW else None
-        form = schedule_form(jobs=runnable_options(also=also))
+        form = schedule_form(offered=_offered(also))
         fill(form, schedule_as_given(found))
         form["revision"].value = str(found.schedule.revision)
         return form
 
 
+def _offered(also: UUID | None = None) -> Offered:
+    return Offered(job_options(also=also), workflow_options(), calendar_options())
+
+
 def _known(found: DefinedSchedule) -> Known | None:
-    try:
-        spec = spec_from_json(found.definition.spec)
-    except TimingInvalid:
-        return None
-    return Known(timing_of(found.definition.definition), spec, found.schedule.paused_at)
-
-
-def _differences(found: DefinedSchedule, wanted: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Member, as it is now, as the form has it."""
-    stored = schedule_as_given(found)
-    whole = {**dict.fromkeys(stored), **timing_of({}), **wanted}
-    before, after = changes(stored, {name: whole.get(name) for name in stored})
-    return [(name.replace("_", " "), before.get(name), after.get(name)) for name in sorted({*before, *after})]
+    return known_of(found.definition.spec, found.definition.definition, found.schedule.paused_at)

@@ -8,9 +8,9 @@ from uuid import UUID
 from django.urls import reverse
 
 from apps.dispatch.submit import schedule_trigger
-from apps.portal.fields import Field, Form, Option
 from apps.portal.schedules import access_schedule
 from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
+from apps.presenting.fields import Field, Form, Option
 from apps.presenting.shown import look_of, moment
 from apps.schedules import services
 from apps.schedules.reading import schedule_shapes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -11,20 +10,18 @@ from django.http import HttpRequest, HttpResponse
 from apps.executions.filtering import ExecutionFilter
 from apps.executions.reading import executions_read
 from apps.portal.executions import lines
-from apps.portal.fields import Field, Form, Option, choices
-from apps.portal.names import job_options
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, paged, position_of
 from apps.portal.wishes import SchedulesPause, SchedulesResume, offer_for
 from apps.presenting.charts import STRIP_RUNS, strip
+from apps.presenting.fields import Field, Form, Option, choices
+from apps.presenting.paging import PAGE_ROWS, as_uuid, paged, position_of
+from apps.presenting.schedule_shown import ahead_of, rules_of, words_of
 from apps.presenting.shown import look_of, moment
 from apps.schedules.defined import DefinedSchedule, jobs_of, version_of
 from apps.schedules.listing import DefinitionFilter, schedules_read
 from apps.schedules.models import Schedule
+from apps.schedules.names import job_options
 from apps.schedules.reading import schedule_shapes
-from apps.schedules.schedule_input import TIMING_DEFAULTS
-from apps.schedules.timing import TimingInvalid, describe, notes, spec_from_json
-from apps.schedules.timing_preview import preview
 from kernel.errors import NotFound
 
 STATUSES = tuple(Schedule.Status.values)
@@ -48,7 +45,7 @@ class ScheduleList(Page):
         found = schedules_read(self.tenant, wanted, now=self.now, after=position_of(request), size=PAGE_ROWS)
         shapes = schedule_shapes(self.tenant, found.rows, now=self.now)
         shown = [
-            {"row": one.schedule, "shape": shape, "words": _words(one).partition(";")[0]}
+            {"row": one.schedule, "shape": shape, "words": words_of(one.definition.spec).partition(";")[0]}
             for one, shape in zip(found.rows, shapes, strict=True)
         ]
         return self.page(
@@ -94,9 +91,12 @@ class ScheduleDetail(Page):
         ]
         return self.page(
             "portal/schedule.html", title=found.schedule.name, schedule=found.schedule, shape=shape,
-            words=_words(found), ahead=_ahead(found, self.now, count), count=count, counts=COUNTS,
+            words=words_of(found.definition.spec), count=count, counts=COUNTS,
+            ahead=ahead_of(found.definition.spec, after=max(self.now, found.schedule.resume_at or self.now),
+                           count=count, key=str(schedule_id)),
             strip=strip(bars, meaning=f"The last {len(rows)} runs: {meaning}") if rows else "", tally=meaning,
-            lines=lines(rows[:RECENT], now=self.now), rules=_rules(shape), offers=self._offers(found, shape["status"]),
+            lines=lines(rows[:RECENT], now=self.now), rules=rules_of(shape),
+            offers=self._offers(found, shape["status"]),
         )  # fmt: skip
 
     def _offers(self, found: DefinedSchedule, status: str) -> list[Offer]:
@@ -123,33 +123,3 @@ def access_schedule(schedule_id: UUID) -> DefinedSchedule:
     if schedule is None:
         raise NotFound("There is no such schedule.")
     return DefinedSchedule(schedule, version_of(schedule))
-
-
-def _words(found: DefinedSchedule) -> str:
-    try:
-        return describe(spec_from_json(found.definition.spec))
-    except TimingInvalid as error:
-        return f"Its text can't be read: {error}"
-
-
-def _ahead(found: DefinedSchedule, now: Any, count: int) -> dict[str, Any]:
-    """The next runs, or why none can be told."""
-    try:
-        spec = spec_from_json(found.definition.spec)
-        after = max(now, found.schedule.resume_at or now)
-        runs = preview(spec, after=after, count=count, key=str(found.schedule.pk))
-        return {"runs": runs, "notes": notes(spec), "zone": spec.zone}
-    except TimingInvalid as error:
-        return {"problem": str(error)}
-
-
-def _rules(shape: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What differs from the defaults, in the words of the API."""
-    skip = ("trigger", "timezone", "payload")
-    defaults = {**TIMING_DEFAULTS, "pause_after_failures": None, "probe_after_s": None, "max_queue_age_s": None}
-    always = ("misfire", "overlap")
-    return [
-        (name.replace("_", " "), shape[name])
-        for name, default in defaults.items()
-        if name not in skip and (name in always or shape.get(name) != default)
-    ]

@@ -10,9 +10,9 @@ from django.urls import NoReverseMatch, reverse
 from apps.audit.chain import head_of
 from apps.audit.reading import cursor_key, events_page, of_cursor_key
 from apps.audit.shown import Shown
-from apps.portal.fields import Field, Form, Option
 from apps.portal.pages import Page
-from apps.portal.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.presenting.fields import Field, Form, Option
+from apps.presenting.paging import PAGE_ROWS, as_uuid, cursor_of, listed
 from tenants import door
 
 TEXT_CHARS = 200

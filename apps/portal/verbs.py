@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from apps.portal.fields import Field, Form
 from apps.portal.pages import Page
+from apps.presenting.fields import Field, Form
 from kernel.errors import Conflict, Faults, Forbidden, InvalidInput, Overloaded, QuotaExceeded, Stale
 
 REASON_CHARS = 500

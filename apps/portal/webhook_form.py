@@ -9,12 +9,12 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from apps.portal.fields import Field, Form, Option
 from apps.portal.once import shown_once
 from apps.portal.pages import Page, go
-from apps.portal.schedule_fields import labels_of
 from apps.portal.webhook_verbs import SECRET_HINT
 from apps.portal.webhooks import access_webhook
+from apps.presenting.fields import Field, Form, Option
+from apps.presenting.schedule_fields import labels_of
 from apps.webhooks.models import Webhook
 from apps.webhooks.rules import as_given
 from apps.webhooks.services import webhook_create, webhook_replace

@@ -7,11 +7,11 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.urls import reverse
 
-from apps.portal.fields import Field, Form, Option
 from apps.portal.once import overlap_field, overlap_of, shown_once
-from apps.portal.paging import as_uuid
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from apps.portal.webhooks import access_webhook
+from apps.presenting.fields import Field, Form, Option
+from apps.presenting.paging import as_uuid
 from apps.presenting.shown import look_of
 from apps.webhooks.reading import delivery_read, delivery_shape
 from apps.webhooks.services import webhook_delete, webhook_rotate

@@ -12,10 +12,10 @@ from django.urls import reverse
 from apps.operations import filters, pacing
 from apps.operations.pacing import Pace
 from apps.operations.services import Wish, operation_create, operation_rehearse
-from apps.portal.fields import Field, Form
 from apps.portal.paces import pace_fields, pace_of
 from apps.portal.pages import Offer, Page
 from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field, reason_of
+from apps.presenting.fields import Field, Form
 from kernel.errors import Faults
 from kernel.transitions import LIVE_STATES
 

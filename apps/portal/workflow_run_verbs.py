@@ -8,8 +8,8 @@ from uuid import UUID
 from django.urls import reverse
 
 from apps.outcomes.cancel import execution_cancel
-from apps.portal.fields import Field, Form
 from apps.portal.verbs import REASON, Receipt, Subject, VerbPage, reason_field
+from apps.presenting.fields import Field, Form
 from apps.presenting.shown import look_of, moment
 from apps.workflows.interventions import verbs
 from apps.workflows.views.runs_reading import ALIVE, RunRow, run_read

@@ -9,9 +9,9 @@ from django.urls import reverse
 
 from apps.dispatch.explaining.workflow_runs import run_explain, step_explain
 from apps.portal.explaining import READS_NAMES, ExplainPage
-from apps.portal.fields import Field, Form, Option, choices
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import PAGE_ROWS, paged, position_of
+from apps.presenting.fields import Field, Form, Option, choices
+from apps.presenting.paging import PAGE_ROWS, paged, position_of
 from apps.presenting.timeline import loaded
 from apps.workflows.interventions.approving import approvals_awaited
 from apps.workflows.views.drawing import graph_svg

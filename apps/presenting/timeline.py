@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import orjson
 
 from apps.executions.reading import ExecutionRow
 from apps.executions.reading_attempts import AttemptRow
 from apps.presenting.charts import Part
+from apps.presenting.lateness import LATE_S, first_times, lateness
 from apps.presenting.shown import look_of
 from kernel.durations import span
 from kernel.transitions import FINAL_STATES
 
-LATE_S = 10.0  # dispatched later than this is worth a sentence
+OCCURRENCES = ("schedule", "catch_up")  # triggers of what a dispatcher fires
+CLASS_CHARS = 60
 
 
 class Event(NamedTuple):
@@ -31,22 +34,30 @@ class Event(NamedTuple):
     step: str = ""
 
 
-def events(row: ExecutionRow, attempts: Sequence[AttemptRow]) -> list[Event]:
-    """Oldest first."""
+def events(
+    row: ExecutionRow, attempts: Sequence[AttemptRow], *, machines: Mapping[UUID, str] | None = None
+) -> list[Event]:  # fmt: skip
+    """Oldest first. `machines` are the names of workers and dispatchers that are still known.
+
+    Without it workers are not told: they are nobody's business but the operators'.
+    """
+    named = machines or {}
     found = [Event(row.actual_at, "idle", "clock", "Due", _due(row))]
     if row.created_at > row.actual_at or row.state != "scheduled":
-        found.append(Event(row.created_at, "idle", "dot", "Made", f"by {row.fired_by}" if row.fired_by else ""))
+        found.append(Event(row.created_at, "idle", "dot", *_made(row, named)))
     if row.queued_at is not None:
         found.append(Event(row.queued_at, "run", "hourglass", "Handed to a worker's queue"))
     for one in attempts:
-        found.append(Event(one.started_at, "run", "play", f"Attempt {one.number} started"))
+        on = f"on worker {_named(one.worker_id, named)}" if one.worker_id is not None and machines is not None else ""
+        found.append(Event(one.started_at, "run", "play", f"Attempt {one.number} started", on))
         if one.finished_at is not None:
             look = look_of(one.state)
             ran = span((one.finished_at - one.started_at).total_seconds())
-            retry = f"; tried again at {one.retry_at:%H:%M:%S}" if one.retry_at else ""
+            error = loaded(one.error)
+            retry = f"; tried again from {one.retry_at:%H:%M:%S}" if one.retry_at else ""
             found.append(
                 Event(one.finished_at, look.tone, look.icon, f"Attempt {one.number} {look.word}",
-                      f"after {ran}{retry}", loaded(one.error))
+                      f"after {ran}{reason_of(error)}{retry}", error)
             )  # fmt: skip
     if row.finished_at is not None and row.state in FINAL_STATES:
         look = look_of(row.state)
@@ -71,7 +82,7 @@ def parts(row: ExecutionRow, attempts: Sequence[AttemptRow], *, now: datetime) -
 
     if row.state in ("skipped", "scheduled"):
         return []
-    queued_at, _ = _first(row, attempts)
+    queued_at, _ = first_times(row, attempts)
     if queued_at is not None or not attempts:
         until(min(queued_at or end, end), "idle", "waited to be released")
     first = "waited for a worker" if queued_at is not None else "waited to start"
@@ -86,29 +97,8 @@ def parts(row: ExecutionRow, attempts: Sequence[AttemptRow], *, now: datetime) -
 
 def why_late(row: ExecutionRow, attempts: Sequence[AttemptRow]) -> str:
     """One sentence where a run started late, with parts that add up; else empty."""
-    queued_at, started_at = _first(row, attempts)
-    if started_at is None or row.state == "skipped":
-        return ""
-    late = (started_at - row.actual_at).total_seconds()
-    if late < LATE_S:
-        return ""
-    if queued_at is None:
-        return f"It started {span(late)} late."
-    made = max(0.0, (row.created_at - row.actual_at).total_seconds())
-    queued = max(0.0, (queued_at - max(row.created_at, row.actual_at)).total_seconds())
-    waited = max(0.0, late - made - queued)
-    shown = [f"{span(part)} {what}" for part, what in (
-        (made, "until it was made"), (queued, "until it was released"), (waited, "until a worker took it"),
-    ) if part >= 0.5]  # fmt: skip
-    return f"It started {span(late)} late: {', '.join(shown)}."
-
-
-def _first(row: ExecutionRow, attempts: Sequence[AttemptRow]) -> tuple[datetime | None, datetime | None]:
-    """When it was first handed over (None: not known any more) and first started: a replay resets the row's times."""
-    started_at = attempts[0].started_at if attempts and attempts[0].number == 1 else row.started_at
-    if row.queued_at is not None and started_at is not None and row.queued_at > started_at:
-        return None, started_at
-    return row.queued_at, started_at
+    found = lateness(row, attempts, now=row.actual_at)
+    return found.text if found is not None and found.started and found.seconds >= LATE_S else ""
 
 
 def loaded(text: str | None) -> Any:
@@ -119,6 +109,29 @@ def loaded(text: str | None) -> Any:
         return orjson.loads(text)
     except ValueError:
         return text
+
+
+def reason_of(error: Any) -> str:
+    """What a stored error says in short, to go on a sentence: ": http status 503"."""
+    if not isinstance(error, Mapping) or not error.get("class"):
+        return ""
+    name = str(error["class"])[:CLASS_CHARS].replace("_", " ")
+    return f": {name} {error['status']}" if isinstance(error.get("status"), int) else f": {name}"
+
+
+def _made(row: ExecutionRow, machines: Mapping[UUID, str]) -> tuple[str, str]:
+    """How it came to be, and by whom: occurrences are fired by a dispatcher in a term."""
+    if row.trigger not in OCCURRENCES:
+        return "Made", f"by {row.fired_by}" if row.fired_by else ""
+    dispatcher, _, term = row.fired_by.rpartition("/")
+    try:
+        return "Fired", f"by dispatcher {_named(UUID(dispatcher), machines)} in term {term}"
+    except ValueError:
+        return "Fired", f"by {row.fired_by}" if row.fired_by else ""
+
+
+def _named(key: UUID, machines: Mapping[UUID, str]) -> str:
+    return f"{machines[key]} ({key})" if key in machines else str(key)
 
 
 def _due(row: ExecutionRow) -> str:

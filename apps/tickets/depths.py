@@ -54,7 +54,7 @@ FROM unnest(%(tenants)s::int[], %(flows)s::uuid[]) AS f(tenant_id, flow)
 """
 
 LIVE_WORKERS = """
-SELECT id, "group", slots, stats->'ended', stats->'slot_s' FROM tickets_worker
+SELECT id, "group", slots, stats->'ended', stats->'slot_s', stats->'queue_per_s' FROM tickets_worker
 WHERE expires_at > clock_timestamp() AND NOT draining
 """
 
@@ -95,13 +95,17 @@ class Head(NamedTuple):
 
 
 class LiveWorker(NamedTuple):
-    """A worker's group, its slots, and by pool the attempts that it has ended since its start and their seconds."""
+    """A worker's group, its slots, and by pool the attempts that it has ended since its start and their seconds.
+
+    `queue_per_s` is how many of each queue end in a second.
+    """
 
     id: UUID
     group: str
     slots: dict[str, int]
     ended: dict[str, int] | None
     slot_s: dict[str, float] | None
+    queue_per_s: dict[str, float] | None
 
 
 def ready(conn: Conn) -> list[Count]:

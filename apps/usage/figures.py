@@ -8,6 +8,8 @@ one before, from a millisecond to a day; empty buckets at the end are left out. 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from typing import NamedTuple
+from uuid import UUID
 
 FIRED, SUBMITTED, SKIPPED, RELEASED, STARTED, SUCCEEDED, DEAD, CANCELLED, EXPIRED = range(1, 10)
 ATTEMPTS, ATTEMPTS_FAILED, RUN_MS = range(10, 13)
@@ -25,13 +27,38 @@ ENDS = {"succeeded": SUCCEEDED, "dead": DEAD, "cancelled": CANCELLED, "expired":
 BOUNDS_S = tuple(0.001 * 2 ** (step / 2) for step in range(54))  # the last one is 26 hours
 
 
-class Tally:
-    """What one transaction did, by tenant and key."""
+OTHERS = ""  # the fingerprint of causes beyond the bound
+CAUSES_MOST = 50  # of one tenant, in one transaction and in one minute
 
-    __slots__ = ("_counts",)
+
+class Cause(NamedTuple):
+    """What failures of one fingerprint have in common, as people are shown it. Bounded texts of tenants."""
+
+    fingerprint: str
+    error_class: str = ""
+    status: str = ""
+    host: str = ""
+    message: str = ""
+
+
+class Failure(NamedTuple):
+    """So many attempts failed of one cause, and so many runs became dead letters by it; one of these executions."""
+
+    cause: Cause
+    attempts: int
+    letters: int
+    execution_id: str
+
+
+class Tally:
+    """What one transaction did, by tenant and key; and what failed, by tenant and cause."""
+
+    __slots__ = ("_causes", "_counts", "_failures")
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int, int], int] = {}
+        self._failures: dict[tuple[int, str], Failure] = {}
+        self._causes: dict[int, int] = {}
 
     def add(self, tenant_id: int, key: int, count: int = 1) -> None:
         at = (tenant_id, key)
@@ -40,6 +67,26 @@ class Tally:
     def took(self, tenant_id: int, histogram: int, seconds: float) -> None:
         """One more that took so long; less than nothing, which clocks bring about, is nothing."""
         self.add(tenant_id, histogram + bucket_of(seconds))
+
+    def failed(self, tenant_id: int, cause: Cause, *, execution_id: UUID, attempts: int = 1, letters: int = 0) -> None:
+        """Attempts failed, or a run died. The causes of a tenant beyond CAUSES_MOST are one."""
+        known = self._failures.get((tenant_id, cause.fingerprint))
+        if known is None:
+            if self._causes.get(tenant_id, 0) >= CAUSES_MOST and cause.fingerprint != OTHERS:
+                self.failed(tenant_id, Cause(OTHERS), execution_id=execution_id, attempts=attempts, letters=letters)
+                return
+            self._causes[tenant_id] = self._causes.get(tenant_id, 0) + 1
+            known = Failure(cause, 0, 0, str(execution_id))
+        self._failures[tenant_id, cause.fingerprint] = known._replace(
+            attempts=known.attempts + attempts, letters=known.letters + letters
+        )
+
+    def failures(self) -> list[tuple[int | str, ...]]:
+        """What failed: (tenant, attempts, letters, execution, then a Cause's members)."""
+        return [
+            (tenant_id, one.attempts, one.letters, one.execution_id, *one.cause)
+            for (tenant_id, _), one in self._failures.items()
+        ]
 
     def rows(self) -> list[tuple[int, int, int]]:
         """(tenant, key, count) of what is not 0."""
@@ -71,8 +118,13 @@ def quantile_s(histogram: Sequence[int] | None, share: float) -> float | None:
     wanted, before = share * total, 0
     for bucket, count in enumerate(histogram):
         if count and before + count >= wanted:
-            low = BOUNDS_S[bucket - 1] if bucket else 0.0
-            high = BOUNDS_S[min(bucket, len(BOUNDS_S) - 1)]
-            return low + (high - low) * max(0.0, wanted - before) / count if high > low else high
+            return within_bucket_s(bucket, (wanted - before) / count)
         before += count
     return BOUNDS_S[-1]
+
+
+def within_bucket_s(bucket: int, share: float) -> float:
+    """Within which time that share of a bucket is."""
+    low = BOUNDS_S[bucket - 1] if bucket else 0.0
+    high = BOUNDS_S[min(bucket, len(BOUNDS_S) - 1)]
+    return low + (high - low) * max(0.0, share) if high > low else high

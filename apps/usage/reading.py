@@ -38,7 +38,11 @@ class Period(NamedTuple):
 
 def history(conn: Conn, *, tenant_id: int, step: str, start: datetime, end: datetime) -> list[Period]:
     """Periods that begin from `start` on and before `end`, in order; those without anything are left out."""
-    rows = conn.execute(_HISTORY, [tenant_id, STEP_S[step], start, end]).fetchall()
+    return periods(conn.execute(_HISTORY, [tenant_id, STEP_S[step], start, end]).fetchall())
+
+
+def periods(rows: Sequence[Sequence[Any]]) -> list[Period]:
+    """What rows of a table of figures say: when each begins, then COLUMNS, then HISTOGRAMS."""
     found = []
     for starts_at, *values in rows:
         named = dict(zip(_NAMES, values, strict=True))

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import psycopg
 
+from apps.usage import rolling_failures
 from apps.usage.figures import COLUMNS, COUNTED, FIRED, HISTOGRAMS, SUBMITTED
 from apps.usage.models import STEPS
 from kernel.clock import monotonic_s
@@ -26,14 +27,17 @@ PRUNE_EVERY_S = 60.0
 PRUNE_BATCH = 2_000
 LOCK_TIMEOUT_MS = 1_000
 KEPT = {60: timedelta(days=2), 3_600: timedelta(days=90), 86_400: timedelta(days=800)}
+PLATFORM_KEPT = {**KEPT, 60: timedelta(days=8)}  # a minute is compared with the one a week ago
 DAYS_KEPT = timedelta(days=32)
 NOTICES_KEPT = timedelta(days=3)
+
+PLATFORM = 0  # in the place of a tenant: all of them
 
 Key = tuple[int, datetime, int]  # step in seconds, start, tenant
 
 _TAKE = """
 WITH found AS MATERIALIZED (SELECT id FROM usage_delta ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED)
-DELETE FROM usage_delta d USING found f WHERE d.id = f.id RETURNING d.minute, d.counts
+DELETE FROM usage_delta d USING found f WHERE d.id = f.id RETURNING d.minute, d.counts, d.failures
 """
 
 _ALL = [*COLUMNS.values(), *HISTOGRAMS.values()]
@@ -58,6 +62,13 @@ ORDER BY m.step_s, m.starts_at, m.tenant_id
 ON CONFLICT (step_s, starts_at, tenant_id) DO UPDATE SET {_SUM}
 """
 
+_ADD_PLATFORM = f"""
+INSERT INTO usage_platformrollup AS r (step_s, starts_at, {", ".join(_ALL)})
+SELECT {", ".join(["m.step_s", "m.starts_at", *(f"m.{name}" for name in _ALL)])}
+FROM json_to_recordset(%s::json) AS m({_TYPED}) ORDER BY m.step_s, m.starts_at
+ON CONFLICT (step_s, starts_at) DO UPDATE SET {_SUM}
+"""
+
 _COUNT = """
 INSERT INTO usage_daycount AS d (tenant_id, day, runs)
 SELECT m.tenant_id, m.day, m.runs FROM unnest(%s::int[], %s::date[], %s::bigint[]) AS m(tenant_id, day, runs)
@@ -70,6 +81,8 @@ DELETE FROM usage_rollup WHERE (step_s, starts_at, tenant_id) IN (
     SELECT step_s, starts_at, tenant_id FROM usage_rollup WHERE step_s = %s AND starts_at < %s
     ORDER BY starts_at LIMIT %s FOR UPDATE SKIP LOCKED)
 """
+_OLD_PLATFORM = "DELETE FROM usage_platformrollup WHERE step_s = %s AND starts_at < %s"
+_OLD_BACKLOGS = "DELETE FROM usage_backlog WHERE minute < %s"
 _OLD_DAYS = "DELETE FROM usage_daycount WHERE day < %s"
 _OLD_NOTICES = "DELETE FROM usage_notice WHERE day < %s"
 
@@ -119,14 +132,18 @@ def roll_up(conn: Conn, *, limit: int = BATCH) -> int:
     with conn.transaction():
         conn.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
         notes = conn.execute(_TAKE, [limit]).fetchall()
-        sums = _sums(notes)
+        sums = _sums([(minute, text) for minute, text, _ in notes])
         if sums:
-            conn.execute(_ADD, [orjson.dumps([_row(*item) for item in sums.items()]).decode()])
-        uncounted = [
-            (tenant_id, starts_at.date(), runs)
-            for (step_s, starts_at, tenant_id), of_row in sums.items()
-            if step_s == 86_400 and (runs := of_row.get(FIRED, 0) + of_row.get(SUBMITTED, 0) - of_row.get(COUNTED, 0))
-        ]
+            of_tenants = [_row(*item) for item in sums.items() if item[0][2] != PLATFORM]
+            of_platform = [_row(*item) for item in sums.items() if item[0][2] == PLATFORM]
+            conn.execute(_ADD, [orjson.dumps(of_tenants).decode()])
+            conn.execute(_ADD_PLATFORM, [orjson.dumps(of_platform).decode()])
+        rolling_failures.add(conn, [(minute, text) for minute, _, text in notes if text is not None])
+        uncounted = []
+        for (step_s, starts_at, tenant_id), of_row in sums.items():
+            runs = of_row.get(FIRED, 0) + of_row.get(SUBMITTED, 0) - of_row.get(COUNTED, 0)
+            if step_s == 86_400 and tenant_id != PLATFORM and runs:
+                uncounted.append((tenant_id, starts_at.date(), runs))
         if uncounted:
             conn.execute(_COUNT, [list(column) for column in zip(*uncounted, strict=True)])
     return len(notes)
@@ -136,6 +153,10 @@ def prune(conn: Conn, *, now: datetime, limit: int = PRUNE_BATCH) -> int:
     """Removes up to `limit` rows of each kind that are old, or whose tenant is gone; says how many."""
     today = now.astimezone(UTC).date()
     gone = sum(conn.execute(_OLD_ROLLUPS, [step_s, now - kept, limit]).rowcount for step_s, kept in KEPT.items())
+    for step_s, kept in PLATFORM_KEPT.items():
+        gone += conn.execute(_OLD_PLATFORM, [step_s, now - kept]).rowcount
+    gone += conn.execute(_OLD_BACKLOGS, [now - PLATFORM_KEPT[60]]).rowcount
+    gone += rolling_failures.prune(conn, now=now)
     gone += conn.execute(_GONE, [limit]).rowcount
     gone += conn.execute(_OLD_DAYS, [today - DAYS_KEPT]).rowcount
     return gone + conn.execute(_OLD_NOTICES, [today - NOTICES_KEPT]).rowcount
@@ -155,6 +176,10 @@ def _sums(notes: Sequence[tuple[datetime, str]]) -> dict[Key, dict[int, int]]:
         of_minute = minutes[minute]
         for tenant_id, key, count in orjson.loads(text):
             at = (tenant_id, key)
+            of_minute[at] = of_minute.get(at, 0) + count
+    for of_minute in minutes.values():
+        for (_, key), count in list(of_minute.items()):
+            at = (PLATFORM, key)
             of_minute[at] = of_minute.get(at, 0) + count
     sums: dict[Key, dict[int, int]] = defaultdict(dict)
     for minute, of_minute in minutes.items():

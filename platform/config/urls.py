@@ -9,6 +9,7 @@ urlpatterns = [
     path("api/v1/", include("apps.api.urls")),
     path("console/", include("apps.portal.urls")),
     path("admin/simulate/", simulate.page, name="simulate"),
+    path("admin/", include("apps.console.urls_pages")),
     path("admin/", admin.site.urls),
     path("", include("apps.console.urls")),
 ]

@@ -61,6 +61,11 @@ class Loop:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=service.name, daemon=True)
 
+    @property
+    def lag_s(self) -> float:
+        """How much longer ago than it idles its last pass ended: about 0 while it gets on."""
+        return max(0.0, monotonic_s() - self.last_pass_at - self.idle_s)
+
     def start(self) -> None:
         self._thread.start()
 

@@ -74,6 +74,11 @@ def test_what_waits_for_a_slot_is_told_from_what_its_own_limits_hold(
     assert row["pressed"] and figures["pressed"] == [["python", ""]]
     assert (figures["live"], figures["delayed"]) == (11, 1)
     assert row["wanted_slots"] >= 3
+    queue = figures["queues"][0]
+    assert {name: queue[name] for name in ("queue", "pool", "tenants", "ready", "later", "queued", "running")} == {
+        "queue": queue_of(registry, acme), "pool": "python", "tenants": 1, "ready": 8, "later": 0, "queued": 0,
+        "running": 2,
+    }  # fmt: skip
 
 
 def test_what_a_rate_holds_back_waits_for_no_slot(conn: Conn, registry: Registry, acme: Tenant, now: datetime) -> None:

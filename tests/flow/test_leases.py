@@ -126,8 +126,21 @@ def test_the_former_owner_can_not_come_back_under_its_old_term(conn: Conn) -> No
 
 def test_giving_up_frees_at_once(conn: Conn) -> None:
     holder = uuid.uuid4()
-    leases.give_up(conn, owner=holder, held=take(conn, holder, SOME))
+    leases.give_up(conn, owner=holder, held=take(conn, holder, SOME), why="drained")
     assert set(take(conn, uuid.uuid4(), SOME)) == set(SOME)
+
+
+def test_each_takeover_says_why(conn: Conn) -> None:
+    def why() -> str:
+        take(conn, uuid.uuid4())
+        row = conn.execute("SELECT taken_why FROM due_shardlease WHERE kind = 'fire' AND shard = 0").fetchone()
+        return leases.WHY[row[0]] if row else ""
+
+    holder = uuid.uuid4()
+    leases.give_up(conn, owner=holder, held=take(conn, holder), why="stuck")
+    assert why() == "the holder's loop made no progress"
+    run_out(conn)
+    assert why() == "the holder did not renew it in time"
 
 
 def test_terms_only_grow(conn: Conn) -> None:

@@ -140,7 +140,7 @@ def keep_the_ticket_of_what_has_ended(conn: Conn, tenant: Tenant) -> tuple[str, 
 
 def lose_the_turn_of_an_operation(conn: Conn, tenant: Tenant) -> tuple[str, UUID]:
     operation = ask(tenant, "cancel", "executions", {"all": True})
-    conn.execute("DELETE FROM due_dueoperation")
+    conn.execute("DELETE FROM due_dueoperation; DELETE FROM due_operationoutline")
     return "operation_without_turn", operation.pk
 
 
@@ -179,6 +179,8 @@ def test_what_came_apart_is_found_once_and_repaired(
     assert checks(findings) == [expected]
     assert findings[0].tenant == "acme" and findings[0].detail
     assert repair(conn, registry) == [], "repaired"
+    unknown = "SELECT id FROM t_acme.operations_operation EXCEPT SELECT operation_id FROM due_operationoutline"
+    assert conn.execute(unknown).fetchall() == []
 
 
 @each_break

@@ -137,10 +137,11 @@ def test_the_last_pass_is_known_and_an_error_is_none(loops: list[Loop]) -> None:
     loop = run(loops, service, idle_s=0.001)
     made = loop.last_pass_at
     wait_until(lambda: loop.errors == 2, "errors")
-    assert loop.last_pass_at == made
+    assert loop.last_pass_at == made and loop.lag_s > 0.05, "and says how far it is behind"
     loop.wake()
     wait_until(lambda: loop.passes > 0 or loop.wake(), "a pass")  # type: ignore[func-returns-value]  # wakes until then
     assert loop.last_pass_at > made
+    assert Loop(service, idle_s=60.0).lag_s == 0, "its time has not come"
 
 
 def test_stopping_ends_after_the_pass_and_closes_once(loops: list[Loop]) -> None:

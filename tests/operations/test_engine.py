@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def test_a_filter_is_frozen_planned_and_worked_off_with_a_receipt(acme: Tenant, globex: Tenant) -> None:
     from apps.audit.models import AuditEvent
+    from apps.due import outlines
     from apps.due.models import DueOperation
     from apps.executions.models import Execution
     from apps.outcomes.cancel import execution_cancel
@@ -28,6 +29,9 @@ def test_a_filter_is_frozen_planned_and_worked_off_with_a_receipt(acme: Tenant, 
     one = ask(acme, "cancel", "executions", {"job": str(job), "state": ["ready", "scheduled"]}, reason="wrong payload")
     later = make_ticket(acme, job, now=database_now())  # not meant: it came after the wish
     assert passes() == {"turns": 1, "planned": 3}
+    seen = outlines.find(door.raw(), one.pk)
+    assert seen is not None and seen.outline[1:8] == (acme.pk, "cancel", "executions", "running", "", 3, 3)
+    assert (seen.outline.created_by, seen.outline.reason, seen.done) == ("test", "wrong payload", 0)
 
     execution_cancel(tenant=acme, actor=actor(acme), execution_id=second, now=NOW)
 
@@ -35,6 +39,10 @@ def test_a_filter_is_frozen_planned_and_worked_off_with_a_receipt(acme: Tenant, 
 
     assert (done.state, done.planned, done.succeeded) == ("completed", 3, 3)
     assert receipt(acme, one.pk) == [(n, "succeeded", "") for n in (1, 2, 3)]
+    assert outlines.read(door.raw(), live=True, limit=5) == []
+    ended = outlines.read(door.raw(), live=False, tenant_id=acme.pk, not_action="backfill", limit=5)
+    assert [(seen.outline.state, seen.done, seen.left_s) for seen in ended] == [("completed", 3, None)]
+    assert outlines.prune(door.raw()) == 0 and outlines.prune(door.raw(), older_than_s=-60) == 1
     with door.inside(acme):
         states = dict(Execution.objects.values_list("id", "state"))
     assert {states[one] for one in (first, second, third)} == {"cancelled"}
@@ -78,3 +86,27 @@ def test_planning_goes_on_where_it_was_and_has_an_end(acme: Tenant, monkeypatch:
         services.operation_rehearse(tenant=acme, actor=who, wish=wish, now=now)
     many = work_off(acme, services.operation_create(tenant=acme, actor=who, wish=wish, now=now).pk)
     assert (many.state, many.planned, many.pending) == ("failed", 4, 4) and "fits more than" in many.error
+
+
+def test_the_pace_of_an_operation_is_what_ended_since_a_while_ago(acme: Tenant) -> None:
+    from datetime import timedelta
+
+    from apps.due import outlines
+    from apps.operations.models import Operation
+    from apps.operations.outlined import outline
+    from tenants import door
+
+    one = ask(acme, "cancel", "executions", {"all": True})
+    found: list[tuple[float | None, float | None]] = []
+    for after_s, done in ((0, 0), (4, 20), (10, 50), (15, 55), (30, 250), (200, 260), (212, 100)):
+        state = Operation(**one.values())
+        state.state, state.planned, state.succeeded, state.pending = "running", 450, done, 450 - done
+        outline(door.raw(), state, tenant_id=acme.pk, now=one.created_at + timedelta(seconds=after_s))
+        seen = outlines.find(door.raw(), one.pk)
+        assert seen is not None
+        found.append((seen.per_s, seen.left_s))
+    assert found == [
+        (None, None), (None, None), (5.0, 80.0), (5.0, 79.0), (10.0, 20.0),
+        (None, None),  # too long ago to say anything of now
+        (None, None),  # undone
+    ]  # fmt: skip

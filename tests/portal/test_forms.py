@@ -33,7 +33,7 @@ def test_a_schedule_is_previewed_then_made(kept: Stock, console_of: Any) -> None
         "timezone": "Europe/Berlin",
     }
     page = browser.post(NEW, {**form, "do": "preview"}, status=200)
-    assert len(page.context["forecast"]["runs"]) == 10 and "Europe/Berlin" in page.content.decode()
+    assert len(page.context["forecast"].runs) == 10 and "Europe/Berlin" in page.content.decode()
     made = browser.post(NEW, {**form, "name": "twice", "do": "save"})
     page = browser.text(made["Location"])
     assert "twice" in page and "30 2 * * *" in page
@@ -99,7 +99,7 @@ def test_a_schedule_of_a_workflow_is_made_and_comes_back(kept: Stock, acme: Tena
     workflow = workflow_create(tenant=acme, actor=actor, data=data, now=utc_now()).job.pk
     browser = console_of(acme)
     form = {**values(browser.get(NEW)), "name": "of steps", "job": f"workflow:{workflow}", "cron": "0 3 * * *"}
-    assert browser.post(NEW, {**form, "do": "preview"}, status=200).context["forecast"]["runs"]
+    assert browser.post(NEW, {**form, "do": "preview"}, status=200).context["forecast"].runs
     path = browser.post(NEW, {**form, "do": "save"})["Location"]
     page = browser.get(path)
     assert page.context["shape"]["workflow"] == str(workflow) and "<i>" not in page.content.decode()
@@ -133,7 +133,7 @@ def test_an_edit_keeps_what_the_form_has_no_field_for(kept: Stock, acme: Tenant,
 def test_an_edit_shows_old_against_new(kept: Stock, console_of: Any) -> None:
     browser, path = console_of(kept.tenant), f"/console/schedules/{kept.schedule}/edit"
     given = {**values(browser.get(path)), "cron": "0 4 * * *", "do": "preview"}
-    change = browser.post(path, given, status=200).context["forecast"]["change"]
+    change = browser.post(path, given, status=200).context["forecast"].change
     assert len(change.added) and len(change.removed) and change.kept == 0
 
 

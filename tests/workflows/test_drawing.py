@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 
 from apps.workflows.definitions.definition import Edge, Step, Workflow
-from apps.workflows.views.drawing import _PAINTS, Shown, graph_json, graph_svg
+from apps.workflows.views.drawing import _PAINTS, Shown, graph_json, graph_on_page, graph_svg
 from apps.workflows.views.layout import MAX_CHARS, layout, shown
 from tests.workflows.making import JOB, faults, random_steps, step, workflow
 
@@ -73,6 +73,20 @@ def test_the_picture_says_states_in_words_and_holds_nothing_that_runs() -> None:
     assert words == ["failed", "extract", "failed", "ask", "skipped", "each", "waiting"]  # the first is of an edge
     plain = [one.text for one in ElementTree.fromstring(graph_svg(made, title="x")).iter(f"{SVG}text")]
     assert plain == ["failed", "extract", "job", "ask", "approval", "each", "job for each"]
+
+
+def test_on_a_page_the_page_gives_the_colours_and_steps_lead_to_their_lines() -> None:
+    hostile = '"><script>alert("x")</script>'
+    made = workflow(step("extract"), step("ask", "extract:failed", approval={}))
+    states = {"extract": Shown("failed", hostile), "ask": Shown("nobody knows")}
+    text = graph_on_page(made, title=hostile, states=states, links={"extract": "#step-1", "ask": '"#2'})
+    root = ElementTree.fromstring(text)
+    for one in root.iter():
+        assert not one.attrib.keys() & {"fill", "stroke", "style"}, one.tag
+    assert [one.get("href") for one in root.iter("a")] == ["#step-1", '"#2']
+    assert next(one.get("aria-label") for one in root.iter("a")) == f"extract (job): failed, {hostile}"
+    classes = {one.get("class") for one in root.iter("rect")}
+    assert classes == {"step step-failed", "step step-other"} and "<script" not in text
 
 
 def test_the_graph_as_json() -> None:

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -19,7 +20,9 @@ from django.conf import settings
 
 from apps.dispatch.admission import Facts, most, refusal
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.pressure import loading
 from apps.dispatch.pressure.gauging import Depth, InFlight, Limits, Readings, Serving, Waits, measured
+from apps.dispatch.pressure.queueing import queues_measured
 from apps.dispatch.pressure.scaling import Policy
 from apps.due import entries
 from apps.tickets import buckets, depths
@@ -50,6 +53,8 @@ class Counts:
     ready: Sequence[depths.Count] = ()
     later: Sequence[depths.Count] = ()
     delayed: int = 0
+    due: Mapping[int, entries.DueOf] = field(default_factory=dict)
+    due_is_exact: bool = True
     past: lately.Lately = field(default_factory=lately.Lately)
     until: float = float("-inf")
 
@@ -69,6 +74,7 @@ class GaugeService:
         self._keeper = keeper
         self._registry = Registry(line)
         self._counts = Counts()
+        self._past = loading.Past()
         self._took_s = 0.0
         self._limited: Conn | None = None
 
@@ -84,7 +90,8 @@ class GaugeService:
             self._counts = count(conn)
         every_s = min(EVERY_MAX_S, max(EVERY_S if self._counts.live else IDLE_EVERY_S, self._took_s * SHARE))
         began = monotonic_s()
-        live = measure(conn, self._registry, self._counts, every_s=every_s)
+        past = self._past.read(conn)
+        live = measure(conn, self._registry, self._counts, past=past, every_s=every_s)
         self._took_s = monotonic_s() - began
         return Pass({"live": live}, wait_s=every_s)
 
@@ -95,18 +102,23 @@ class GaugeService:
 def count(conn: Conn) -> Counts:
     """Counts what there is. The time that it takes says when it is done again."""
     began = monotonic_s()
-    found = Counts(depths.ready(conn), depths.later(conn), entries.delayed(conn), lately.read(conn))
+    due, exact = entries.due_by_tenant(conn, range(settings.SHARDS), per_shard=loading.DUE_PER_SHARD)
+    found = Counts(depths.ready(conn), depths.later(conn), entries.delayed(conn), due, exact, lately.read(conn))
     took = monotonic_s() - began
     found.until = monotonic_s() + min(COUNT_EVERY_MAX_S, max(COUNT_EVERY_S, took * SHARE))
     return found
 
 
-def measure(conn: Conn, registry: Registry, counts: Counts, *, every_s: float = EVERY_S) -> int:
+def measure(
+    conn: Conn, registry: Registry, counts: Counts, *, past: Mapping[int, lately.OfTenant] = MappingProxyType({}),
+    every_s: float = EVERY_S,
+) -> int:  # fmt: skip
     """Reads the rest, writes the figures; returns how many executions are alive."""
     before = pressure.read(conn)
     now, earliest = entries.peek(conn, range(settings.SHARDS))
     taken = depths.in_flight(conn)
     waits, held = _heads(conn, registry, taken, counts.ready, now)
+    workers = depths.live_workers(conn)
     readings = Readings(
         depths=[
             *(
@@ -117,10 +129,7 @@ def measure(conn: Conn, registry: Registry, counts: Counts, *, every_s: float = 
         ],
         in_flight=_in_flight(taken),
         waits=waits,
-        workers=[
-            Serving(str(one.id), one.group, one.slots, one.ended or {}, one.slot_s or {})
-            for one in depths.live_workers(conn)
-        ],
+        workers=[Serving(str(one.id), one.group, one.slots, one.ended or {}, one.slot_s or {}) for one in workers],
         usual_run_s=counts.past.run_s,
         elapsed_s=before.age_s if before is not None else 1.0,
     )
@@ -129,11 +138,18 @@ def measure(conn: Conn, registry: Registry, counts: Counts, *, every_s: float = 
         defer_s=settings.DEFER_CATCH_UP_S,
     )  # fmt: skip
     figures["pressed"] = [[one["pool"], one["group"]] for one in figures["pools"] if one["pressed"]]
+    figures["queues"] = queues_measured(
+        before.figures if before is not None else None, depths=readings.depths, in_flight=readings.in_flight,
+        out_per_s=[one.queue_per_s for one in workers], elapsed_s=readings.elapsed_s,
+        queue_of=lambda tenant_id, pool: one.queue(pool) if (one := registry.by_id.get(tenant_id)) else None,
+    )  # fmt: skip
     oldest = min((at for at in earliest.values() if at <= now), default=now)
     figures["oldest_due_s"] = round((now - oldest).total_seconds(), 3)
     figures["dispatch"], figures["delayed"] = counts.past.dispatch, counts.delayed
     live = counts.live + sum(one.queued + one.running + one.outside for one in taken)
     pressure.write(conn, every_s=every_s, live=live, ended_per_s=counts.past.ended_per_s, figures=figures)
+    found = loading.load_of(due=counts.due, ready=counts.ready, later=counts.later, taken=taken, held=held, past=past)
+    loading.keep(conn, found, due_is_exact=counts.due_is_exact, workers=readings.workers, every_s=every_s)
     return live
 
 

@@ -1,18 +1,17 @@
 """The form of a schedule: from a definition to fields, and back to what the service reads.
 
 Whatever the form has no field for stands as JSON in `more`, so that an edit here loses nothing that was set elsewhere.
+Pure.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from apps.portal.fields import Field, Form, Option, choices
-from apps.portal.json_input import read_json
-from apps.portal.names import WORKFLOW_PREFIX
-from apps.schedules.models import Calendar
+from apps.presenting.fields import Field, Form, Option, choices
+from apps.presenting.json_input import read_json
 from apps.schedules.schedule_input import HEALTH_DEFAULTS, TIMING_DEFAULTS, WAITING_DEFAULTS
 from apps.schedules.timing_spec import CHOICES
 from kernel.errors import Faults, InvalidInput
@@ -27,7 +26,7 @@ NUMBERS = ("jitter_s", "grace_s", "max_runs", "pause_after_failures", "probe_aft
 SELECTS = ("misfire", "overlap", "dst_gap", "dst_fold", "on_excluded")
 MORE = ("misfire_max", "misfire_max_age_s", "misfire_order", "catch_up_per_s", "overlap_max", "windows", "outside")
 DEFAULTS = {**TIMING_DEFAULTS, **HEALTH_DEFAULTS, **WAITING_DEFAULTS}
-MAX_CALENDARS_OFFERED = 500
+WORKFLOW_PREFIX = "workflow:"  # what the field `job` has before the id of a workflow
 # Where the service's pointers lead; the trigger's lead to the field of its kind.
 PLACES = {**dict.fromkeys(MORE, "more"), "workflow": "job"}
 CRON_HELP = "Five fields, or six with seconds first. Several: one a line. H spreads load."
@@ -44,13 +43,21 @@ OVERLAP_WORDS = {
 WORDS = {"misfire": MISFIRE_WORDS, "overlap": OVERLAP_WORDS}
 
 
-def schedule_form(*, jobs: list[tuple[str, str]], zones_id: str = "zones") -> Form:
+class Offered(NamedTuple):
+    """What can be chosen: id and name of each."""
+
+    jobs: Sequence[tuple[str, str]]
+    workflows: Sequence[tuple[str, str]]
+    calendars: Sequence[tuple[str, str]]
+
+
+def schedule_form(*, offered: Offered, zones_id: str = "zones") -> Form:
     """Empty, with the defaults."""
-    calendars = Calendar.objects.filter(deleted_at=None).order_by("name").values_list("pk", "name")
-    offered = [Option(str(pk), name) for pk, name in calendars[:MAX_CALENDARS_OFFERED]]
+    jobs = [*(Option(*one) for one in offered.jobs), *(_workflow(*one) for one in offered.workflows)]
+    calendars = [Option(*one) for one in offered.calendars]
     return Form([
         Field("name", "Name", required=True),
-        Field("job", "Job or workflow", "select", options=[Option("", "choose one"), *map(Option._make, jobs)],
+        Field("job", "Job or workflow", "select", options=[Option("", "choose one"), *jobs],
               required=True),
         Field("kind", "Kind", "radio", "cron", options=KINDS),
         Field("cron", "Cron expression", "code", rows=2, help=CRON_HELP),
@@ -73,7 +80,7 @@ def schedule_form(*, jobs: list[tuple[str, str]], zones_id: str = "zones") -> Fo
         Field("probe_after_s", "Then try once after", "number", unit="s"),
         Field("dst_gap", "When the clock skips its time", "select", "run_after", options=choices(CHOICES["dst_gap"])),
         Field("dst_fold", "When its time comes twice", "select", "first", options=choices(CHOICES["dst_fold"])),
-        Field("calendar", "Calendar of days to leave out", "select", options=[Option("", "none"), *offered]),
+        Field("calendar", "Calendar of days to leave out", "select", options=[Option("", "none"), *calendars]),
         Field("on_excluded", "On a day that is left out", "select", "skip", options=choices(CHOICES["on_excluded"])),
         Field("payload", "Payload", "code", rows=4, help="JSON. Empty: the job's."),
         Field("labels", "Labels", "area", rows=2, help="One a line, such as team: billing."),
@@ -210,6 +217,10 @@ def _number(form: Form, name: str, faults: Faults, *, pointer: str = "") -> int 
         return int(text)
     faults.add(pointer or f"/{name}", "type", "must be a whole number.")
     return None
+
+
+def _workflow(key: str, name: str) -> Option:
+    return Option(f"{WORKFLOW_PREFIX}{key}", f"workflow: {name}")
 
 
 def _offer_calendar(form: Form) -> None:

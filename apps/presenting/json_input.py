@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from apps.portal.fields import Form
+from apps.presenting.fields import Form
 from kernel.errors import FieldError, InvalidInput
 
 

@@ -1,4 +1,4 @@
-"""Names of jobs and schedules for rows that hold only their ids: one query a kind."""
+"""Names of jobs and schedules for rows that hold only their ids, and what a form offers: one query a kind."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from uuid import UUID
 from django.db.models.functions import Lower
 
 from apps.schedules.locked_jobs import shown
-from apps.schedules.models import Job, Schedule
+from apps.schedules.models import Calendar, Job, Schedule
 from kernel.pools import WORKFLOW
 
-OFFERED_MAX = 500  # jobs that a select offers
-WORKFLOW_PREFIX = "workflow:"
+OFFERED_MAX = 500  # names that a select offers
 
 
 class Names(NamedTuple):
@@ -35,11 +34,16 @@ def names_of(*, jobs: Iterable[UUID | None] = (), schedules: Iterable[UUID | Non
     )
 
 
-def runnable_options(*, also: UUID | None = None) -> list[tuple[str, str]]:
-    """Jobs and workflows to choose from; the value of a workflow begins with WORKFLOW_PREFIX."""
+def workflow_options() -> list[tuple[str, str]]:
+    """Workflows to choose from, by name."""
     found = shown("workflow").order_by(Lower("name")).values_list("pk", "name")[:OFFERED_MAX]
-    workflows = [(f"{WORKFLOW_PREFIX}{pk}", f"workflow: {name}") for pk, name in found]
-    return [*job_options(also=also), *workflows]
+    return [(str(pk), name) for pk, name in found]
+
+
+def calendar_options() -> list[tuple[str, str]]:
+    """Calendars to choose from, by name."""
+    found = Calendar.objects.filter(deleted_at=None).order_by("name").values_list("pk", "name")[:OFFERED_MAX]
+    return [(str(pk), name) for pk, name in found]
 
 
 def job_options(*, also: UUID | None = None) -> list[tuple[str, str]]:

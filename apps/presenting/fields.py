@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-from django.http import QueryDict
+from typing import NamedTuple, Protocol
 
 from kernel.errors import FieldError, ShardbeatError, code_of
 
 MAX_INPUT_CHARS = 1_000_000  # of one field; services have closer limits of their own
+
+
+class Given(Protocol):
+    """What a browser sent."""
+
+    def get(self, name: str, default: str, /) -> object: ...
+    def getlist(self, name: str, /) -> Sequence[object]: ...
 
 
 class Option(NamedTuple):
@@ -59,13 +64,13 @@ class Form:
     def __getitem__(self, name: str) -> Field:
         return self.fields[name]
 
-    def take(self, given: QueryDict) -> None:
+    def take(self, given: Given) -> None:
         """The values that a browser sent; line ends as everybody writes them."""
         for one in self.fields.values():
-            text = given.get(one.name, "")
+            text = str(given.get(one.name, ""))
             if one.kind == "checks":
                 known = {option.value for option in one.options}
-                one.chosen = [value for value in given.getlist(one.name) if value in known]
+                one.chosen = [str(value) for value in given.getlist(one.name) if value in known]
             one.value = text[:MAX_INPUT_CHARS].replace("\r\n", "\n")
 
     def text(self, name: str) -> str:

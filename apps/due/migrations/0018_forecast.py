@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("due", "0015_zonechanges"),
+        ("due", "0017_takeover"),
     ]
 
     operations = [

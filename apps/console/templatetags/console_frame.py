@@ -1,0 +1,19 @@
+"""What is around every page of both sites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from apps.console.places import places_of
+
+register = template.Library()
+
+
+@register.inclusion_tag("console/places.html", takes_context=True)
+def places(context: Any) -> dict[str, Any]:
+    """The navigation; a page says by `place` where it belongs."""
+    tenant = context.get("console_tenant")
+    current = context.get("place") or ("tables" if tenant is not None else "")
+    return {"found": places_of(tenant.slug if tenant is not None else ""), "current": current}

@@ -1,0 +1,117 @@
+"""What is done to what is alive: tickets, due entries, breakers. Models for verbs of other parts."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from apps.console.effects import entries_unpark
+from apps.console.reading import as_uuid
+from apps.console.roles import RESPOND
+from apps.console.verbs.base import Ask, Line, Preview, Receipt, Verb, version_of
+from apps.console.verbs.registry import register
+from apps.due.models import DueEntry
+from apps.outcomes.cancel import execution_cancel
+from apps.tickets.models import Breaker, Ticket
+from apps.tickets.resetting import breaker_reset
+from kernel.errors import Conflict, NotFound
+from tenants.models import Tenant
+
+
+def id_of(ask: Ask) -> UUID:
+    """The target as an id; NotFound when it is none."""
+    found = as_uuid(ask.target)
+    if found is None:
+        raise NotFound("There is no such thing.")
+    return found
+
+
+def slug_of(tenant_id: int) -> str:
+    """A tenant as people call it, also when it is gone."""
+    return Tenant.objects.filter(pk=tenant_id).values_list("slug", flat=True).first() or f"#{tenant_id}"
+
+
+@register
+class CancelTicket(Verb):
+    """Ends what waits, and asks what runs to stop."""
+
+    name, label, level, scope, key, hard = "ticket.cancel", "Cancel", RESPOND, "tenant", "c", True
+
+    def look(self, ask: Ask) -> Preview:
+        ticket = Ticket.objects.filter(pk=id_of(ask), tenant_id=ask.inside.pk).first()
+        if ticket is None:
+            raise NotFound("It is not alive (any more).")
+        runs = ticket.state == "running"
+        lines = [
+            Line("Execution", str(ticket.pk)),
+            Line("State", ticket.state, "asked to stop" if runs else "cancelled"),
+            Line("Attempt", str(ticket.attempt)),
+            Line("Worker", str(ticket.worker_id or "-")),
+        ]
+        warnings = ["Its worker is asked to stop it: what it has done already is not undone."] if runs else []
+        refused = "It was asked to stop already." if ticket.cancel_requested else ""
+        return Preview(
+            f"Cancel execution {ticket.pk}", lines, version_of(ticket.state, ticket.attempt, ticket.cancel_requested),
+            warnings, refused, f"/t/{ask.inside.slug}/admin/executions/execution/{ticket.pk}/change/",
+        )  # fmt: skip
+
+    def do(self, ask: Ask) -> Receipt:
+        done = execution_cancel(tenant=ask.inside, actor=ask.actor, execution_id=id_of(ask), now=ask.now)
+        text = "It is cancelled." if done.outcome == "done" else "It was asked to stop."
+        return Receipt(text, f"/t/{ask.inside.slug}/admin/executions/execution/{ask.target}/change/")
+
+
+@register
+class UnparkEntry(Verb):
+    """Serves a due entry again that was put aside."""
+
+    name, label, level, key = "dueentry.unpark", "Serve again", RESPOND, "u"
+
+    def look(self, ask: Ask) -> Preview:
+        entry = DueEntry.objects.filter(pk=id_of(ask)).first()
+        if entry is None:
+            raise NotFound("There is no such due entry (any more).")
+        lines = [
+            Line("Due entry", f"{entry.kind} {entry.key}"),
+            Line("Tenant", slug_of(entry.tenant_id)),
+            Line("Due at", f"{entry.due_at:%Y-%m-%d %H:%M:%S} UTC"),
+            Line("Put aside because", entry.parked or "-", "served"),
+        ]
+        refused = "" if entry.parked else "It is served."
+        return Preview(
+            f"Serve due entry {entry.key} again", lines, version_of(entry.parked, entry.due_at, entry.version),
+            refused=refused, link=f"/admin/due/dueentry/{entry.key}/change/",
+        )  # fmt: skip
+
+    def do(self, ask: Ask) -> Receipt:
+        if not entries_unpark(keys=[id_of(ask)], actor=ask.actor, now=ask.now):
+            raise Conflict("It is served already.")
+        return Receipt("It is served again, from the next pass on.", f"/admin/due/dueentry/{ask.target}/change/")
+
+
+@register
+class ResetBreaker(Verb):
+    """Lets calls to a destination go again."""
+
+    name, label, level, key = "breaker.reset", "Reset breaker", RESPOND, "b"
+
+    def look(self, ask: Ask) -> Preview:
+        breaker = Breaker.objects.filter(pk=id_of(ask)).first()
+        if breaker is None:
+            raise NotFound("There is no such breaker.")
+        lines = [
+            Line("Destination", breaker.destination),
+            Line("Tenant", slug_of(breaker.tenant_id)),
+            Line("State", breaker.state, "closed"),
+            Line("Failed calls when it opened", f"{breaker.failures:,}"),
+            Line("Last failure", breaker.reason),
+        ]
+        refused = "It is closed: calls are made." if breaker.state == "closed" else ""
+        return Preview(
+            f"Reset the breaker of {breaker.destination}", lines, version_of(breaker.state, breaker.openings),
+            ["When the destination still fails, it opens again."], refused,
+            f"/admin/tickets/breaker/{breaker.pk}/change/",
+        )  # fmt: skip
+
+    def do(self, ask: Ask) -> Receipt:
+        made = breaker_reset(actor=ask.actor, breaker_id=id_of(ask), now=ask.now)
+        return Receipt(f"Calls to {made.destination} are made again.", f"/admin/tickets/breaker/{made.pk}/change/")

@@ -1,0 +1,34 @@
+"""Where a verb's page is, and what its button looks like to one operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from apps.console import roles
+from apps.console.verbs.base import Step, Verb
+from apps.console.verbs.registry import verb_named
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A button: `off` says why it can't be pressed, empty when it can."""
+
+    verb: Verb
+    url: str
+    off: str = ""
+
+
+def verb_url(verb: Verb, target: object, *, tenant: str = "") -> str:
+    """The address of its page; `tenant` is a slug, for verbs in a tenant."""
+    before = f"/t/{quote(tenant, safe='')}" if verb.scope == "tenant" else ""
+    return f"{before}/admin/do/{quote(verb.name, safe='.')}/{quote(str(target), safe='')}/"
+
+
+def offer(step: Step, *, user: Any, off: str = "") -> Offer | None:
+    """The button of a step; None when there is no such verb, or it has no tenant to be in."""
+    verb = verb_named(step.verb)
+    if verb is None or (verb.scope == "tenant" and not step.tenant):
+        return None
+    return Offer(verb, verb_url(verb, step.target, tenant=step.tenant), roles.lacks(user, verb.level) or off)
