@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("due", "0017_takeover"),
+        ("due", "0018_forecast"),
     ]
 
     operations = [
