@@ -46,7 +46,7 @@ MACHINES = (
     "/admin/backfills/", "/admin/workflow-runs/",
 )  # fmt: skip
 VERBS: tuple[str, ...] = ()
-EVERYWHERE: tuple[str, ...] = ()
+EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/views/", "/admin/views/?url=/admin/")
 
 # --- in a tenant ------------------------------------------------------------------------------------------------------
 TENANT = ("/t/{slug}/admin/",)
