@@ -46,7 +46,10 @@ EVERYWHERE: tuple[str, ...] = ()
 # --- in a tenant ------------------------------------------------------------------------------------------------------
 TENANT = ("/t/{slug}/admin/",)
 TENANT_RUNS: tuple[str, ...] = ()
-TENANT_SCHEDULES: tuple[str, ...] = ()
+TENANT_SCHEDULES = (
+    "/t/{slug}/admin/schedules/", "/t/{slug}/admin/schedules/{schedule}/", "/t/{slug}/admin/schedules/{schedule}/edit/",
+    "/t/{slug}/admin/schedules/new/",
+)  # fmt: skip
 TENANT_FIGURES: tuple[str, ...] = ()
 TENANT_MACHINES: tuple[str, ...] = ()
 TENANT_VERBS: tuple[str, ...] = ()
