@@ -41,7 +41,7 @@ FIGURES: tuple[str, ...] = ()
 FORECAST: tuple[str, ...] = ()
 MACHINES: tuple[str, ...] = ()
 VERBS: tuple[str, ...] = ()
-EVERYWHERE: tuple[str, ...] = ()
+EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/views/", "/admin/views/?url=/admin/")
 
 # --- in a tenant ------------------------------------------------------------------------------------------------------
 TENANT = ("/t/{slug}/admin/",)
