@@ -50,7 +50,11 @@ EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/views/", "/admin/views
 
 # --- in a tenant ------------------------------------------------------------------------------------------------------
 TENANT = ("/t/{slug}/admin/",)
-TENANT_RUNS: tuple[str, ...] = ()
+TENANT_RUNS: tuple[str, ...] = (
+    "/t/{slug}/admin/executions/", "/t/{slug}/admin/executions/?window=all&state=dead",
+    "/t/{slug}/admin/executions/{waiting}/", "/t/{slug}/admin/executions/{done}/", "/t/{slug}/admin/executions/{dead}/",
+    "/t/{slug}/admin/do/execution.rerun/{done}/", "/t/{slug}/admin/do/execution.cancel/{waiting}/",
+)  # fmt: skip
 TENANT_SCHEDULES = (
     "/t/{slug}/admin/schedules/", "/t/{slug}/admin/schedules/{schedule}/", "/t/{slug}/admin/schedules/{schedule}/edit/",
     "/t/{slug}/admin/schedules/new/",
