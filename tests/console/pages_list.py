@@ -41,11 +41,15 @@ FIGURES: tuple[str, ...] = ()
 FORECAST: tuple[str, ...] = ()
 MACHINES: tuple[str, ...] = ()
 VERBS: tuple[str, ...] = ()
-EVERYWHERE: tuple[str, ...] = ()
+EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/views/", "/admin/views/?url=/admin/")
 
 # --- in a tenant ------------------------------------------------------------------------------------------------------
 TENANT = ("/t/{slug}/admin/",)
-TENANT_RUNS: tuple[str, ...] = ()
+TENANT_RUNS: tuple[str, ...] = (
+    "/t/{slug}/admin/executions/", "/t/{slug}/admin/executions/?window=all&state=dead",
+    "/t/{slug}/admin/executions/{waiting}/", "/t/{slug}/admin/executions/{done}/", "/t/{slug}/admin/executions/{dead}/",
+    "/t/{slug}/admin/do/execution.rerun/{done}/", "/t/{slug}/admin/do/execution.cancel/{waiting}/",
+)  # fmt: skip
 TENANT_SCHEDULES = (
     "/t/{slug}/admin/schedules/", "/t/{slug}/admin/schedules/{schedule}/", "/t/{slug}/admin/schedules/{schedule}/edit/",
     "/t/{slug}/admin/schedules/new/",
