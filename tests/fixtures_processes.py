@@ -11,15 +11,22 @@ import pytest
 from tests.processes import Processes
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Any]:
-    """A Valkey of this test's own, which it may stop, start and empty."""
+@pytest.fixture(scope="session")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Valkey beside the one of all tests, always in the same place: processes that were made before know it."""
     from embedded.valkey import Valkey
 
-    own = Valkey(tmp_path / "valkey")
-    own.start()
+    own = Valkey(tmp_path_factory.mktemp("valkey"))
     yield own
     own.stop()
+
+
+@pytest.fixture
+def broker(own_broker: Any) -> Any:
+    """An empty Valkey of this test's own, which it may stop, start and empty."""
+    own_broker.stop()
+    own_broker.start()
+    return own_broker
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from embedded.process import spawn
+from tests.nursery import born
 
 ROOT = Path(__file__).resolve().parent.parent
 QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING")
@@ -19,7 +20,10 @@ class Processes:
     """Starts dispatchers and workers; `close` ends whatever still lives, also what was stopped with SIGSTOP."""
 
     def __init__(self, environment: dict[str, str], logs: Path) -> None:
-        self._environment = {**environment, "WORKER_GRACE_S": "2", "PYTHON_CHILDREN": "1", "LOG_LEVEL": "INFO"}
+        self._environment = {
+            **environment, "WORKER_GRACE_S": "2", "PYTHON_CHILDREN": "1", "LOG_LEVEL": "INFO",
+            "PULL_WAITERS": "12",
+        }  # fmt: skip
         self._logs = logs
         self._started: list[subprocess.Popen[bytes]] = []
 
@@ -40,7 +44,7 @@ class Processes:
     def web(self, port: int, **environment: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "gunicorn", "config.wsgi:application", "--bind", f"127.0.0.1:{port}"]
         command += ["--worker-class", "gthread", "--threads", "16", "--graceful-timeout", "2", "--no-control-socket"]
-        return self._start("web", command, {"PULL_WAITERS": "12", **environment})
+        return self._start("web", command, environment)
 
     def program(self, name: str, *command: str, **environment: str) -> subprocess.Popen[bytes]:
         """Any other program."""
@@ -64,10 +68,11 @@ class Processes:
 
     def _start(self, name: str, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
         # They end with a run that is interrupted: nobody else would end them.
-        process = spawn(
-            command, log=self._logs / f"{len(self._started)}-{name}.log", death_signal=signal.SIGTERM, cwd=ROOT,
-            env={**self._environment, **environment},
-        )  # fmt: skip
+        log = self._logs / f"{len(self._started)}-{name}.log"
+        usual = None if environment else born(command[1:], log=log, environment=self._environment)
+        process = usual or spawn(
+            command, log=log, death_signal=signal.SIGTERM, cwd=ROOT, env={**self._environment, **environment}
+        )
         self._started.append(process)
         return process
 

@@ -17,7 +17,6 @@ from apps.console.explaining import ExplainedAdmin
 from apps.console.filters import WindowFilter, choice_filter
 from apps.console.reading import ReadOnlyAdmin, as_uuid
 from apps.console.shown import excerpt, json_field, masked
-from apps.console.tenant_backfill import backfill_page
 from apps.console.tenant_holds import erase_view
 from apps.console.tenant_site import tenant_site
 from apps.executions.models import TRIGGERS, Attempt, Erasure, Execution
@@ -87,19 +86,17 @@ class ScheduleAdmin(ExplainedAdmin):
     exact_search = ("name__iexact", "external_id")
     search_help_text = "Id, id of a job, name or external id."
     fields = (
-        "id", "why", "backfill", "name", "job", "status", "paused_reason", "version", "revision", "labels",
+        "id", "why", "page", "name", "job", "status", "paused_reason", "version", "revision", "labels",
         "external_id", "created_at", "updated_at", "deleted_at", "definition",
     )  # fmt: skip
-    readonly_fields = ("why", "backfill", "definition")
+    readonly_fields = ("why", "page", "definition")
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(partial(backfill_page, self))
-        return [path("<uuid:schedule_id>/backfill/", view, name="schedules_schedule_backfill"), *super().get_urls()]
-
-    @admin.display(description="backfill")
-    def backfill(self, obj: Schedule) -> str:
-        url = reverse("admin:schedules_schedule_backfill", args=[obj.pk], current_app=tenant_site.name)
-        return format_html('<a href="{}">Run past occurrences</a>', url)
+    @admin.display(description="its page")
+    def page(self, obj: Schedule) -> str:
+        """Its next runs, its results, and what can be done to it."""
+        if obj.deleted_at is not None:
+            return "-"
+        return format_html('<a href="{}">Next runs and results</a>', reverse("console:schedule", args=[obj.pk]))
 
     @admin.display(description="definition")
     def definition(self, obj: Schedule) -> str:

@@ -14,6 +14,8 @@ from apps.dispatch.auditing import SealService
 from apps.dispatch.deletion import LOOK_S, DeletionService
 from apps.dispatch.fanout import FanOutService
 from apps.dispatch.fire import FireService
+from apps.dispatch.forecast import service as forecasting
+from apps.dispatch.forecast.service import ForecastService
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.pace import Yielding
 from apps.dispatch.pressure import gauges
@@ -62,6 +64,7 @@ class Dispatcher:
         self._add("reconcile", ReconcileService(line("reconcile"), self.keeper))
         self._add("fanout", FanOutService(line("fanout"), self.keeper))
         self._add("gauges", GaugeService(line("gauges"), self.keeper), idle_s=gauges.EVERY_MAX_S)
+        self._add("forecast", ForecastService(line("forecast"), self.keeper), idle_s=forecasting.REST_MAX_S)
         self._add("seal", SealService(line("seal"), self.keeper), idle_s=auditing.EVERY_S)
         self._add("deletion", DeletionService(line("deletion")), idle_s=LOOK_S)
         for loops in settings.DISPATCHER_LOOPS:

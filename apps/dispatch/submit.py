@@ -31,12 +31,13 @@ SKIPPED_OVERLAP = "overlap_skipped"
 
 
 def schedule_trigger(
-    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, overlap: str | None = None
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, overlap: str | None = None, reason: str = ""
 ) -> UUID:
     """Runs a schedule's job once, now; returns the execution's id. `overlap` takes the place of the schedule's policy.
 
     Where the policy leaves no room, the execution is made as skipped. Paused and completed schedules run too.
     InvalidInput for a policy that its runs, which do not wait for one another, can't follow; QuotaExceeded.
+    `reason` is for the trail.
     """
 
     def work() -> UUID:
@@ -72,6 +73,7 @@ def schedule_trigger(
         record(
             actor=actor, action="schedule.trigger", object_type="schedule", object_id=schedule_id, now=now,
             tenant_id=tenant.pk, after={"execution": str(execution_id), **({"overlap": overlap} if overlap else {})},
+            reason=reason,
         )  # fmt: skip
         return execution_id
 

@@ -9,6 +9,7 @@ import orjson
 import psycopg
 from django.conf import settings
 
+from apps.due import forecast
 from kernel.ids import shard_of
 from kernel.limitrules import Flow
 from kernel.rows import json_rows
@@ -74,19 +75,40 @@ class Move(NamedTuple):
 
 COLUMNS = ", ".join(Entry._fields)
 
+# What the forecast is told: the entry as it was before, in the statement that changes it (see `forecast`). It is read
+# in the statement's snapshot, without a lock: what a statement has changed itself it could not lock.
+_WAS = ", ".join(forecast.Planned._fields)
+
 PUT = f"""
+WITH was AS (SELECT {_WAS} FROM due_dueentry WHERE key = %(key)s AND parked = ''),
+told AS (INSERT INTO due_forecastchange ({_WAS})
+         SELECT m.key, m.shard, {", ".join(f"was.{name}" for name in forecast.Planned._fields[2:])}
+         FROM (VALUES (%(key)s::uuid, %(shard)s::smallint)) AS m(key, shard) LEFT JOIN was ON was.key = m.key)
 INSERT INTO due_dueentry ({COLUMNS}, parked)
 VALUES ({", ".join(f"%({name})s" for name in Entry._fields)}, '')
 ON CONFLICT (key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in Entry._fields[2:])}, parked = ''
 """
 
 ADD = f"""
-INSERT INTO due_dueentry ({COLUMNS}, parked)
-SELECT {COLUMNS}, '' FROM json_to_recordset(%s::json)
+WITH new AS (SELECT * FROM json_to_recordset(%s::json)
     AS m(key uuid, shard smallint, kind text, tenant_id int, due_at timestamptz, nominal_at timestamptz, version int,
          spec text, job_id uuid, job_version int, pool text, queue text, priority smallint, timeout_s int,
          max_concurrency int, own_payload bool, max_queue_age_s int, own_max_queue_age_s int, total_timeout_s int,
-         runs_done int, flow uuid, flow_limit int, flow_key text, followed bool)
+         runs_done int, flow uuid, flow_limit int, flow_key text, followed bool)),
+told AS (INSERT INTO due_forecastchange (key, shard) SELECT key, shard FROM new)
+INSERT INTO due_dueentry ({COLUMNS}, parked) SELECT {COLUMNS}, '' FROM new
+"""
+
+REMOVE = f"""
+WITH gone AS (DELETE FROM due_dueentry WHERE key = ANY(%s) RETURNING {_WAS}, parked),
+told AS (INSERT INTO due_forecastchange ({_WAS}) SELECT {_WAS} FROM gone WHERE parked = '')
+SELECT key FROM gone
+"""
+
+PARK = f"""
+WITH was AS (SELECT {_WAS} FROM due_dueentry WHERE key = %(key)s AND parked = ''),
+told AS (INSERT INTO due_forecastchange ({_WAS}) SELECT {_WAS} FROM was)
+UPDATE due_dueentry SET parked = %(reason)s WHERE key = %(key)s
 """
 
 PEEK = """
@@ -169,7 +191,7 @@ def shard_for(key: UUID) -> int:
 
 def remove(conn: Conn, keys: Sequence[UUID]) -> list[UUID]:
     """Deletes entries whatever their time; returns the keys that there were."""
-    return [row[0] for row in conn.execute("DELETE FROM due_dueentry WHERE key = ANY(%s) RETURNING key", [list(keys)])]
+    return [row[0] for row in conn.execute(REMOVE, [list(keys)])]
 
 
 def lock(conn: Conn, keys: Sequence[UUID]) -> list[Entry]:
@@ -246,7 +268,7 @@ def finish(conn: Conn, entries: Sequence[Entry]) -> psycopg.Cursor[Any]:
 
 def park(conn: Conn, key: UUID, reason: str) -> None:
     """Puts an entry aside that can't be served, with the reason; nobody else waits for it."""
-    conn.execute("UPDATE due_dueentry SET parked = %s WHERE key = %s", [reason[:2000] or "unknown", key])
+    conn.execute(PARK, {"key": key, "reason": reason[:2000] or "unknown"})
 
 
 def retarget(

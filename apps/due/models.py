@@ -4,6 +4,10 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
+from apps.due.models_forecast import Forecast as Forecast
+from apps.due.models_forecast import ForecastChange as ForecastChange
+from apps.due.models_forecast import ForecastShard as ForecastShard
+
 
 class DueEntry(models.Model):
     """This schedule (or delayed execution) is due at `due_at`. Holds all that firing needs."""

@@ -52,6 +52,7 @@ STAYS_SHARED = {
     "signin_identity": "people sign in again",
     "due_eventbell": "rung when it is imported",
     "due_dueoperation": "operations have ended before",
+    "due_forecastchange": "what is expected is found out anew",
     "due_operationoutline": "operations have ended before",
     "tickets_breaker": "what is called from there is found out anew",
     "tickets_hold": "what is held back is found out anew",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from apps.schedules.changes import changes
 from apps.schedules.schedule_input import TIMING_DEFAULTS, Known, read_schedule, timing_of
@@ -20,6 +20,13 @@ OF_THEIR_OWN = ("trigger", "timezone", "payload")  # shown beside the rules, not
 ALWAYS = ("misfire", "overlap")
 
 
+class Line(NamedTuple):
+    """One occurrence of the trigger, and whether it runs."""
+
+    at: Occurrence
+    runs: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Ahead:
     """The next runs, what is left out between them, and what is to be known about them; or why none can be told."""
@@ -29,6 +36,10 @@ class Ahead:
     left_out: list[Occurrence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problem: str = ""
+
+    @property
+    def lines(self) -> list[Line]:
+        return _in_order(self.runs, self.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,10 @@ class Forecast:
     left_out: list[Occurrence]
     notes: list[str]
     change: Difference | None
+
+    @property
+    def lines(self) -> list[Line]:
+        return _in_order(self.runs, self.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +135,8 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[tu
 def _left_out(spec: Spec, after: datetime, runs: list[Occurrence]) -> list[Occurrence]:
     """Between the runs that are shown."""
     return left_out(spec, after=after, until=runs[-1].nominal_at, limit=LEFT_OUT_SHOWN) if runs else []
+
+
+def _in_order(runs: list[Occurrence], left_out: list[Occurrence]) -> list[Line]:
+    lines = [*(Line(one, True) for one in runs), *(Line(one, False) for one in left_out)]
+    return sorted(lines, key=lambda line: (line.at.nominal_at, line.runs))

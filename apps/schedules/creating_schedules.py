@@ -35,9 +35,11 @@ from tenants.work import in_tenant
 Refused = dict[int, ShardbeatError]
 
 
-def schedule_create(*, tenant: Tenant, actor: Actor, data: Any, now: datetime) -> DefinedSchedule:
+def schedule_create(
+    *, tenant: Tenant, actor: Actor, data: Any, now: datetime, reason: str = ""
+) -> DefinedSchedule:  # fmt: skip
     """Makes a schedule and its due entry. InvalidInput with all faults; Conflict for a name; QuotaExceeded."""
-    return only(schedules_create(tenant=tenant, actor=actor, items=[data], now=now)).defined(now)
+    return only(schedules_create(tenant=tenant, actor=actor, items=[data], now=now, reason=reason)).defined(now)
 
 
 class Made(NamedTuple):
@@ -57,11 +59,11 @@ class Made(NamedTuple):
 
 
 def schedules_create(
-    *, tenant: Tenant, actor: Actor, items: Sequence[Any], now: datetime, atomic: bool = False
+    *, tenant: Tenant, actor: Actor, items: Sequence[Any], now: datetime, atomic: bool = False, reason: str = ""
 ) -> list[Made | ShardbeatError]:
     """Makes schedules; of each what was made, or what it was refused with as `schedule_create` would raise it.
 
-    All or nothing when `atomic`: BatchRefused.
+    All or nothing when `atomic`: BatchRefused. `reason` is for the trail.
     """
 
     def work() -> list[Made | ShardbeatError]:
@@ -89,7 +91,7 @@ def schedules_create(
             door.raw(), tenant.pk, quota="max_schedules", limit=plan.max_schedules, before=use, after=use + len(made),
             now=now,
         )  # fmt: skip
-        record_many([_entry(one) for one in made.values()], actor=actor, now=now, tenant_id=tenant.pk)
+        record_many([_entry(one, reason) for one in made.values()], actor=actor, now=now, tenant_id=tenant.pk)
         return found
 
     return in_tenant(tenant, work)
@@ -147,10 +149,10 @@ def _insert(tenant: Tenant, some: Mapping[int, Made], now: datetime) -> Refused:
     return {number: naming.taken("schedule", external_id=by_external_id[row.id]) for number, row in lost.items()}
 
 
-def _entry(made: Made) -> Entry:
+def _entry(made: Made, reason: str) -> Entry:
     row, version = made.row, made.version
     given = {
         **version.definition, "name": row.name, "payload": version.payload, "labels": row.labels,
         "external_id": row.external_id,
     }  # fmt: skip
-    return Entry("schedule.create", "schedule", row.id, after=of_new(given))
+    return Entry("schedule.create", "schedule", row.id, after=of_new(given), reason=reason)

@@ -77,12 +77,12 @@ def schedule_pause(
 
 def schedule_resume(
     *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, catch_up: bool = False,
-    expect: Collection[int] | None = None,
+    expect: Collection[int] | None = None, reason: str = "",
 ) -> DefinedSchedule:  # fmt: skip
     """Lets a paused schedule go on strictly from now, under a new version; completed when nothing is left of it.
 
     With `catch_up` what it missed while it was paused is due now, and its misfire policy decides about it; while its
-    job is paused, what is to run of it waits for the job. Stale as in `schedule_pause`.
+    job is paused, what is to run of it waits for the job. Stale as in `schedule_pause`. `reason` is for the trail.
     """
 
     def work() -> DefinedSchedule:
@@ -109,7 +109,8 @@ def schedule_resume(
             schedule.version = definition.version
             save(schedule, now, "status", "paused_reason", "paused_at", "resume_at", "version", "failures_from")
             note(
-                actor, "schedule.resume", schedule, now, tenant, after={"catch_up": True} if catch_up else None
+                actor, "schedule.resume", schedule, now, tenant, after={"catch_up": True} if catch_up else None,
+                reason=reason,
             )  # fmt: skip
             data = {"schedule": str(schedule_id), "catch_up": catch_up, "by": actor.stored}
             told = events.new_event("schedule.resumed", now, data, schedule_id=schedule_id)

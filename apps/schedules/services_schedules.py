@@ -58,18 +58,24 @@ def schedule_update(
 
 
 def schedule_replace(
-    *, tenant: Tenant, actor: Actor, schedule_id: UUID, data: Any, now: datetime, expect: Collection[int] | None = None
-) -> DefinedSchedule:
-    """Replaces the schedule's members; what is missing takes its default. Stale as in `schedule_update`."""
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, data: Any, now: datetime,
+    expect: Collection[int] | None = None, reason: str = "",
+) -> DefinedSchedule:  # fmt: skip
+    """Replaces the schedule's members; what is missing takes its default. Stale as in `schedule_update`.
+
+    `reason` is for the trail.
+    """
     return _change(
-        tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect, mend=True, make=lambda _: data
+        tenant=tenant, actor=actor, schedule_id=schedule_id, now=now, expect=expect, mend=True, make=lambda _: data,
+        reason=reason,
     )  # fmt: skip
 
 
 def schedule_delete(
-    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, expect: Collection[int] | None = None
-) -> None:
-    """Deletes a schedule; its history stays and runs that are alive go on."""
+    *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, expect: Collection[int] | None = None,
+    reason: str = "",
+) -> None:  # fmt: skip
+    """Deletes a schedule; its history stays and runs that are alive go on. `reason` is for the trail."""
 
     def work() -> None:
         entry, schedule = lock_schedule(schedule_id, expect, now=now)
@@ -77,14 +83,14 @@ def schedule_delete(
         stop(tenant, schedule, now, DELETED)
         schedule.deleted_at = now
         save(schedule, now, "deleted_at")
-        note(actor, "schedule.delete", schedule, now, tenant, before={"name": schedule.name})
+        note(actor, "schedule.delete", schedule, now, tenant, before={"name": schedule.name}, reason=reason)
 
     in_tenant(tenant, work)
 
 
 def _change(
     *, tenant: Tenant, actor: Actor, schedule_id: UUID, now: datetime, expect: Collection[int] | None,
-    mend: bool, make: Callable[[dict[str, Any]], Any],
+    mend: bool, make: Callable[[dict[str, Any]], Any], reason: str = "",
 ) -> DefinedSchedule:  # fmt: skip
     def work() -> DefinedSchedule:
         entry, schedule = lock_schedule(schedule_id, expect, now=now)
@@ -102,7 +108,7 @@ def _change(
             before, after = {**before, "problem": problem}, {**after, "problem": None}
         if after:
             save(schedule, now, "name", "labels", "external_id", "version", "job", "status", "failures_from")
-            note(actor, "schedule.update", schedule, now, tenant, before=before, after=after)
+            note(actor, "schedule.update", schedule, now, tenant, before=before, after=after, reason=reason)
         if entry is not None and new is old and labels != schedule.labels:  # its job's key may be a label
             conn = door.raw()
             entries.set_flows(conn, flows_of_schedules(conn, tenant.schema_name, [schedule_id]))

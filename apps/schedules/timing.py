@@ -27,9 +27,11 @@ __all__ = [
     "TimingInvalid",
     "actual_at",
     "count_between",
+    "delayed",
     "describe",
     "is_look_again",
     "jitter_bound",
+    "jitter_bound_before",
     "latest_between",
     "load_zone",
     "next_after",
@@ -157,9 +159,11 @@ def actual_at(spec: Spec, key: str, nominal: datetime) -> datetime:
     It stays inside of the daily window or open day, and of `end_at`. The same key and instant always give the same
     delay; different schedules spread evenly.
     """
-    if not spec.jitter_s:
-        return nominal
-    bound = jitter_bound(spec, nominal)[0]
+    return delayed(key, nominal, jitter_bound(spec, nominal)[0]) if spec.jitter_s else nominal
+
+
+def delayed(key: str, nominal: datetime, bound: int) -> datetime:
+    """The nominal instant plus the jitter that this schedule has there: less than `bound` seconds."""
     if bound < 2:
         return nominal
     since = nominal - EPOCH
@@ -169,8 +173,12 @@ def actual_at(spec: Spec, key: str, nominal: datetime) -> datetime:
 
 def jitter_bound(spec: Spec, nominal: datetime) -> tuple[int, bool]:
     """Jitter is less than so many seconds; and whether it is a window's end or `end_at` that says so."""
+    return jitter_bound_before(spec, nominal, next_after(spec, nominal))
+
+
+def jitter_bound_before(spec: Spec, nominal: datetime, following: datetime | None) -> tuple[int, bool]:
+    """The same for whoever knows the next nominal instant already."""
     bound = spec.jitter_s
-    following = next_after(spec, nominal)
     if following is not None:
         bound = min(bound, (following - nominal) // _SECOND)
     ends = [end for end in (spec.open_until(nominal), spec.end_at) if end is not None]

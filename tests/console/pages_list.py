@@ -36,6 +36,7 @@ class World:
 
 # --- over all tenants -------------------------------------------------------------------------------------------------
 LIVE = ("/admin/",)
+RUNS = ("/admin/live/", "/admin/live/?tenant={slug}&state=running&older=1m")
 FIGURES: tuple[str, ...] = ()
 FORECAST: tuple[str, ...] = ()
 MACHINES: tuple[str, ...] = ()
@@ -45,12 +46,15 @@ EVERYWHERE: tuple[str, ...] = ()
 # --- in a tenant ------------------------------------------------------------------------------------------------------
 TENANT = ("/t/{slug}/admin/",)
 TENANT_RUNS: tuple[str, ...] = ()
-TENANT_SCHEDULES: tuple[str, ...] = ()
+TENANT_SCHEDULES = (
+    "/t/{slug}/admin/schedules/", "/t/{slug}/admin/schedules/{schedule}/", "/t/{slug}/admin/schedules/{schedule}/edit/",
+    "/t/{slug}/admin/schedules/new/",
+)  # fmt: skip
 TENANT_FIGURES: tuple[str, ...] = ()
 TENANT_MACHINES: tuple[str, ...] = ()
 TENANT_VERBS: tuple[str, ...] = ()
 
-PUBLIC_PAGES = (*LIVE, *FIGURES, *FORECAST, *MACHINES, *VERBS, *EVERYWHERE)
+PUBLIC_PAGES = (*LIVE, *RUNS, *FIGURES, *FORECAST, *MACHINES, *VERBS, *EVERYWHERE)
 TENANT_PAGES = (*TENANT, *TENANT_RUNS, *TENANT_SCHEDULES, *TENANT_FIGURES, *TENANT_MACHINES, *TENANT_VERBS)
 PAGES = (*PUBLIC_PAGES, *TENANT_PAGES)
 
