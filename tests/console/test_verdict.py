@@ -27,7 +27,7 @@ def slice_of(shard: int, unheld_s: float = -4.0, **more: Any) -> Any:
 def pool(**more: Any) -> Any:
     from apps.console.verdict.values import Pool
 
-    usual = {
+    usual: dict[str, Any] = {
         "pool": "http", "group": "", "slots": 100, "running": 0, "queued": 0, "ready": 0, "held": 0, "later": 0,
         "oldest_wait_s": 0.0, "in_per_s": 0.0, "out_per_s": 0.0,
     }  # fmt: skip
@@ -55,7 +55,8 @@ def said(**more: Any) -> Any:
 def failing(**more: Any) -> Any:
     from apps.console.verdict.values import Failing
 
-    return Failing(**{"host": "pay.example:443", "failures": 214, "tenants": 3, "sample": "503"} | more)
+    usual: dict[str, Any] = {"host": "pay.example:443", "failures": 214, "tenants": 3, "sample": "503"}
+    return Failing(**usual | more)
 
 
 def shut() -> Any:
@@ -106,7 +107,7 @@ def test_all_is_well_is_said_with_what_ran() -> None:
         ("retry_storm", "75 % of 400 attempts failed in the last 5 min.",
          {"lately": spell(ended=100, attempts=400, attempts_failed=300)}),
         ("host_failing", "Destination pay.example:443 fails: 214 failures in 5 min, and calls are held back.",
-         {"failing": (failing(),), "shut": (shut(),)}),
+         {"failing": (failing(),), "shut": (shut(),), "lately": spell(attempts=900)}),
         ("host_failing", "fails: too many calls failed, and calls are held back.", {"shut": (shut(),)}),
         ("database_slow", "its figures took 1.2 s to read", {"took_ms": 1_200.0}),
         ("database_slow", "a replica is 1 min behind", {"replica_lag_s": 60.0}),
@@ -114,6 +115,7 @@ def test_all_is_well_is_said_with_what_ran() -> None:
         ("late", "Late: 340 entries due, the oldest for 34 s.", {"due": 340, "oldest_due_s": 34.0}),
         ("at_capacity", "All slots of pool http are taken: 500 runs wait, the oldest for 30 s, gone in 1 min 40 s.",
          {"pools": (pool(ready=500, running=100, oldest_wait_s=30.0, out_per_s=5.0),)}),
+        ("was_late", "Late in the last 5 min: p99 33 s of 600 runs.", {"lately": spell(times=600, p99_s=33.0)}),
         ("audit_alarm", "may have been changed", {"alarms": 1}),
         ("unsealed", "6,000 rows", {"unsealed": 6_000}),
         ("parked", "1 due entry can't be served and is put aside.", {"parked": 1}),
@@ -137,7 +139,7 @@ def test_every_rule_has_its_case_and_its_runbook() -> None:
     from apps.console.verdict.runbooks import RUNBOOKS
 
     codes = [rule.__name__ for rule in RULES]
-    tried = {mark.args[1][n][0] for mark in test_a_rule_says_it.pytestmark for n in range(len(mark.args[1]))}  # type: ignore[attr-defined]  # pytest's own
+    tried = {mark.args[1][n][0] for mark in test_a_rule_says_it.pytestmark for n in range(len(mark.args[1]))}
     assert set(codes) == tried
     assert {*codes, "on_time"} == set(RUNBOOKS)
 
@@ -161,6 +163,7 @@ def test_what_explains_the_others_comes_first() -> None:
         {"shares": (share("acme", 60), share("globex", 1))},  # few
         {"shares": (share("acme", 500), share("globex", 500))},  # half is not more than half
         {"failing": (failing(failures=3),)},
+        {"failing": (failing(),), "lately": spell(ended=9_000, attempts=9_000)},  # 2 % of all
         {"workers": (process("box:2", 60.0, skew_ms=9_000),)},  # a dead worker's clock
         {"oldest_due_s": 9.0, "due": 10},
         {"workers_live": 0},  # and nothing waits

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 from django.template.loader import render_to_string
 
 from apps.console.snapshot import pictures
+from apps.console.snapshot.checks import checks
 from apps.console.verdict.values import Facts, Spell, Verdict, counted
 from apps.console.verdict.work import LATE_S
 from kernel.durations import span
 
 STRIP = ("sentence", "tiles", "changes")  # on every page
-OVERVIEW = (*STRIP, "lateness", "backlog", "throughput", "failures", "shares", "shards", "machines")
+OVERVIEW = (*STRIP, "lateness", "backlog", "throughput", "ahead", "failures", "shares", "shards", "machines", "checks")
 WORSE = 1.5  # times the failure rate of last week
 CHANGES = 6
 
@@ -43,15 +44,18 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "backlog": pictures.backlog(backlog, marks, now),
         "throughput": pictures.throughput(past, now),
         "shards": pictures.shards(facts),
+        "ahead": pictures.ahead(slow.get("ahead", ()), facts),
     }
     context = {
         "facts": facts,
         "verdict": found[0],
         "others": len(found) - 1,
         "tiles": tiles(facts),
+        "checks": checks(facts),
         "changes": changes[:CHANGES],
         "changed": len(changes),
         "top": slow.get("top", ()),
+        "ahead": sum(runs for _, runs in slow.get("ahead", ())),
         "shares": shares(facts),
         "pools": facts.pools,
         "dispatchers": [one for one in facts.dispatchers if one.silent_s < 900],

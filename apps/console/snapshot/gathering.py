@@ -19,7 +19,7 @@ from apps.console.verdict.machines import UNSEALED_MANY
 from apps.console.verdict.values import CAP, Facts, Failing, Pool, Spell
 from apps.dispatch.pressure.gauging import pools_of
 from apps.dispatch.pressure.queueing import queues_of
-from apps.due import entries, slots
+from apps.due import entries, forecast, slots
 from apps.usage import failures, loads, platform, pressure
 from apps.usage.reading import Period
 from tenants import behind
@@ -28,7 +28,7 @@ Conn = psycopg.Connection[Any]
 Memory = dict[str, Any]
 SLOW_S = 5.0
 LATELY = timedelta(minutes=5)
-PAST = timedelta(hours=1)  # that the pictures show
+PAST, AHEAD = timedelta(hours=1), 60  # that the pictures show: behind us, and minutes before us
 ENDS = ("succeeded", "dead", "cancelled", "expired")
 HOSTS_KEPT, TOP = 8, 8
 STALE_WINDOW_S = 300.0
@@ -112,7 +112,14 @@ def _slow(conn: Conn, now: datetime) -> Memory:
             for one in failures.groups(conn, step="minute", since=now - PAST, most=TOP).groups if one.cause
         ],
         "changes": reading.changes(conn, since=now - PAST),
+        "ahead": _ahead(conn, now),
     }  # fmt: skip
+
+
+def _ahead(conn: Conn, now: datetime) -> list[tuple[str, int]]:
+    """Expected runs in each minute of the next hour; nothing where the forecast is missing or too old."""
+    found = forecast.read(conn)
+    return [] if found is None else [(f"{at:%H:%M}", runs) for at, runs in found.of_minutes(now, AHEAD)]
 
 
 def _rate(one: platform.Rate) -> Spell:
@@ -146,7 +153,7 @@ def _lateness(conn: Conn, now: datetime, window: timedelta) -> dict[str, Any]:
 def _pool(one: Any) -> Pool:
     return Pool(
         one.pool, one.group, one.slots, one.running, one.queued, sum(one.ready.values()), one.held, one.later,
-        one.oldest_wait_s["live"], one.arrivals_per_s, one.ended_per_s,
+        one.oldest_wait_s["live"], one.arrivals_per_s, one.ended_per_s, one.run_s,
     )  # fmt: skip
 
 

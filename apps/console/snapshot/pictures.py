@@ -82,6 +82,21 @@ def throughput(past: ByMinute, now: datetime) -> str:
     return columns(series, meaning=f"Runs that ended in the last hour: {total:,}.", across=WIDE)
 
 
+def ahead(expected: Sequence[tuple[str, int]], facts: Facts) -> str:
+    """What schedules will make in each minute of the next hour, against what the slots that there are get done."""
+    able = 60 * sum(one.slots / max(0.01, one.run_s) for one in facts.pools)
+    most = max((runs for _, runs in expected), default=0)
+    near = 0 < able <= 20 * max(1, most)  # far above all of it the line would only flatten the picture
+    told = f", at most {most:,} in a minute" + (f"; {able:,.0f} a minute can be done" if able else "")
+    return lines(
+        [Line("run", "expected", [float(runs) for _, runs in expected])],
+        labels=[label for label, _ in expected],
+        scale=counts_scale(max(1.0, most, able if near else 0)),
+        target=(able, f"capacity {able:,.0f} a minute") if near else None,
+        meaning=f"Runs expected in the next hour: {sum(runs for _, runs in expected):,}{told}.",
+    )
+
+
 def shards(facts: Facts) -> str:
     """Who serves which shard; without a holder it is red and has an exclamation mark."""
     found = []

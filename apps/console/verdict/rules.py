@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     machines.clock_skew,
     work.late,
     work.at_capacity,
+    work.was_late,
     machines.audit_alarm,
     machines.unsealed,
     work.parked,

@@ -125,6 +125,14 @@ RUNBOOKS: dict[str, Runbook] = {
             "It comes every day at this minute: *Forecast* shows it, and how much jitter would help.",
         ),
     ),
+    "was_late": Runbook(
+        "Runs were handed to workers later than the target of 10 s. What waits for a tenant's own limits counts, too.",
+        (
+            "Look at the picture of lateness on Overview: one peak is over, a plateau is not.",
+            "One tenant: its limits hold it back. *Tenants* shows the lateness of each.",
+            "All tenants: slots or dispatchers were too few, or the database was slow.",
+        ),
+    ),
     "at_capacity": Runbook(
         "All slots of a pool are busy. Each run waits for one to be free.",
         (

@@ -48,6 +48,7 @@ class Pool(NamedTuple):
     oldest_wait_s: float
     in_per_s: float
     out_per_s: float
+    run_s: float = 1.0  # how long a run holds a slot
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ LATE_S = 10.0  # the target of dispatch lateness
 IDLE_SHARE = 0.5  # of the slots
 MANY_DUE = 100  # fewer are nobody's flood
 STORM_ATTEMPTS = 100
-FAILURES = 20  # of one destination in five minutes
+FAILURES, FAILURES_SHARE = 20, 0.2  # of one destination in five minutes: so many, and of all attempts so much
 LISTED = 8
 
 
@@ -107,7 +107,9 @@ def retry_storm(facts: Facts) -> Verdict | None:
 
 
 def host_failing(facts: Facts) -> Verdict | None:
-    failing = [one for one in facts.failing if one.host and one.failures >= FAILURES]
+    """Half of its calls fail, which opens its breaker, or it makes much of all that is tried."""
+    least = max(FAILURES, FAILURES_SHARE * facts.lately.attempts)
+    failing = [one for one in facts.failing if one.host and one.failures >= least]
     if not failing and not facts.shut:
         return None
     host = failing[0].host if failing else facts.shut[0].host
@@ -156,6 +158,27 @@ def late(facts: Facts) -> Verdict | None:
         (
             Evidence("Due now", counted(facts.due), "all tenants", "due/dueentry/?due=now"),
             Evidence("Dispatchers alive", str(len(facts.alive)), "heartbeats that hold", "due/dispatcher/?live=yes"),
+        ),
+    )
+
+
+def was_late(facts: Facts) -> Verdict | None:
+    """What is due now may be served again; that it was not is no all-clear."""
+    spell = facts.lately
+    if spell.p99_s is None or spell.p99_s < LATE_S:
+        return None
+    return Verdict(
+        "was_late",
+        "warn",
+        "clock",
+        f"Late in the last {span(spell.seconds)}: p99 {span(spell.p99_s)} of {number(spell.times, 'run')}.",
+        (
+            Evidence("Lateness p99", span(spell.p99_s), f"all tenants, {span(spell.seconds)}", "#lateness"),
+            Evidence("Lateness p50", span(spell.p50_s or 0.0), f"all tenants, {span(spell.seconds)}", "#lateness"),
+            Evidence(
+                "Due now", counted(facts.due), f"the oldest for {span(facts.oldest_due_s)}", "due/dueentry/?due=now"
+            ),
+            *(_of_pool(one) for one in _pools(facts)[:LISTED]),
         ),
     )
 
