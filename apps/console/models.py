@@ -1,6 +1,7 @@
 """What the console keeps for itself, and the permissions of its roles. Shared schema."""
 
 from django.db import models
+from django.db.models.functions import Lower
 
 
 class Level(models.Model):
@@ -36,3 +37,22 @@ class Snapshot(models.Model):
 
     def __str__(self) -> str:
         return f"{self.number} at {self.made_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class SavedView(models.Model):
+    """A page with its filters that an operator goes back to (`saved.py`)."""
+
+    owner = models.ForeignKey("auth.User", on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=80)
+    url = models.CharField(max_length=2000, help_text="Path and query of a page of operators.")
+    shared = models.BooleanField(default=False, help_text="All operators see it.")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            # reader: an operator's own views
+            models.UniqueConstraint("owner", Lower("name"), name="savedview_name_is_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

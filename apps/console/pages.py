@@ -33,6 +33,7 @@ from apps.audit.trail import database_now
 from apps.console import roles, views
 from apps.console.reading import short_statements
 from kernel.errors import ShardbeatError
+from tenants import door
 
 View = Callable[..., HttpResponse | dict[str, Any]]
 PUBLIC, TENANT = "public", "tenant"
@@ -89,7 +90,7 @@ def is_there(kind: str, name: str) -> bool:
 
 
 def shown(
-    one: Page, site: AdminSite, request: HttpRequest, *, template: str = "", status: int = 200, **context: Any
+    one: Page, site: AdminSite, request: HttpRequest, /, *, template: str = "", status: int = 200, **context: Any
 ) -> TemplateResponse:
     """What all pages have around them."""
     request.current_app = site.name  # Django's own way to say it to `{% url %}`
@@ -116,8 +117,8 @@ def _serve(one: Page, site: AdminSite, request: HttpRequest, **kwargs: Any) -> H
             one, site, request, template="console/problem.html", status=error.status, title=PROBLEMS[error.status],
             detail=error.detail,
         ).render()  # fmt: skip
-    except OperationalError as error:
-        if not isinstance(error.__cause__, QueryCanceled):
+    except (OperationalError, QueryCanceled) as error:
+        if not isinstance(door.cause_of(error), QueryCanceled):
             raise
     title = "This takes too long"
     return shown(one, site, request, template="console/narrow_page.html", status=503, title=title).render()

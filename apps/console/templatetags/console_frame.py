@@ -10,6 +10,8 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from apps.console.places import places_of
+from apps.console.roles import VIEW, may
+from apps.console.saved import views_of
 from apps.console.snapshot.drawing import OVERVIEW, STRIP
 from apps.console.snapshot.middleware import snapshot_of
 
@@ -49,3 +51,12 @@ def code(text: str) -> SafeString:
     """What is between backticks is a command, between asterisks a name on a page."""
     told = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
     return mark_safe(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", told))
+
+
+@register.inclusion_tag("console/views.html", takes_context=True)
+def saved_views(context: Any) -> dict[str, Any]:
+    """The operator's views and the shared ones, below the navigation; read once for the two places where it is."""
+    request = context["request"]
+    if not hasattr(request, "saved_views"):
+        request.saved_views = views_of(request.user) if may(request.user, VIEW) else []
+    return {"views": request.saved_views}
