@@ -47,9 +47,8 @@ MACHINES = (
 )  # fmt: skip
 VERBS: tuple[str, ...] = (
     "/admin/audit/", "/admin/audit/?window=day&refused=1", "/admin/do/dispatch.pause/all/",
-    "/admin/do/queue.pause/http@{slug}/", "/admin/do/tenant.plan/{slug}/", "/admin/do/plan.quota/standard/",
-    "/admin/do/worker.drain/{worker}/", "/admin/do/dispatcher.drain/{dispatcher}/", "/admin/do/lease.release/fire/{shard}/",
-    "/admin/do/lease.rebalance/all/", "/admin/do/audit.verify/operators/", "/t/{slug}/admin/do/ticket.cancel/{waiting}/",
+    "/admin/do/tenant.plan/{slug}/", "/admin/do/worker.drain/{worker}/", "/admin/do/lease.release/fire/{shard}/",
+    "/t/{slug}/admin/do/ticket.cancel/{waiting}/",
 )  # fmt: skip
 EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/views/", "/admin/views/?url=/admin/")
 
