@@ -133,7 +133,7 @@ class _ManyOfCause(_OfCause):
         slug = ask.inside.slug
         return Receipt(
             f"Operation {made.pk} works them off, from the next pass of a dispatcher on.",
-            f"/t/{slug}/admin/operations/operation/{made.pk}/change/",
+            f"/t/{slug}/admin/operations/{made.pk}/",
             undo=Step("operation.cancel", str(made.pk), slug),
         )  # fmt: skip
 
@@ -206,8 +206,10 @@ class Unassign(_Assigning):
         return self.seen(ask, "nobody")
 
     def do(self, ask: Ask) -> Receipt:
+        before = next(iter(assigned([ask.target], tenant_id=ask.inside.pk).values()), None)
         unassign(tenant=ask.inside, fingerprint=ask.target, actor=ask.actor, now=ask.now)
-        undo = Step("deadletters.assign", ask.target, ask.inside.slug)
+        given = {"operator": before.login} if before else {}
+        undo = Step("deadletters.assign", ask.target, ask.inside.slug, given=given)
         return Receipt("Nobody in particular sees to it.", cause_url(ask.inside, ask.target), undo=undo)
 
 

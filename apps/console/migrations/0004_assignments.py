@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("console", "0002_saved_views"),
+        ("console", "0003_snapshot"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
