@@ -25,8 +25,10 @@ STATS = '{"fire": {"fired": 7, "already_there": 2, "errors": 1, "lag_ms": 6000},
 
 
 @pytest.fixture
-def text_of(page: Any, statements: list[str]) -> Callable[[str], str]:
+def text_of(page: Any, statements: list[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """Gets a page: it takes few statements, and no hostile text is more than text."""
+    monkeypatch.setattr("apps.console.snapshot.store.FRESH_S", 60.0)  # made once a second for all, not by each page
+    page.get("/admin/tables/")
 
     def get(path: str) -> str:
         statements.clear()
