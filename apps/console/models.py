@@ -22,6 +22,23 @@ class Level(models.Model):
         return "level"
 
 
+class Snapshot(models.Model):
+    """How the platform stood a moment ago, for all who look: one row. Read and written by `snapshot.store`, in SQL."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    number = models.BigIntegerField(default=0, help_text="How many have been made.")
+    made_at = models.DateTimeField()
+    took_ms = models.IntegerField()
+    body = models.TextField(help_text="JSON: see snapshot.store.")
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="snapshot_is_one_row")]
+
+    def __str__(self) -> str:
+        return f"{self.number} at {self.made_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
 class SavedView(models.Model):
     """A page with its filters that an operator goes back to (`saved.py`)."""
 

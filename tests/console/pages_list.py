@@ -36,7 +36,7 @@ class World:
 
 
 # --- over all tenants -------------------------------------------------------------------------------------------------
-LIVE = ("/admin/",)
+LIVE = ("/admin/", "/admin/cause/", "/admin/tables/")
 RUNS = ("/admin/live/", "/admin/live/?tenant={slug}&state=running&older=1m")
 FIGURES: tuple[str, ...] = ()
 FORECAST: tuple[str, ...] = ()
