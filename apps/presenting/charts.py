@@ -96,6 +96,13 @@ def meter(share: float, *, tone: str, meaning: str) -> str:
     return svg_of("meter", 300, 10, meaning, bars, stretch=True)
 
 
+def spark(values: Sequence[float], *, meaning: str) -> str:
+    """The shape of a few numbers over time, as small as a word; the numbers themselves stand beside it."""
+    most, last = max(values, default=0) or 1, max(1, len(values) - 1)
+    points = " ".join(f"{at / last * 94 + 1:.1f},{18 - value / most * 16:.1f}" for at, value in enumerate(values))
+    return svg_of("spark", 96, 20, meaning, [f'<polyline points="{points}"/>'], stretch=True)
+
+
 def _labels(series: Sequence[Column], wide: float) -> list[str]:
     every = max(1, -(-len(series) // 8))
     return [

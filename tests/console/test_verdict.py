@@ -65,6 +65,12 @@ def shut() -> Any:
     return Shut("pay.example:443", 2, NOW, "503", "acme", "b1")
 
 
+def held(pool: str) -> Any:
+    from apps.console.verdict.values import Pause
+
+    return Pause(pool, "ada", NOW - timedelta(hours=1), "storm")
+
+
 def spell(**more: Any) -> Any:
     from apps.console.verdict.values import Spell
 
@@ -92,7 +98,8 @@ def test_all_is_well_is_said_with_what_ran() -> None:
         ("no_dispatcher", "no dispatcher is alive. The last one, box:1, is gone for 2 min.",
          {"dispatchers": (process(silent_s=120.0),), "due": 340, "oldest_due_s": 119.0}),
         ("no_dispatcher", "There never was one lately.", {"dispatchers": ()}),
-        ("paused", "paused for 1 h", {"paused_at": NOW - timedelta(hours=1), "paused_by": "ada"}),
+        ("paused", "paused for 1 h", {"pauses": (held("http"), held(""))}),
+        ("paused", "Pool http of all tenants is paused for 1 h", {"pauses": (held("http"),)}),
         ("unheld", "Nobody serves 1 slice: fire 1, for 8.0 s.", {"slices": (slice_of(0), slice_of(1, 8.0))}),
         ("dispatcher_lost", "A dispatcher died 40 s ago: box:9. box:1 took over its 1 slice.",
          {"dispatchers": (process(), process("box:9", 40.0)),

@@ -59,7 +59,7 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
         live=measured.live if measured is not None and fresh else 0,
         minute=Spell(*slow["minute"]), lately=Spell(*slow["lately"]), hour=Spell(*slow["hour"]),
         week_ago=Spell(*slow["week_ago"]), failing=tuple(Failing(*one) for one in slow["failing"]),
-        shut=reading.shut(conn),
+        shut=reading.shut(conn), pauses=reading.pauses(conn),
         stale_writes=sum(count for _, count in stale["grown"]),
         stale_at=datetime.fromisoformat(stale["grown"][-1][0]) if stale["grown"] else None,
         next_due_at=min((at for at in earliest.values() if at > now), default=None),

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from django.conf import settings
 
-from apps.console.verdict.values import CAP, Process, Share, Shut, Slice
+from apps.console.verdict.values import CAP, Pause, Process, Share, Shut, Slice
 from apps.usage.loads import Loads
 from kernel.pools import CELERY_POOLS, POOL_NUMBER, WORKFLOW
 
@@ -71,6 +71,10 @@ SELECT a.at, a.action, a.object_type, a.object_id, coalesce(u.username, a.actor)
 FROM (SELECT * FROM audit_auditevent ORDER BY id DESC LIMIT %s) a
 LEFT JOIN auth_user u ON a.subject = 'user:' || u.id LEFT JOIN tenants_tenant t ON t.id = a.tenant_id
 WHERE a.at >= %s AND (a.subject LIKE 'user:%%' OR a.actor LIKE 'command:%%') ORDER BY a.id DESC LIMIT %s
+"""
+_PAUSES = """
+SELECT p.pool, p.paused_by, p.paused_at, p.reason FROM tenants_dispatchpause p
+WHERE p.tenant_id IS NULL ORDER BY p.pool LIMIT 20
 """
 _REPLICA = "SELECT max(extract(epoch FROM replay_lag))::float8 FROM pg_stat_replication"
 
@@ -147,6 +151,11 @@ def changes(conn: Conn, *, since: datetime) -> list[list[Any]]:
     """What operators changed, newest first: time, action, what, who, row, tenant, whether it was allowed."""
     rows = conn.execute(_CHANGES, [TRAIL_ROWS, since, CHANGES])
     return [[row[0].isoformat(), *row[1:]] for row in rows]
+
+
+def pauses(conn: Conn) -> tuple[Pause, ...]:
+    """What is held back of all tenants."""
+    return tuple(Pause(*row) for row in conn.execute(_PAUSES))
 
 
 def replica_lag_s(conn: Conn) -> float | None:

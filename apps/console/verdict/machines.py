@@ -27,30 +27,36 @@ def no_dispatcher(facts: Facts) -> Verdict | None:
             Evidence("Dispatchers alive", "0", "heartbeats that hold", "due/dispatcher/"),
             *_gone(facts.dispatchers),
             _due(facts),
-            Evidence(
-                "Slices without a live holder", str(len(_unheld(facts))), "shards, pools", "due/shardlease/?held=no"
-            ),
+            Evidence("Slices without a live holder", str(len(_unheld(facts))), "shards, pools", "shards/"),
         ),
     )
 
 
 def paused(facts: Facts) -> Verdict | None:
-    if facts.paused_at is None:
+    """Of all tenants. A tenant that is paused alone is no news of the platform."""
+    if not facts.pauses:
         return None
-    since = span(max(0.0, (facts.now - facts.paused_at).total_seconds()))
+    whole = next((one for one in facts.pauses if not one.pool), None)
+    first = whole or facts.pauses[0]
+    since = span(max(0.0, (facts.now - first.at).total_seconds()))
+    what = "All dispatch is" if whole else f"Pool {first.pool} of all tenants is"
     return Verdict(
         "paused",
         "warn",
         "pause",
-        f"All dispatch is paused for {since}: schedules fire, nothing new is handed to workers.",
+        f"{what} paused for {since}: schedules fire, their runs wait.",
         (
-            Evidence("Paused by", facts.paused_by, "all tenants", "audit/", facts.paused_at),
-            Evidence("Reason", facts.paused_reason or "none given", "all tenants", "", facts.paused_at),
-            Evidence(
-                "Tickets ready", counted(facts.counts.get("ready", 0)), "all tenants", "tickets/ticket/?state=ready"
+            *(
+                Evidence("Paused by", one.by, f"pool {one.pool}" if one.pool else "all pools", "audit/", one.at)
+                for one in facts.pauses[:LISTED]
             ),
+            Evidence("Reason", first.reason or "none given", "all tenants", "audit/", first.at),
+            Evidence("Tickets ready", counted(facts.counts.get("ready", 0)), "all tenants", "live/?state=ready"),
         ),
-        (Remedy("dispatch.resume", "all"),),
+        tuple(
+            Remedy("queue.resume", one.pool) if one.pool else Remedy("dispatch.resume", "all")
+            for one in facts.pauses[:2]
+        ),
     )
 
 
@@ -71,7 +77,7 @@ def unheld(facts: Facts) -> Verdict | None:
                     f"{one.kind}/{one.shard}",
                     f"unheld for {span(one.unheld_s)}",
                     f"last held by {one.holder or 'nobody'}, term {one.term}",
-                    "due/shardlease/?held=no",
+                    "shards/",
                 )
                 for one in found[:LISTED]
             ),
@@ -105,20 +111,16 @@ def dispatcher_lost(facts: Facts) -> Verdict | None:
         f"A dispatcher died {span(last.silent_s)} ago: {last.name}. {served}",
         (
             *_gone(gone),
-            Evidence("Slices taken over", str(len(taken)), f"from {last.name}", "due/shardlease/"),
+            Evidence("Slices taken over", str(len(taken)), f"from {last.name}", "shards/"),
             *(
-                [
-                    Evidence(
-                        "Until the first was served again", span(after), "after its lease ran out", "due/shardlease/"
-                    )
-                ]
+                [Evidence("Until the first was served again", span(after), "after its lease ran out", "shards/")]
                 if after is not None
                 else []
             ),
             Evidence("Dispatchers alive", str(len(facts.alive)), "heartbeats that hold", "due/dispatcher/?live=yes"),
             _due(facts),
         ),
-        (Remedy("leases.rebalance", "all"),),
+        (Remedy("lease.rebalance", "all"),),
     )
 
 
@@ -132,14 +134,10 @@ def no_worker(facts: Facts) -> Verdict | None:
         "alert",
         f"Nothing runs: no worker is alive, and {number(waits, 'run')} wait.",
         (
-            Evidence("Workers alive", "0", "heartbeats that hold", "tickets/worker/"),
-            *_gone(facts.workers, "tickets/worker/?live=no"),
-            Evidence(
-                "Tickets ready", counted(facts.counts.get("ready", 0)), "all tenants", "tickets/ticket/?state=ready"
-            ),
-            Evidence(
-                "Tickets queued", counted(facts.counts.get("queued", 0)), "all tenants", "tickets/ticket/?state=queued"
-            ),
+            Evidence("Workers alive", "0", "heartbeats that hold", "workers/"),
+            *_gone(facts.workers, "workers/"),
+            Evidence("Tickets ready", counted(facts.counts.get("ready", 0)), "all tenants", "live/?state=ready"),
+            Evidence("Tickets queued", counted(facts.counts.get("queued", 0)), "all tenants", "live/?state=queued"),
         ),
     )
 
@@ -155,8 +153,8 @@ def stale_writes(facts: Facts) -> Verdict | None:
         "check",
         f"{number(facts.stale_writes, 'late write')} refused in the last 5 min. This is safe: another attempt counts.",
         (
-            Evidence("Refused", counted(facts.stale_writes), "all workers, 5 min", "tickets/worker/", facts.stale_at),
-            *(Evidence(one.name, counted(one.stale), "since its start", "tickets/worker/") for one in told[:LISTED]),
+            Evidence("Refused", counted(facts.stale_writes), "all workers, 5 min", "workers/", facts.stale_at),
+            *(Evidence(one.name, counted(one.stale), "since its start", "workers/") for one in told[:LISTED]),
         ),
     )
 
@@ -197,6 +195,7 @@ def clock_skew(facts: Facts) -> Verdict | None:
             Evidence(one.name, f"{one.skew_ms:+,} ms", "against the database's clock", "due/dispatcher/")
             for one in wrong[:LISTED]
         ),
+        (Remedy("dispatcher.drain" if most in facts.alive else "worker.drain", most.id),),
     )
 
 
@@ -258,7 +257,8 @@ def unmeasured(facts: Facts) -> Verdict | None:
         "warn",
         "gauge",
         f"The figures of pools are old: measured {since}.",
-        (Evidence("Measured last", since, "pools, queues, tenants", "due/shardlease/?kind=reconcile"),),
+        (Evidence("Measured last", since, "pools, queues, tenants", "shards/"),),
+        (Remedy("lease.release", "reconcile/0"),),
     )
 
 

@@ -67,7 +67,7 @@ def on_time(facts: Facts) -> Verdict:
             f"their leases hold for {span(beat)}",
             "due/dispatcher/?live=yes",
         ),
-        Evidence("Workers alive", counted(facts.workers_live), "all pools", "tickets/worker/?live=yes"),
+        Evidence("Workers alive", counted(facts.workers_live), "all pools", "workers/"),
         Evidence("Runs that ended", counted(lately.ended), f"all tenants, {span(lately.seconds)}", "live/"),
         Evidence(
             "Due now",

@@ -68,6 +68,15 @@ class Share(NamedTuple):
     running: int
 
 
+class Pause(NamedTuple):
+    """What operators hold back of all tenants: a pool, or with "" all of them."""
+
+    pool: str
+    by: str
+    at: datetime
+    reason: str
+
+
 class Failing(NamedTuple):
     """A destination whose calls fail now."""
 
@@ -137,9 +146,7 @@ class Facts:
     shut: tuple[Shut, ...] = ()
     stale_writes: int = 0  # refused in the last five minutes
     stale_at: datetime | None = None
-    paused_by: str = ""  # of all dispatch
-    paused_at: datetime | None = None
-    paused_reason: str = ""
+    pauses: tuple[Pause, ...] = ()
     next_due_at: datetime | None = None
     parked: int = 0
     alarms: int = 0  # of the audit trail

@@ -47,7 +47,7 @@ def unserved(facts: Facts) -> Verdict | None:
                 Evidence(name, number(count, "run"), "no live worker listens to it", "workers/")
                 for name, count in facts.unserved[:LISTED]
             ),
-            Evidence("Workers alive", counted(facts.workers_live), "all pools", "tickets/worker/?live=yes"),
+            Evidence("Workers alive", counted(facts.workers_live), "all pools", "workers/"),
             Evidence("What workers are told to listen to", "subscriptions", "all groups", "tickets/subscription/"),
         ),
     )
@@ -75,7 +75,7 @@ def one_tenant(facts: Facts) -> Verdict | None:
             )
             for one in sorted(facts.shares, key=lambda one: -one.due)[:LISTED]
         ),
-        (Remedy("tenant.pause", first.slug), Remedy("tenant.quota", first.slug)),
+        (Remedy("tenant.pause", first.slug), Remedy("tenant.plan", first.slug)),
     )
 
 
@@ -97,7 +97,7 @@ def retry_storm(facts: Facts) -> Verdict | None:
                 f"all tenants, {span(spell.seconds)}",
                 "dead-letters/",
             ),
-            Evidence("Wait to be tried again", counted(later), "all tenants", "tickets/ticket/?state=ready"),
+            Evidence("Wait to be tried again", counted(later), "all tenants", "live/?state=ready"),
             *(
                 Evidence(one.host, number(one.failures, "failure"), number(one.tenants, "tenant"), "dead-letters/")
                 for one in facts.failing[:LISTED]
@@ -222,5 +222,5 @@ def _of_pool(one: Pool) -> Evidence:
         f"Pool {one.name}",
         f"{counted(one.waiting)} wait, the oldest for {span(one.oldest_wait_s)}",
         f"{one.running:,} of {one.slots:,} slots busy, {one.in_per_s:.1f}/s in, {one.out_per_s:.1f}/s out",
-        f"tickets/ticket/?state=ready&pool={one.pool}",
+        f"live/?state=ready&pool={one.pool}",
     )
