@@ -48,7 +48,11 @@ MACHINES = (
     "/admin/workers/{worker}/", "/admin/queues/{queue}/", "/admin/operations/", "/admin/operations/?show=ended",
     "/admin/backfills/", "/admin/workflow-runs/",
 )  # fmt: skip
-VERBS: tuple[str, ...] = ()
+VERBS: tuple[str, ...] = (
+    "/admin/audit/", "/admin/audit/?window=day&refused=1", "/admin/do/dispatch.pause/all/",
+    "/admin/do/tenant.plan/{slug}/", "/admin/do/worker.drain/{worker}/", "/admin/do/lease.release/fire/{shard}/",
+    "/t/{slug}/admin/do/ticket.cancel/{waiting}/",
+)  # fmt: skip
 EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/views/", "/admin/views/?url=/admin/")
 
 # --- in a tenant ------------------------------------------------------------------------------------------------------
