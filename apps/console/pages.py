@@ -90,7 +90,7 @@ def is_there(kind: str, name: str) -> bool:
 
 
 def shown(
-    one: Page, site: AdminSite, request: HttpRequest, *, template: str = "", status: int = 200, **context: Any
+    one: Page, site: AdminSite, request: HttpRequest, /, *, template: str = "", status: int = 200, **context: Any
 ) -> TemplateResponse:
     """What all pages have around them."""
     request.current_app = site.name  # Django's own way to say it to `{% url %}`

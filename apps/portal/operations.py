@@ -13,17 +13,13 @@ from apps.operations.reading import items_read, operation_access
 from apps.operations.states import ITEM_STATES, STATES, sources_of
 from apps.portal.pages import Offer, Page
 from apps.portal.paging import newest
-from apps.presenting.charts import Part, phases
 from apps.presenting.fields import Field, Form, Option, choices
 from apps.presenting.paging import listed
+from apps.presenting.progress import TONES, bar
 from apps.presenting.shown import look_of
 from apps.schedules.names import names_of
 
 SHOWN_ITEMS = 100
-TONES = (
-    ("succeeded", "ok"), ("failed", "bad"), ("skipped", "idle"), ("undone", "warn"), ("running", "run"),
-    ("pending", "base"),
-)  # fmt: skip
 
 
 class OperationList(Page):
@@ -84,13 +80,6 @@ class OperationDetail(Page):
 def name_of(one: Operation) -> str:
     """ "cancel executions" """
     return f"{one.action} {one.target.replace('_', ' ')}"
-
-
-def bar(one: Operation) -> str:
-    """How far it is, as a picture with its meaning in words."""
-    parts = [Part(tone, f"{getattr(one, name):,} {name}", getattr(one, name)) for name, tone in TONES]
-    there = [part for part in parts if part.seconds]
-    return phases(there, meaning=", ".join(part.label for part in there)) if there else ""
 
 
 def undo_blocked(one: Operation) -> str:

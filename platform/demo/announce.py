@@ -162,13 +162,20 @@ def block(demo: dict[str, Any], *, receiver: str) -> str:
     return f"""
 Shardbeat runs. Ctrl-C stops it; the data stays in var/.
 
-  operators       {admin["url"]}   {admin["username"]} / {admin["password"]}
+  operators       {admin["url"]}   {admin["username"]} / {admin["password"]}{_operators(demo)}
   API             {base}/api/v1   to try it: {base}/api/v1/docs
 {tenants}
   receiver        {receiver}/hits   what the jobs' target saw
   for programs    var/demo.json      logs: var/log/
 
   curl -H 'Authorization: Bearer {first["api_key"]}' '{base}/api/v1/executions?page_size=5'"""
+
+
+def _operators(demo: dict[str, Any]) -> str:
+    """Those who may less than all, one a line."""
+    return "".join(
+        f"\n{'':18}{one['role']:<10} {one['username']} / {one['password']}" for one in demo.get("operators", ())
+    )
 
 
 def _console(tenant: dict[str, Any]) -> str:

@@ -91,6 +91,7 @@ def _troubled(receiver: str, now: datetime) -> Iterator[Item]:
     yield _item("is-gone", f"{receiver}/gone", trigger=now_and_then, retry=FAST_RETRY)
     once = {"max_attempts": 1}
     yield _item("too-slow", f"{receiver}/slow?s=30", trigger=now_and_then, retry=once, timeout_s=2)
+    yield _item("takes-its-time", f"{receiver}/slow?s=25", trigger=minute, timeout_s=40)
     patient = {**FAST_RETRY, "max_attempts": 5}
     yield _item("works-at-the-third-attempt", f"{receiver}/flaky", trigger=minute, retry=patient)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from django.contrib.auth.models import User
 
 from apps.audit.services import Actor
+from apps.console import roles
 from apps.secrets.signing import signing_rotate
 from tenants.keys import apikey_create, apikey_find
 from tenants.models import Member, Plan, Tenant
@@ -21,7 +22,7 @@ from tenants.work import database_now
 TENANTS = ("acme", "globex")
 LOGINS = ("admin", "viewer")  # of each tenant's console
 ARCHIVE_DAYS = 365
-OPERATOR = "operator"
+OPERATOR = "operator"  # a superuser
 # The demo's receiver is on this machine. No other tenant may call loopback addresses.
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
@@ -31,6 +32,7 @@ class Remembered:
     """What an earlier run wrote."""
 
     password: str = ""
+    operators: dict[str, str] = field(default_factory=dict)  # password by login
     keys: dict[str, str] = field(default_factory=dict)
     logins: dict[str, dict[str, str]] = field(default_factory=dict)  # password by role, by tenant
 
@@ -44,22 +46,40 @@ class Remembered:
                 tenant["slug"]: {login["role"]: login["password"] for login in tenant.get("console", [])}
                 for tenant in found["tenants"]
             }
-            return cls(password=found["admin"]["password"], keys=keys, logins=logins)
+            operators = {one["username"]: one["password"] for one in found.get("operators", [])}
+            return cls(password=found["admin"]["password"], operators=operators, keys=keys, logins=logins)
         except (OSError, ValueError, KeyError, TypeError):
             return cls()
 
 
 def operator(before: Remembered) -> dict[str, str]:
     """The operator's login: the remembered one where it still works, else with a new password."""
-    user = User.objects.filter(username=OPERATOR).first()
+    user = User.objects.filter(username=OPERATOR).first() or User.objects.create_superuser(OPERATOR, password=None)
+    return {"username": OPERATOR, "password": _password(user, before.password)}
+
+
+def operators(before: Remembered, *, now: datetime) -> list[dict[str, str]]:
+    """Logins of operators who may less, one for each role of the console."""
+    return [_operator(role, before, now) for role in roles.ROLES]
+
+
+def _operator(role: str, before: Remembered, now: datetime) -> dict[str, str]:
+    name = f"demo-{role}"
+    user = User.objects.filter(username=name).first()
     if user is None:
-        user = User.objects.create_superuser(OPERATOR, password=None)
-    password = before.password
-    if not (password and user.check_password(password)):
-        password = secrets.token_urlsafe(12)
-        user.set_password(password)
-        user.save(update_fields=["password"])
-    return {"username": OPERATOR, "password": password}
+        user = User.objects.create_user(name, is_staff=True)
+        roles.roles_give(login=name, roles=[role], actor=Actor(name="command:demo", role="admin"), now=now)
+    return {"role": role, "username": name, "password": _password(user, before.operators.get(name, ""))}
+
+
+def _password(user: User, remembered: str) -> str:
+    """The remembered one where it still works, else a new one."""
+    if remembered and user.check_password(remembered):
+        return remembered
+    password = secrets.token_urlsafe(12)
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    return password
 
 
 def tenant(slug: str) -> Tenant:

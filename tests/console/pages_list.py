@@ -28,6 +28,7 @@ class World:
     shard: int
     worker: str
     dispatcher: str
+    queue: str = "shardbeat.system"
 
     def paths(self, pages: tuple[str, ...]) -> list[str]:
         """The pages with the names filled in."""
@@ -39,19 +40,30 @@ LIVE = ("/admin/",)
 RUNS = ("/admin/live/", "/admin/live/?tenant={slug}&state=running&older=1m")
 FIGURES: tuple[str, ...] = ()
 FORECAST: tuple[str, ...] = ()
-MACHINES: tuple[str, ...] = ()
+MACHINES = (
+    "/admin/shards/", "/admin/shards/fire-{shard}/", "/admin/dispatchers/{dispatcher}/", "/admin/workers/",
+    "/admin/workers/{worker}/", "/admin/queues/{queue}/", "/admin/operations/", "/admin/operations/?show=ended",
+    "/admin/backfills/", "/admin/workflow-runs/",
+)  # fmt: skip
 VERBS: tuple[str, ...] = ()
 EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/views/", "/admin/views/?url=/admin/")
 
 # --- in a tenant ------------------------------------------------------------------------------------------------------
 TENANT = ("/t/{slug}/admin/",)
-TENANT_RUNS: tuple[str, ...] = ()
+TENANT_RUNS: tuple[str, ...] = (
+    "/t/{slug}/admin/executions/", "/t/{slug}/admin/executions/?window=all&state=dead",
+    "/t/{slug}/admin/executions/{waiting}/", "/t/{slug}/admin/executions/{done}/", "/t/{slug}/admin/executions/{dead}/",
+    "/t/{slug}/admin/do/execution.rerun/{done}/", "/t/{slug}/admin/do/execution.cancel/{waiting}/",
+)  # fmt: skip
 TENANT_SCHEDULES = (
     "/t/{slug}/admin/schedules/", "/t/{slug}/admin/schedules/{schedule}/", "/t/{slug}/admin/schedules/{schedule}/edit/",
     "/t/{slug}/admin/schedules/new/",
 )  # fmt: skip
 TENANT_FIGURES: tuple[str, ...] = ()
-TENANT_MACHINES: tuple[str, ...] = ()
+TENANT_MACHINES = (
+    "/t/{slug}/admin/operations/", "/t/{slug}/admin/operations/{operation}/", "/t/{slug}/admin/backfills/",
+    "/t/{slug}/admin/backfills/{backfill}/", "/t/{slug}/admin/workflow-runs/", "/t/{slug}/admin/workflow-runs/{run}/",
+)  # fmt: skip
 TENANT_VERBS: tuple[str, ...] = ()
 
 PUBLIC_PAGES = (*LIVE, *RUNS, *FIGURES, *FORECAST, *MACHINES, *VERBS, *EVERYWHERE)

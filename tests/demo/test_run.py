@@ -107,7 +107,9 @@ def test_it_runs_stops_and_goes_on(start: Callable[[int], Run], wait_for: WaitFo
     assert run.process.poll() is None, run.said()
 
     demo = run.demo()
-    assert set(demo) == {"base_url", "admin", "tenants"}
+    assert set(demo) == {"base_url", "admin", "operators", "tenants"}
+    roles = [one["role"] for one in demo["operators"]]
+    assert roles == ["viewer", "responder", "operator", "platform", "auditor"]
     assert set(demo["admin"]) == {"url", "username", "password"}
     assert [set(tenant) for tenant in demo["tenants"]] == [{"slug", "host", "api_key", "console"}] * 2
     assert demo["base_url"] == f"http://127.0.0.1:{port}"

@@ -31,6 +31,7 @@ class Command(Base):
         answer = {
             "base_url": base_url,
             "admin": {"url": f"{base_url}/admin/", **people.operator(before)},
+            "operators": people.operators(before, now=now),
             "tenants": [
                 {
                     "slug": tenant.slug,
