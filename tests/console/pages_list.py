@@ -39,7 +39,7 @@ class World:
 LIVE = ("/admin/",)
 RUNS = ("/admin/live/", "/admin/live/?tenant={slug}&state=running&older=1m")
 FIGURES: tuple[str, ...] = ()
-FORECAST: tuple[str, ...] = ()
+FORECAST = ("/admin/forecast/", "/admin/forecast/?zone=Europe/Berlin&tenant={slug}&jitter_s=300")
 MACHINES = (
     "/admin/shards/", "/admin/shards/fire-{shard}/", "/admin/dispatchers/{dispatcher}/", "/admin/workers/",
     "/admin/workers/{worker}/", "/admin/queues/{queue}/", "/admin/operations/", "/admin/operations/?show=ended",
