@@ -192,6 +192,27 @@ class Domain(DomainMixin):
     """A host name (without port) that leads to a tenant."""
 
 
+class DispatchPause(models.Model):
+    """What operators hold back: all runs, those of a pool, or a tenant's in a pool. Written by `pauses.py`.
+
+    Schedules go on and their runs are made; they wait, and are late. All runs of one tenant: `Tenant.dispatch_paused`.
+    """
+
+    pool = models.CharField(max_length=20, blank=True, default="", help_text="Empty: all pools.")
+    tenant_id = models.IntegerField(null=True, help_text="Empty: all tenants.")
+    reason = models.CharField(max_length=500, blank=True, default="")
+    paused_by = models.CharField(max_length=200)
+    paused_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "tenant_id"], name="dispatch_pause_is_one", nulls_distinct=False)
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool or 'all pools'} of {self.tenant_id or 'all tenants'}"
+
+
 class Role(models.TextChoices):
     WORKER = "worker"
     VIEWER = "viewer"

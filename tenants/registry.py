@@ -25,7 +25,8 @@ SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_pause
        p.max_runs_per_min, p.max_runs_per_day, t.event_types::text,
        coalesce(nullif(t.worker_group, ''), p.worker_group), p.runs_burst,
        (SELECT json_object_agg(s.pool, json_build_array(s.reserved_slots, s.max_slots))::text
-        FROM tenants_planpool s WHERE s.plan_id = p.id), p.max_live
+        FROM tenants_planpool s WHERE s.plan_id = p.id), p.max_live,
+       ARRAY(SELECT z.pool FROM tenants_dispatchpause z WHERE z.tenant_id IS NULL OR z.tenant_id = t.id)
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """
@@ -54,10 +55,15 @@ class Tenancy:
     runs_burst: int | None = None
     reserved: Mapping[str, int] = field(default_factory=dict)  # by pool: slots that it gets whenever it wants them
     max_slots: Mapping[str, int] = field(default_factory=dict)  # by pool: most at once, where there is such a limit
+    paused: frozenset[str] = frozenset()  # pools that operators hold back for it; "" is all of them
 
     def queue(self, pool: str) -> str:
         """The Celery queue of this tenant in a pool."""
         return self.queues[pool]
+
+    def is_open(self, pool: str) -> bool:
+        """Whether anything of it may start in a pool, as far as people have a say."""
+        return self.active and not self.paused & {"", pool}
 
 
 def tenancy_of(tenant: Tenant) -> Tenancy:
@@ -145,6 +151,7 @@ def _tenancy(row: tuple[Any, ...]) -> Tenancy:
         wants=frozenset(orjson.loads(row[12])), group=row[13], queues=_queues(row[0], row[1], row[5], row[13]),
         runs_burst=row[14], reserved={pool: share[0] for pool, share in shares.items() if share[0]},
         max_slots={pool: share[1] for pool, share in shares.items() if share[1] is not None}, max_live=row[16],
+        paused=frozenset(row[17]),
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class Heartbeat:
         if due or (runtime.draining and not self._told_draining):
             before = utc_now()
             started = monotonic_s()
-            database_now = workers.renew(
+            beat = workers.renew(
                 conn, worker=runtime.id, host=runtime.host, pid=runtime.pid, version=settings.VERSION,
                 slots=slots, queues=queues, group=settings.WORKER_GROUP,
                 ttl_s=settings.WORKER_TTL_S, draining=runtime.draining, skew_ms=self._skew_ms,
@@ -61,7 +61,8 @@ class Heartbeat:
                     "chosen": {"queues": settings.WORKER_QUEUES.text, "tenants": settings.WORKER_TENANTS.text},
                 },
             )  # fmt: skip
-            self._skew_ms = round((before - database_now).total_seconds() * 1_000)
+            self._skew_ms = round((before - beat.now).total_seconds() * 1_000)
+            runtime.drain_wanted = beat.drain_wanted
             self._renewed_at = started
             self._told_slots, self._told_queues = slots, queues
             self._told_draining = runtime.draining

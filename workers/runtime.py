@@ -63,6 +63,7 @@ class Runtime:
         self.pid = os.getpid()
         self.executors = executors
         self.draining = False
+        self.drain_wanted = False  # operators told it to stand back; the heartbeat hears of it
         self.settling = SettleBuffer()
         self.vault = Vault()
         self.heartbeat = Heartbeat(self, queues=queues)
@@ -105,6 +106,11 @@ class Runtime:
         self.heartbeat.loop.stop()
         self.heartbeat.loop.join(10)
 
+    @property
+    def stands_back(self) -> bool:
+        """Whether it takes nothing more: it stops, or operators told it so."""
+        return self.draining or self.drain_wanted
+
     def holds(self) -> set[Pair]:
         """Everything that this process answers for: taken, in an executor's hands, ended but not settled.
 
@@ -136,7 +142,7 @@ class Runtime:
         left = list(ids)
         counts = {"started": 0, "put_back": 0}
         give_up_at = monotonic_s() + WAIT_FOR_SLOT_S
-        while left and executor is not None and not self.draining and not self.settling.full:
+        while left and executor is not None and not self.stands_back and not self.settling.full:
             room = self._reserve(pool, len(left), until=give_up_at, queue=queue)
             if room == 0:
                 break
@@ -194,7 +200,7 @@ class Runtime:
                 if free > 0:  # what is free is for others, whose messages wait behind this one
                     until = min(until, soon)
                 left = until - monotonic_s()
-                if left <= 0 or self.draining:
+                if left <= 0 or self.stands_back:
                     return 0
                 self._slot_free.wait(min(left, 0.1))
 

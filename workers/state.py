@@ -44,6 +44,11 @@ def runtime() -> Runtime:
     return _runtime
 
 
+def stands_back() -> bool:
+    """Whether operators told this process to take nothing more."""
+    return _runtime is not None and _runtime.drain_wanted
+
+
 def stop(grace_s: float) -> None:
     """Drains and ends the runtime."""
     global _runtime, _desk

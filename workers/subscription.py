@@ -14,6 +14,7 @@ from kernel.service import Loop, Pass
 from tenants.door import Line
 from tenants.queues import queues_of
 from tenants.registry import Registry
+from workers import state
 
 log = logging.getLogger(__name__)
 FOLLOW_EVERY_S = 3.0
@@ -82,6 +83,8 @@ class Subscription:
     def run_once(self) -> Pass:
         self._registry.refresh()
         wanted = set(wanted_queues(self._registry, told_here(self._line)))
+        if state.stands_back():
+            wanted &= {SYSTEM_QUEUE}
         consumer = self._consumer
         if consumer.task_consumer is None:
             return Pass()

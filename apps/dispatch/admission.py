@@ -34,7 +34,9 @@ class Facts:
 
     now: datetime
     tenant_active: bool = True
+    platform_paused: bool = False
     dispatch_paused: bool = False
+    pool_paused: bool = False  # by operators, for all tenants or for this one
     schedule_paused: bool = False
     job_limit: int | None = None  # 0: the job is paused
     queue_paused: bool = False
@@ -153,7 +155,9 @@ def _pool_full(facts: Facts) -> Room:
 
 ADMISSION: tuple[Predicate, ...] = (
     Predicate("tenant_inactive", "tenant", lambda facts: _open_if(facts.tenant_active)),
+    Predicate("platform_paused", "tenant", lambda facts: _open_if(not facts.platform_paused)),
     Predicate("dispatch_paused", "tenant", lambda facts: _open_if(not facts.dispatch_paused)),
+    Predicate("pool_paused", "tenant", lambda facts: _open_if(not facts.pool_paused)),
     Predicate("schedule_paused", "run", lambda facts: _open_if(not facts.schedule_paused)),
     Predicate("job_paused", "job", lambda facts: _open_if(facts.job_limit != 0)),
     Predicate("queue_paused", "pool", lambda facts: _open_if(not facts.queue_paused)),

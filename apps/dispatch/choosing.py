@@ -100,7 +100,8 @@ class Choosing:
         for tenant_id, facts in self.gathered.facts.items():
             tenancy = self._tenancies[tenant_id]
             limited = (tenancy.max_running, tenancy.max_runs_per_min, facts.max_slots) != (None, None, None)
-            case = tenant_id if limited else (facts.tenant_active, facts.dispatch_paused, facts.pool_slots)
+            held = (facts.platform_paused, facts.dispatch_paused, facts.pool_paused)
+            case = tenant_id if limited else (facts.tenant_active, held, facts.pool_slots)
             if case not in known:
                 refusal = admission.refusal(facts)
                 known[case] = (refusal, 0.0 if refusal else admission.rooms(facts)["tenant"])

@@ -29,6 +29,7 @@ SELECT count(*), current_setting('max_connections')::int - current_setting('supe
 FROM pg_stat_activity WHERE usename IS NOT NULL
 """
 _WORKERS = "SELECT count(*) FROM tickets_worker WHERE expires_at > clock_timestamp()"
+_PAUSES = "SELECT pool, tenant_id FROM tenants_dispatchpause ORDER BY pool, tenant_id NULLS FIRST"
 _SHARDS = "SELECT count(*) FROM due_shardlease WHERE kind = 'fire'"
 
 
@@ -63,6 +64,7 @@ def examine(conn: Conn, broker_url: str) -> Iterator[Finding]:
     late_s = seen.late.total_seconds()
     yield Finding("due entries", late_s <= LATE_S, f"the oldest has been due for {late_s:.1f} s")
     yield Finding("put aside", not seen.parked, f"{seen.parked:,} due entries: write their schedules again")
+    yield _pauses(conn)
     yield _operations(conn)
     yield _archive(conn)
 
@@ -87,6 +89,17 @@ def _broker(url: str) -> Finding:
     except Exception as error:  # each transport has its own
         return Finding("broker", False, f"does not answer: {type(error).__name__}")
     return Finding("broker", True, "answers")
+
+
+def _pauses(conn: Conn) -> Finding:
+    """What operators hold back on purpose, and may have forgotten."""
+    held = [
+        f"{pool or 'all pools'} of {'all tenants' if tenant_id is None else f'tenant {tenant_id}'}"
+        for pool, tenant_id in conn.execute(_PAUSES)
+    ]
+    more = f" and {len(held) - NAMES_SHOWN:,} more" if len(held) > NAMES_SHOWN else ""
+    shown = ", ".join(held[:NAMES_SHOWN]) + more
+    return Finding("pauses", not held, f"operators hold back {shown}: resume them in the admin" if held else "none")
 
 
 def _operations(conn: Conn) -> Finding:

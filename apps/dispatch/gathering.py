@@ -29,7 +29,7 @@ def gather(conn: Conn, pool: str, tenancies: Mapping[int, Tenancy], capacity: Ca
 
     In a pool that jobs move out of and into each of their limits is such a one.
     """
-    active = [one for one in tenancies.values() if one.active]
+    active = [one for one in tenancies.values() if one.is_open(pool)]
     limited = [one.id for one in active if one.max_running is not None]
     rated = {one.id: (one.max_runs_per_min, one.runs_burst) for one in active if one.max_runs_per_min is not None}
     spanning = [one.id for one in active] if pool in SPANNED else []
@@ -40,6 +40,7 @@ def gather(conn: Conn, pool: str, tenancies: Mapping[int, Tenancy], capacity: Ca
     facts = {
         one.id: Facts(
             now=now, tenant_active=not one.suspended, dispatch_paused=not (one.active or one.suspended),
+            platform_paused="" in one.paused, pool_paused=pool in one.paused,
             max_running=one.max_running, tenant_use=held.get(one.id, 0), max_slots=one.max_slots.get(pool),
             pool_use=capacity.held[one.id], tenant_rate=left.get(one.id),
             pool_slots=capacity.slots.get(one.queue(pool), 0),

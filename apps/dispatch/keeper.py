@@ -48,6 +48,7 @@ class Keeper:
         self._wants = wants
         self.skew_ms = 0
         self.draining = False
+        self._drain_wanted = False  # operators told it to stand back
         self._line = self.line(self.name)
         self._progressed = progressed
         self._stats = stats
@@ -105,6 +106,7 @@ class Keeper:
             return Pass(counts, wait_s=settings.LEASE_LOOK_S)
         live = leases.live_dispatchers(conn)
         found = leases.read(conn)
+        self._drop_lost(found)
         counts["taken"] = self._take(conn, found, live)
         counts["given_up"] = self._spread(conn, live)
         return Pass(counts, wait_s=settings.LEASE_LOOK_S)
@@ -112,7 +114,7 @@ class Keeper:
     def _renew(self, conn: Conn) -> int:
         started = monotonic_s()
         before = utc_now()
-        database_now = leases.heartbeat(
+        beat = leases.heartbeat(
             conn,
             dispatcher=self.id,
             host=socket.gethostname(),
@@ -124,7 +126,8 @@ class Keeper:
             skew_ms=self.skew_ms,
             stats=orjson.dumps(self._stats()).decode(),
         )
-        self.skew_ms = _skew_ms(before, database_now, utc_now())
+        self.skew_ms = _skew_ms(before, beat.now, utc_now())
+        self._drain_wanted = beat.drain_wanted
         if abs(self.skew_ms) > settings.CLOCK_WARN_S * 1_000:
             log.warning("this machine's clock is %+d ms off the database's", self.skew_ms)
         wanted = {slice_: term for slice_, term in self._held.items() if self._progressed(slice_[0])}
@@ -141,9 +144,15 @@ class Keeper:
         self._renewed_at = started
         return len(kept)
 
+    def _drop_lost(self, found: list[Lease]) -> None:
+        """Leases that an operator has released are not served until the next renewal either."""
+        ours = {(one.kind, one.shard): one.term for one in found if one.owner == self.id}
+        with self._lock:
+            self._held = {slice_: term for slice_, term in self._held.items() if ours.get(slice_) == term}
+
     def _take(self, conn: Conn, found: list[Lease], live: list[UUID]) -> int:
         self._kinds = {lease.kind for lease in found if self._wants((lease.kind, lease.shard))}
-        if self.draining:
+        if self.draining or (self._drain_wanted and live):  # alone it goes on: late is better than never
             return 0
         mine = {
             (lease.kind, lease.shard): lease
@@ -177,15 +186,16 @@ class Keeper:
 
     def _spread(self, conn: Conn, live: list[UUID]) -> int:
         """Gives up what another live dispatcher should have."""
-        others = [one for one in live if one != self.id] if self.draining else live
-        if not others or (not self.draining and self.id not in live):
+        leaves = self.draining or self._drain_wanted
+        others = [one for one in live if one != self.id] if leaves else live
+        if not others or (not leaves and self.id not in live):
             return 0
         extra = {
             slice_: term
             for slice_, term in self._held.items()
             if leases.preferred(slice_, others) not in (self.id, None)
         }
-        self._give_up(conn, extra, "drained" if self.draining else "spread")
+        self._give_up(conn, extra, "drained" if leaves else "spread")
         return len(extra)
 
     def _give_up(self, conn: Conn, given: dict[Slice, int], why: str) -> None:

@@ -34,14 +34,17 @@ flows AS MATERIALIZED (
     WHERE flow_limit IS NOT NULL AND {_IN_USE} AND flow IN (SELECT flow FROM asked WHERE flow_limit IS NOT NULL)
     GROUP BY flow),
 whole AS MATERIALIZED (
-    SELECT t.status = 'active' AS active, t.dispatch_paused, p.max_running, CASE WHEN p.max_running IS NOT NULL THEN
+    SELECT t.status = 'active' AS active, t.dispatch_paused,
+           ARRAY(SELECT z.pool FROM tenants_dispatchpause z WHERE z.tenant_id IS NULL OR z.tenant_id = t.id) AS paused,
+           p.max_running, CASE WHEN p.max_running IS NOT NULL THEN
         (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'queued')
       + (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'running'
            AND u.pool <> '{WORKFLOW}') END AS used
     FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
     WHERE t.id = %(tenant)s AND EXISTS (SELECT 1 FROM asked))
 SELECT a.execution_id, w.active, w.dispatch_paused, a.job_limit, q.paused_at IS NOT NULL, a.start_by,
-       coalesce(j.used, 0), w.max_running, coalesce(w.used, 0), a.flow_limit, coalesce(f.used, 0)
+       coalesce(j.used, 0), w.max_running, coalesce(w.used, 0), a.flow_limit, coalesce(f.used, 0),
+       '' = ANY(w.paused), a.pool = ANY(w.paused)
 FROM asked a CROSS JOIN whole w
 LEFT JOIN jobs j ON j.job_id = a.job_id
 LEFT JOIN flows f ON f.flow = a.flow
@@ -64,6 +67,7 @@ def reasons_of(conn: Conn, tenant_id: int, ids: Sequence[UUID], *, now: datetime
         facts = Facts(
             now=now, tenant_active=row[1], dispatch_paused=row[2], job_limit=row[3], queue_paused=row[4],
             start_by=row[5], job_use=row[6], max_running=row[7], tenant_use=row[8], flow_limit=row[9], key_use=row[10],
+            platform_paused=row[11], pool_paused=row[12],
         )  # fmt: skip
         refused = refusal(facts)
         if refused is not None:

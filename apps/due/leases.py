@@ -39,13 +39,20 @@ class Lease(NamedTuple):
     expired_s: float
 
 
+class Beat(NamedTuple):
+    """What a heartbeat tells: the database's time, and whether operators told the process to stand back."""
+
+    now: datetime
+    drain_wanted: bool
+
+
 HEARTBEAT = """
 INSERT INTO due_dispatcher (id, host, pid, version, started_at, expires_at, backends, draining, skew_ms, stats)
 VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, clock_timestamp(), clock_timestamp() + %(ttl)s * interval '1 second',
         %(backends)s, %(draining)s, %(skew_ms)s, %(stats)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, backends = excluded.backends,
-       draining = excluded.draining, skew_ms = excluded.skew_ms, stats = excluded.stats
-RETURNING clock_timestamp()
+       draining = excluded.draining OR due_dispatcher.drain_wanted, skew_ms = excluded.skew_ms, stats = excluded.stats
+RETURNING clock_timestamp(), drain_wanted
 """
 
 # The leases that are meant, locked in one order by everybody who changes several.
@@ -78,6 +85,12 @@ UPDATE due_shardlease l SET owner = NULL, given_up_why = %(why)s, expires_at = c
 FROM meant WHERE l.id = meant.id
 """
 
+# By an operator: the holder drops it at its next look, and whoever takes it has a new term.
+RELEASE = """
+UPDATE due_shardlease SET owner = NULL, given_up_why = 'released', expires_at = clock_timestamp()
+WHERE kind = %s AND shard = %s AND term = %s AND owner IS NOT NULL
+"""
+
 # By name, not by the process numbers of the last heartbeat: a session may be younger than that.
 END_BACKENDS = """
 SELECT pg_terminate_backend(a.pid) FROM unnest(%(owners)s::uuid[]) AS o(id), pg_stat_activity a
@@ -89,8 +102,8 @@ WHERE a.application_name LIKE 'shardbeat ' || left(o.id::text, 8) || ' %%' AND a
 def heartbeat(
     conn: Conn, *, dispatcher: UUID, host: str, pid: int, version: str, ttl_s: float, backends: Sequence[int],
     draining: bool, skew_ms: int, stats: str,
-) -> datetime:  # fmt: skip
-    """Renews the process's own row; returns the database's time.
+) -> Beat:  # fmt: skip
+    """Renews the process's own row.
 
     `draining` tells the others that it takes nothing new: it stops, its clock is wrong, or a loop of it is stuck.
     """
@@ -102,8 +115,7 @@ def heartbeat(
         },
     ).fetchone()  # fmt: skip
     assert row is not None
-    found: datetime = row[0]
-    return found
+    return Beat._make(row)
 
 
 def live_dispatchers(conn: Conn) -> list[UUID]:
@@ -138,6 +150,27 @@ def give_up(conn: Conn, *, owner: UUID, held: dict[Slice, int], why: str = "stop
     """Frees leases at once, so that others need not wait for them to run out. `why` is one of WHY."""
     if held:
         conn.execute(GIVE_UP, {"owner": owner, "why": why, **_arrays(held)})
+
+
+def release(conn: Conn, *, kind: str, shard: int, term: int) -> bool:
+    """Takes a lease from whoever holds it at that term; False when somebody else has it by now, or nobody.
+
+    What the holder has under way stays safe: rows name what they change, and release holds its lease row meanwhile.
+    """
+    return conn.execute(RELEASE, [kind, shard, term]).rowcount > 0
+
+
+def drain(conn: Conn, dispatcher: UUID, *, wanted: bool) -> bool:
+    """Tells a dispatcher to stand back, or to take its share again; False when it is gone or was told so already.
+
+    The others see at once that it takes nothing. It hears of it with its next heartbeat, and then gives up its leases
+    to whoever there is; while it is alone it goes on.
+    """
+    query = (
+        "UPDATE due_dispatcher SET drain_wanted = %s, draining = draining OR %s"
+        " WHERE id = %s AND drain_wanted <> %s AND expires_at > clock_timestamp()"
+    )
+    return conn.execute(query, [wanted, wanted, dispatcher, wanted]).rowcount > 0
 
 
 def end_backends(conn: Conn, owners: Sequence[UUID]) -> int:

@@ -100,6 +100,7 @@ class Dispatcher(models.Model):
     expires_at = models.DateTimeField()
     backends = ArrayField(models.IntegerField(), help_text="Database backends to end when its leases are taken over.")
     draining = models.BooleanField(default=False)
+    drain_wanted = models.BooleanField(default=False, db_default=False, help_text="Operators told it to stand back.")
     skew_ms = models.IntegerField(default=0, help_text="Its clock minus the database's.")
     stats = models.JSONField(default=dict)
 

@@ -45,6 +45,7 @@ OWN_IDS = frozenset({"tickets_pullqueue", "tenants_suspension"})  # ids that are
 PEOPLE, KEYS = "people", "api_keys"  # with --with-access, sealed
 STAYS_SHARED = {
     "tenants_domain": "hosts are given when it is imported",
+    "tenants_dispatchpause": "what operators hold back there is theirs to say",
     "tenants_member": "with --with-access",
     "tenants_apikey": "with --with-access",
     "tenants_invitation": "invite again",

@@ -54,7 +54,8 @@ SELECT
     (SELECT count(*) FROM (SELECT 1 FROM {schema}.deadletters_deadletter
                            WHERE resolved_at IS NULL AND id >= %(day)s LIMIT %(most)s) d),
     (SELECT array_agg(destination ORDER BY destination) FROM (
-        SELECT destination FROM tickets_breaker WHERE tenant_id = %(tenant)s AND state <> 'closed' LIMIT 10) b)
+        SELECT destination FROM tickets_breaker WHERE tenant_id = %(tenant)s AND state <> 'closed' LIMIT 10) b),
+    EXISTS (SELECT 1 FROM tenants_dispatchpause WHERE pool = '' AND tenant_id IS NULL)
 """
 
 
@@ -81,9 +82,10 @@ def look(tenant: Tenant, *, now: datetime) -> Looked:
     )  # fmt: skip
     ahead = sorted((Next(key, name, at) for key, name, at, _ in served), key=lambda one: one.at)
     counts = {"most": COUNTED_MAX + 1, "day": first_id_at(now - DAY), "tenant": tenant.pk}
-    ((schedules, jobs, letters, letters_lately, breakers),) = _rows(_COUNTS, tenant, counts)
+    ((schedules, jobs, letters, letters_lately, breakers, all_paused),) = _rows(_COUNTS, tenant, counts)
     facts = Facts(
-        now=now, status=tenant.status, dispatch_paused=tenant.dispatch_paused, schedules=schedules, jobs=jobs,
+        now=now, status=tenant.status, dispatch_paused=tenant.dispatch_paused or all_paused,
+        schedules=schedules, jobs=jobs,
         ready=_count(alive, "ready"), queued=_count(alive, "queued"), running=_count(alive, "running"),
         delayed=_count(alive, "scheduled"), oldest_ready_at=alive.get("ready", (0, None))[1],
         overdue_at=overdue_at, letters=letters, letters_lately=letters_lately,

@@ -299,6 +299,7 @@ class Worker(models.Model):
     started_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     draining = models.BooleanField(default=False)
+    drain_wanted = models.BooleanField(default=False, db_default=False, help_text="Operators told it to stand back.")
     group = models.CharField(max_length=40, blank=True, default="", db_default="", help_text="Empty: the shared ones.")
     skew_ms = models.IntegerField(default=0)
     stats = models.JSONField(default=dict)

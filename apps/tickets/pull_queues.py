@@ -78,6 +78,15 @@ class ConsumerRow(NamedTuple):
     seen_at: datetime
 
 
+_LOCK = """
+SELECT t.status = 'active' AND NOT t.dispatch_paused AND NOT EXISTS (
+           SELECT 1 FROM tenants_dispatchpause z
+           WHERE z.pool IN ('', 'pull') AND (z.tenant_id IS NULL OR z.tenant_id = t.id)),
+       p.max_running, p.max_runs_per_min, p.runs_burst
+FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id WHERE t.id = %s FOR NO KEY UPDATE OF t
+"""
+
+
 def put(conn: Conn, *, tenant_id: int, name: str, now: datetime) -> None:
     """Makes the queue known; nothing happens when it is."""
     conn.execute(
@@ -92,11 +101,7 @@ def lock_tenant(conn: Conn, *, tenant_id: int, queue: str) -> Admission | None:
 
     The tenant's row, as release does for tenants with a limit: the one lock serves both.
     """
-    locked = conn.execute(
-        "SELECT t.status = 'active' AND NOT t.dispatch_paused, p.max_running, p.max_runs_per_min, p.runs_burst"
-        " FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id WHERE t.id = %s FOR NO KEY UPDATE OF t",
-        [tenant_id],
-    ).fetchone()
+    locked = conn.execute(_LOCK, [tenant_id]).fetchone()
     if locked is None:
         return None
     found = conn.execute(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -14,14 +14,22 @@ from apps.tickets.values import LiveWorker
 Conn = psycopg.Connection[Any]
 
 
+class Beat(NamedTuple):
+    """What a heartbeat tells: the database's time, and whether operators told the process to stand back."""
+
+    now: datetime
+    drain_wanted: bool
+
+
 RENEW = """
 INSERT INTO tickets_worker
     (id, host, pid, version, pools, slots, queues, started_at, expires_at, draining, skew_ms, stats, "group")
 VALUES (%(id)s, %(host)s, %(pid)s, %(version)s, %(pools)s, %(slots)s::jsonb, %(queues)s, clock_timestamp(),
         clock_timestamp() + %(ttl)s * interval '1 second', %(draining)s, %(skew_ms)s, %(stats)s::jsonb, %(group)s)
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, slots = excluded.slots, queues = excluded.queues,
-       draining = excluded.draining, "group" = excluded."group", skew_ms = excluded.skew_ms, stats = excluded.stats
-RETURNING clock_timestamp()
+       draining = excluded.draining OR tickets_worker.drain_wanted, "group" = excluded."group",
+       skew_ms = excluded.skew_ms, stats = excluded.stats
+RETURNING clock_timestamp(), drain_wanted
 """
 
 LIVE = """
@@ -33,8 +41,8 @@ WHERE expires_at > clock_timestamp() AND NOT draining AND %(pool)s = ANY(pools)
 def renew(
     conn: Conn, *, worker: UUID, host: str, pid: int, version: str, slots: Mapping[str, int], queues: Sequence[str],
     ttl_s: float, draining: bool, skew_ms: int, stats: Mapping[str, Any], group: str = "",
-) -> datetime:  # fmt: skip
-    """Extends the process's lease; returns the database's time."""
+) -> Beat:  # fmt: skip
+    """Extends the process's lease."""
     row = conn.execute(
         RENEW,
         {
@@ -44,8 +52,19 @@ def renew(
         },
     ).fetchone()  # fmt: skip
     assert row is not None
-    found: datetime = row[0]
-    return found
+    return Beat._make(row)
+
+
+def drain(conn: Conn, worker: UUID, *, wanted: bool) -> bool:
+    """Tells a worker to stand back, or to take work again; False when it is gone or was told so already.
+
+    Release hands it nothing more from now on. With its next heartbeat it stops listening; what it runs goes on.
+    """
+    query = (
+        "UPDATE tickets_worker SET drain_wanted = %s, draining = draining OR %s"
+        " WHERE id = %s AND drain_wanted <> %s AND expires_at > clock_timestamp()"
+    )
+    return conn.execute(query, [wanted, wanted, worker, wanted]).rowcount > 0
 
 
 def live(conn: Conn, pool: str) -> list[LiveWorker]:

@@ -192,6 +192,11 @@ def test_what_may_not_start_is_not_leased(
     pull: Any, make: Makers, worker: Api, api: Api, conn: Conn, acme: Any, globex: Any
 ) -> None:
     """The predicates of release: tenant, job, concurrency, queue, time."""
+    from apps.audit.services import Actor
+    from kernel.clock import utc_now
+    from tenants.pauses import dispatch_pause, dispatch_resume
+
+    operator = Actor("operator", "admin")
     first = pull(job={"max_concurrency": 1})
     second = api.post("executions", {"job": first["job"]}).body
     later = api.post("executions", {"job": first["job"], "delay_s": 3600}).body
@@ -201,6 +206,10 @@ def test_what_may_not_start_is_not_leased(
         (
             lambda: conn.execute("UPDATE tenants_tenant SET dispatch_paused = true WHERE id = %s", [acme.pk]),
             lambda: conn.execute("UPDATE tenants_tenant SET dispatch_paused = false WHERE id = %s", [acme.pk]),
+        ),
+        (
+            lambda: dispatch_pause(pool="pull", actor=operator, now=utc_now()),
+            lambda: dispatch_resume(pool="pull", actor=operator, now=utc_now()),
         ),
     ):
         stop()

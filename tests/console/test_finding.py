@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def test_an_id_of_any_tenant_is_found(
-    acme: Tenant, globex: Tenant, conn: psycopg.Connection[Any], registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    acme: Tenant, globex: Tenant, conn: psycopg.Connection[Any], registry: Registry, page: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Alive, or somebody did something with it: the shared tables know. Else the minute leads to the tenants."""
     from apps.console.finding import locating, matching
     from apps.usage.models import Rollup
@@ -32,15 +33,17 @@ def test_an_id_of_any_tenant_is_found(
 
     def places(text: object, **given: Any) -> list[tuple[str, str]]:
         answer = matching.find(str(text), conn=conn, pages=PAGES, now=now, **given)
+        for one in answer.found:
+            assert page.get(one.url).status_code == 200, one
         return [(one.kind, one.url) for one in answer.found]
 
     root = "/t/globex/admin/"
-    assert places(kept.waiting) == [("execution", f"{root}executions/execution/{kept.waiting}/change/")]
-    assert places(kept.schedule) == [("schedule", f"{root}schedules/schedule/{kept.schedule}/change/")]
+    assert places(kept.waiting) == [("execution", f"{root}executions/{kept.waiting}/")]
+    assert places(kept.schedule) == [("schedule", f"{root}schedules/{kept.schedule}/")]
     assert places(kept.job)[0][0] == "job" and places(kept.operation)[0][0] == "operation"
     run_key = f"{kept.schedule.hex}.20270301T030000Z"
-    assert places(run_key)[0] == ("execution", f"{root}executions/execution/?q={run_key}")
-    assert places(kept.done) == [("execution", f"{root}executions/execution/{kept.done}/change/")], "it was asked for"
+    assert places(run_key)[0] == ("execution", f"{root}executions/?window=all&q={run_key}")
+    assert places(kept.done) == [("execution", f"{root}executions/{kept.done}/")], "it was asked for"
     letter = ("dead letter", f"{root}deadletters/deadletter/{kept.letter}/change/")
     assert not places(kept.letter), "the figures of its minute are not summed up yet"
     roll_up(conn)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.console.conftest import HOSTILE
 from tests.console.test_verbs import hidden, of_role
+from tests.fixtures_flow import live_worker
 from tests.portal.stock import Stock, stock
 
 Conn = psycopg.Connection[Any]
@@ -70,9 +71,14 @@ def test_a_run_is_told_with_all_that_belongs_to_it(
         " WHERE id = execution_id) WHERE execution_id = %s",
         [theirs.done],
     )
+    worker = live_worker(conn, queues=["http.shared.0"])
+    conn.execute(
+        f"UPDATE {schema}.executions_attempt SET worker_id = %s WHERE execution_id = %s", [worker, theirs.done]
+    )
     with django_assert_max_num_queries(QUERIES_MOST):
         text = looked(page, f"/t/acme/admin/executions/{theirs.done}/")
     assert "It started 25 s late: 20 s until it was released, 5.0 s until a worker took it." in text
+    assert "Attempt 1 started" in text and f"on worker test:1 ({worker})" in text
     assert "18 s:" in text and "job_concurrency" in text
     assert "Status 500" in text and "more characters" in text and "x" * 5_000 not in text
     assert "curl --globoff" in text and "token=***" in text and "Authorization: ***" in text.replace("&#x27;", "'")

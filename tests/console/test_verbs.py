@@ -82,3 +82,59 @@ def test_a_verb_in_a_tenant(acme: Any, globex: Any, conn: Conn, parked: uuid.UUI
     assert responder.get(f"/t/globex/admin/do/ticket.cancel/{ticket}/").status_code == 404
     looked = responder.get(f"/t/acme/admin/do/ticket.cancel/{ticket}/")
     assert looked.status_code == 200 and "tenant-band" in looked.content.decode()
+
+
+def test_a_run_that_waits_is_released_now(acme: Any, conn: Conn) -> None:
+    from tests.fixtures_flow import make_ticket
+
+    responder, run = of_role("responder"), make_ticket(acme)
+    url = f"/t/acme/admin/do/ticket.release/{run}/"
+    assert "It is ready" in responder.get(url).content.decode()
+    conn.execute(
+        "UPDATE tickets_ticket SET rank = NULL, available_at = clock_timestamp() + interval '1 h', release = 7"
+        " WHERE execution_id = %s",
+        [run],
+    )
+    done = responder.post(url, {**hidden(responder.get(url).content.decode()), "reason": "the target is back"})
+    assert done.status_code == 303
+    query = "SELECT available_at <= clock_timestamp() FROM tickets_ticket WHERE execution_id = %s"
+    assert conn.execute(query, [run]).fetchone() == (True,)
+    conn.execute(
+        "UPDATE tickets_ticket SET state = 'queued', queued_at = clock_timestamp(), rank = available_at"
+        " WHERE execution_id = %s",
+        [run],
+    )
+    looked = hidden(responder.get(url).content.decode())
+    conn.execute("UPDATE tickets_ticket SET release = 8 WHERE execution_id = %s", [run])
+    assert responder.post(url, {**looked, "reason": "again"}).status_code == 409
+    done = responder.post(url, {**hidden(responder.get(url).content.decode()), "reason": "again"})
+    assert done.status_code == 303
+    state = conn.execute("SELECT state, rank FROM tickets_ticket WHERE execution_id = %s", [run]).fetchone()
+    assert state == ("ready", None)
+    assert [row[1:] for row in trail(conn, "ticket.release")] == [
+        (True, "the target is back"), (False, "changed"), (True, "again"),
+    ]  # fmt: skip
+
+
+def test_all_dispatch_is_paused_and_resumed_by_the_receipts_button(acme: Any, conn: Conn) -> None:
+    platform = of_role("platform")
+    for pause, resume, target in (
+        ("dispatch.pause", "dispatch.resume", "all"), ("queue.pause", "queue.resume", "http@acme"),
+        ("queue.pause", "queue.resume", "python"), ("tenant.pause", "tenant.resume", "acme"),
+    ):  # fmt: skip
+        url = f"/admin/do/{pause}/{target}/"
+        done = platform.post(url, {**hidden(platform.get(url).content.decode()), "reason": "the database is slow"})
+        assert done.status_code == 303, done.content.decode()
+        back = re.search(r'href="(/admin/do/[^"]*)"', platform.get(done["Location"]).content.decode())
+        assert back is not None and resume in back[1]
+        assert "paused already" in platform.get(url).content.decode()
+        looked = platform.get(back[1]).content.decode()
+        assert platform.post(back[1], {**hidden(looked), "reason": "it is well again"}).status_code == 303
+    assert conn.execute("SELECT count(*) FROM tenants_dispatchpause").fetchone() == (0,)
+    rows = conn.execute(
+        "SELECT action, after->>'pool', reason FROM audit_auditevent WHERE action LIKE 'dispatch.%' AND allowed"
+        " ORDER BY id"
+    )
+    assert rows.fetchall()[:2] == [
+        ("dispatch.pause", "all", "the database is slow"), ("dispatch.resume", None, "it is well again"),
+    ]  # fmt: skip

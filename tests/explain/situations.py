@@ -27,6 +27,24 @@ def dispatch_is_paused(stage: Stage) -> Asked:
     return "execution", run
 
 
+@situation("platform_paused", "all tenants")
+def all_dispatch_is_paused(stage: Stage) -> Asked:
+    from tenants.pauses import dispatch_pause
+
+    run = stage.run()
+    dispatch_pause(actor=stage.actor(), now=stage.now)
+    return "execution", run
+
+
+@situation("pool_paused", "python")
+def pool_is_paused(stage: Stage) -> Asked:
+    from tenants.pauses import dispatch_pause
+
+    run = stage.run()
+    dispatch_pause(pool="python", tenant_id=stage.tenant.pk, actor=stage.actor(), now=stage.now)
+    return "execution", run
+
+
 @situation("job_paused", "maintenance", "by test")
 def job_is_paused(stage: Stage) -> Asked:
     from apps.schedules.services import job_pause

@@ -17,7 +17,9 @@ NOW = datetime(2025, 1, 6, 10, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 HELD: dict[str, dict[str, Any]] = {
     "tenant_inactive": {"tenant_active": False},
+    "platform_paused": {"platform_paused": True},
     "dispatch_paused": {"dispatch_paused": True},
+    "pool_paused": {"pool_paused": True},
     "schedule_paused": {"schedule_paused": True},
     "job_paused": {"job_limit": 0},
     "queue_paused": {"queue_paused": True},
@@ -56,7 +58,7 @@ def test_who_has_no_limit_is_not_held_back() -> None:
 
 
 def test_every_rule_has_a_case_and_the_order_is_told() -> None:
-    assert list(HELD) == list(CODES) and len(set(CODES)) == len(ADMISSION) == 20
+    assert list(HELD) == list(CODES) and len(set(CODES)) == len(ADMISSION) == 22
 
 
 @pytest.mark.parametrize("code", HELD)

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from apps.audit.services import Actor
 from apps.dispatch import keeper as keeper_module
 from apps.dispatch.dispatcher import Dispatcher
 from apps.dispatch.fire import FireService
@@ -21,6 +22,7 @@ from apps.dispatch.release import ReleaseService
 from apps.due import leases
 from apps.due.leases import Slice, preferred
 from kernel.clock import utc_now
+from kernel.errors import Conflict
 from kernel.pools import POOLS
 from kernel.service import Loop
 from tenants.models import Tenant
@@ -420,6 +422,49 @@ def test_a_draining_keeper_alone_keeps_serving(keepers: Callable[..., Keeper]) -
     keeper.draining = True
     look(keeper, times=3)
     assert len(keeper.held("fire")) == 64
+
+
+def test_a_keeper_stands_back_when_operators_say_so(keepers: Callable[..., Keeper], conn: Conn) -> None:
+    """Its leases go to the others; alone it goes on; it takes its share again when it is told."""
+    from apps.due.commanding import dispatcher_drain
+
+    told: dict[str, Any] = {"actor": Actor("ada", "admin"), "now": utc_now(), "reason": "a new kernel"}
+    first, other = keepers(), keepers()
+    look(first)
+    dispatcher_drain(dispatcher_id=first.id, wanted=True, **told)
+    with pytest.raises(Conflict):
+        dispatcher_drain(dispatcher_id=first.id, wanted=True, **told)
+    look(first, times=3)
+    assert len(first.held("fire")) == 64, "nobody else would serve them"
+    run_out(conn)
+    look(first)
+    assert len(first.held("fire")) == 64, "nor take them"
+    look(first, other, times=3)
+    assert (first.held("fire"), len(other.held("fire"))) == ({}, 64)
+    dispatcher_drain(dispatcher_id=first.id, wanted=False, **told)
+    look(first, other, times=4)
+    assert first.held("fire") and other.held("fire")
+    rows = conn.execute("SELECT action, reason FROM audit_auditevent WHERE object_id = %s", [str(first.id)]).fetchall()
+    assert rows == [("dispatcher.drain", "a new kernel"), ("dispatcher.undrain", "a new kernel")]
+
+
+def test_an_operator_takes_a_lease_from_its_holder(keepers: Callable[..., Keeper], conn: Conn) -> None:
+    from apps.due.commanding import lease_release, leases_rebalance
+
+    told: dict[str, Any] = {"actor": Actor("ada", "admin"), "now": utc_now()}
+    first, other = keepers(), keepers()
+    look(first)
+    term = first.held("fire")[0]
+    lease_release(kind="fire", shard=0, term=term, **told)
+    with pytest.raises(Conflict):
+        lease_release(kind="fire", shard=0, term=term, **told)
+    first.run_once()  # no renewal is due
+    assert first.held("fire")[0] == term + 1, "its own share comes back to it under a new term"
+    assert leases_rebalance(**told) == 0, "everything is where it should be"
+    other._renew(other._line.get())
+    moved = leases_rebalance(**told)
+    look(first, other)
+    assert moved > 0 and len(other.held("fire")) >= 64 / 2 / 3
 
 
 def test_closing_frees_everything_at_once(keepers: Callable[..., Keeper], conn: Conn) -> None:

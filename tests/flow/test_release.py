@@ -13,6 +13,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from apps.audit.services import Actor
 from apps.dispatch.capacity import MESSAGE_MAX, Message, capacity_of, leave_to_others, messages_of
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.release import ReleaseService
@@ -21,9 +22,11 @@ from apps.schedules.services import job_pause, job_resume, job_update
 from apps.tickets import releasing, workers
 from apps.tickets.store import AGING
 from apps.tickets.values import LIVE, Candidate, InFlight, LiveWorker
+from kernel.clock import utc_now
 from kernel.pools import POOL_NUMBER
 from tenants import door
 from tenants.models import Plan, Tenant
+from tenants.pauses import dispatch_pause, dispatch_resume
 from tenants.registry import Registry
 from tests.conftest import wait_until
 from tests.fixtures_flow import (
@@ -49,6 +52,7 @@ from tests.fixtures_flow import (
 )
 from tests.schedules.cases import case
 
+OPERATOR = Actor("operator", "admin")
 Conn = psycopg.Connection[Any]
 Make = Callable[..., ReleaseService]
 JOB = UUID(int=5)
@@ -391,7 +395,7 @@ def test_two_pools_at_once_do_not_exceed_a_tenants_limit(
         conn.execute("DELETE FROM tickets_ticket")
 
 
-@pytest.mark.parametrize("how", ["suspended", "dispatch_paused"])
+@pytest.mark.parametrize("how", ["suspended", "dispatch_paused", "pool"])
 def test_a_suspended_tenants_work_waits(
     releaser: Make, conn: Conn, registry: Registry, acme: Tenant, globex: Tenant, how: str
 ) -> None:
@@ -399,10 +403,19 @@ def test_a_suspended_tenants_work_waits(
     tickets(acme, 2)
     theirs = tickets(globex, 2)
     live_worker(conn, slots=50, queues=[queue_of(registry, tenant) for tenant in (acme, globex)])
-    Tenant.objects.filter(pk=acme.pk).update(**({"status": how} if how == "suspended" else {how: True}))
+    if how == "pool":
+        dispatch_pause(pool="python", tenant_id=acme.pk, actor=OPERATOR, now=utc_now())
+        dispatch_pause(pool="http", actor=OPERATOR, now=utc_now())
+    else:
+        Tenant.objects.filter(pk=acme.pk).update(**({"status": how} if how == "suspended" else {how: True}))
     service = releaser()
     assert sorted(ids_of(release(service, passes=3))) == sorted(theirs)
     Tenant.objects.filter(pk=acme.pk).update(status="active", dispatch_paused=False)
+    if how == "pool":
+        dispatch_pause(actor=OPERATOR, now=utc_now())
+        dispatch_resume(pool="python", tenant_id=acme.pk, actor=OPERATOR, now=utc_now())
+        assert ids_of(release(service, passes=2)) == [], "all pools of all tenants are"
+        dispatch_resume(actor=OPERATOR, now=utc_now())
     service._registry.refresh(force=True)
     assert len(ids_of(release(service))) == 2
 

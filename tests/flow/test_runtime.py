@@ -18,8 +18,9 @@ from apps.dispatch.submit import schedule_trigger
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.definitions import Definitions
 from apps.schedules.services import job_update
-from apps.tickets import holding, releasing
+from apps.tickets import holding, releasing, workers
 from kernel.clock import utc_now
+from kernel.errors import Conflict
 from tenants.models import Tenant
 from tenants.registry import Registry, reach_of
 from tests.conftest import wait_until
@@ -421,6 +422,29 @@ def test_the_lease_says_what_the_worker_offers(runtime: Runtime, conn: Conn) -> 
         [runtime.id],
     ).fetchone()
     assert row == (["python"], {"python": 4}, QUEUES, False, True)
+
+
+def test_a_worker_stands_back_when_operators_say_so(runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant) -> None:
+    """It is handed nothing more and hands back what comes; what it runs goes on. Then it takes work again."""
+    from apps.tickets.commanding import worker_drain
+
+    told: dict[str, Any] = {"worker_id": runtime.id, "actor": actor(acme), "now": NOW}
+    (running,), number = queued(conn, acme)
+    take(runtime, [running], number)
+    worker_drain(wanted=True, **told)
+    with pytest.raises(Conflict):
+        worker_drain(wanted=True, **told)
+    assert workers.live(conn, "python") == [], "release counts it out at once"
+    runtime.heartbeat._renewed_at = float("-inf")
+    wait_until(lambda: runtime.stands_back, "the worker to hear of it")
+    assert workers.live(conn, "python") == []
+    ids, number = queued(conn, acme)
+    assert runtime.take("python", ids, number) == {"started": 0, "put_back": 1}
+    hands.end_all()
+    wait_until(lambda: settled(conn, acme, running), "what runs to end")
+    worker_drain(wanted=False, **told)
+    runtime.heartbeat._renewed_at = float("-inf")
+    wait_until(lambda: not runtime.stands_back and workers.live(conn, "python"), "the worker to hear of it")
 
 
 def test_a_request_to_cancel_reaches_the_executor(runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant) -> None:

@@ -28,7 +28,8 @@ _SHARED = """
 SELECT kind, tenant_id FROM (
     SELECT 1 AS rank, 'execution' AS kind, tenant_id FROM tickets_ticket WHERE execution_id = %(id)s
     UNION ALL SELECT 2, kind, tenant_id FROM due_dueentry WHERE key = %(id)s
-    UNION ALL SELECT 3, 'operation', tenant_id FROM due_dueoperation WHERE operation_id = %(id)s
+    UNION ALL SELECT 3, CASE action WHEN 'backfill' THEN action ELSE 'operation' END, tenant_id
+              FROM due_operationoutline WHERE operation_id = %(id)s
     UNION ALL SELECT 4, 'worker', NULL FROM tickets_worker WHERE id = %(id)s
     UNION ALL SELECT 5, 'dispatcher', NULL FROM due_dispatcher WHERE id = %(id)s
     UNION ALL SELECT 6, 'member', tenant_id FROM tenants_member WHERE uid = %(id)s

@@ -25,15 +25,11 @@ RUN_KEY = re.compile(r"([0-9a-f]{32})\.\d{8}T\d{6}Z")
 
 # kind -> its page: below the tenant's admin, or below /admin/ for what is no tenant's
 IN_TENANT = {
-    "execution": "executions/execution/{id}/change/", "attempt": "executions/attempt/{id}/change/",
-    "schedule": "schedules/schedule/{id}/change/", "job": "schedules/job/{id}/change/",
-    "deadletter": "deadletters/deadletter/{id}/change/", "operation": "operations/operation/{id}/change/",
-    "webhook": "webhooks/webhook/{id}/change/",
+    "execution": "executions/{id}/", "schedule": "schedules/{id}/", "operation": "operations/{id}/",
+    "backfill": "backfills/{id}/", "attempt": "executions/attempt/{id}/change/", "job": "schedules/job/{id}/change/",
+    "deadletter": "deadletters/deadletter/{id}/change/", "webhook": "webhooks/webhook/{id}/change/",
 }  # fmt: skip
-OVER_ALL = {
-    "worker": "tickets/worker/{id}/change/", "dispatcher": "due/dispatcher/{id}/change/",
-    "member": "tenants/member/?q={id}",
-}  # fmt: skip
+OVER_ALL = {"worker": "workers/{id}/", "dispatcher": "dispatchers/{id}/", "member": "tenants/member/?q={id}"}
 WORDS = {"deadletter": "dead letter"}
 
 
@@ -125,8 +121,8 @@ def _at(place: Place, key: UUID, run_key: str) -> Iterator[Found]:
         return
     root = f"/t/{quote(slug)}/admin/"
     if run_key:
-        query = urlencode({"q": run_key})
-        yield Found("execution", run_key, slug, f"{root}executions/execution/?{query}")
+        query = urlencode({"window": "all", "q": run_key})
+        yield Found("execution", run_key, slug, f"{root}executions/?{query}")
     path = IN_TENANT.get(place.kind)
     yield Found(word, str(key), slug, root + (path.format(id=key) if path else ""))
 

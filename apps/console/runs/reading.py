@@ -42,7 +42,7 @@ class Around(NamedTuple):
     letter_id: UUID | None
     letter_resolution: str
     letter_fingerprint: str
-    machines: dict[str, str] | None
+    machines: str | None
 
 
 _AROUND = """
@@ -51,7 +51,7 @@ SELECT j.name, coalesce(j.kind, ''), v.target::text, v.payload::text, s.name,
        coalesce(e.delays::text, t.delays), t.pool, t.queue, t.release, t.releases, t.worker_id,
        coalesce(t.remote, false), coalesce(t.holder, ''), t.deadline, w.expires_at, coalesce(w.draining, false),
        l.id, coalesce(l.resolution, ''), coalesce(l.fingerprint, ''),
-       (SELECT jsonb_object_agg(id, host || ':' || pid) FROM (
+       (SELECT jsonb_object_agg(id, host || ':' || pid)::text FROM (
             SELECT id, host, pid FROM tickets_worker WHERE id = ANY(%(machines)s)
             UNION ALL SELECT id, host, pid FROM due_dispatcher WHERE id = ANY(%(machines)s)) m)
 FROM (SELECT %(id)s::uuid AS id) x

@@ -11,6 +11,7 @@ from apps.console.verbs.base import Ask, Line, Preview, Receipt, Verb, version_o
 from apps.console.verbs.registry import register
 from apps.due.models import DueEntry
 from apps.outcomes.cancel import execution_cancel
+from apps.tickets.commanding import ticket_release
 from apps.tickets.models import Breaker, Ticket
 from apps.tickets.resetting import breaker_reset
 from kernel.errors import Conflict, NotFound
@@ -22,6 +23,14 @@ def id_of(ask: Ask) -> UUID:
     found = as_uuid(ask.target)
     if found is None:
         raise NotFound("There is no such thing.")
+    return found
+
+
+def ticket_of(ask: Ask) -> Ticket:
+    """The ticket of an execution of the tenant; NotFound when it is not alive."""
+    found = Ticket.objects.filter(pk=id_of(ask), tenant_id=ask.inside.pk).first()
+    if found is None:
+        raise NotFound("It is not alive (any more).")
     return found
 
 
@@ -37,9 +46,7 @@ class CancelTicket(Verb):
     name, label, level, scope, key, hard = "ticket.cancel", "Cancel", RESPOND, "tenant", "c", True
 
     def look(self, ask: Ask) -> Preview:
-        ticket = Ticket.objects.filter(pk=id_of(ask), tenant_id=ask.inside.pk).first()
-        if ticket is None:
-            raise NotFound("It is not alive (any more).")
+        ticket = ticket_of(ask)
         runs = ticket.state == "running"
         lines = [
             Line("Execution", str(ticket.pk)),
@@ -58,6 +65,38 @@ class CancelTicket(Verb):
         done = execution_cancel(tenant=ask.inside, actor=ask.actor, execution_id=id_of(ask), now=ask.now)
         text = "It is cancelled." if done.outcome == "done" else "It was asked to stop."
         return Receipt(text, f"/t/{ask.inside.slug}/admin/executions/execution/{ask.target}/change/")
+
+
+@register
+class ReleaseTicket(Verb):
+    """Lets a run go now that waits between tries, or whose message may be lost."""
+
+    name, label, level, scope, key = "ticket.release", "Release now", RESPOND, "tenant", "r"
+
+    def look(self, ask: Ask) -> Preview:
+        ticket = ticket_of(ask)
+        waits = ticket.state == "ready" and ticket.rank is None and ticket.available_at > ask.now
+        lines = [
+            Line("Execution", str(ticket.pk)),
+            Line("State", "waits for its time" if waits else ticket.state, "ready"),
+            Line("Not before", f"{ticket.available_at:%Y-%m-%d %H:%M:%S} UTC", "now" if waits else None),
+            Line("Release", str(ticket.release or "-")),
+        ]
+        refused = "" if waits or ticket.state == "queued" else f"It is {ticket.state}: nothing is to be released."
+        return Preview(
+            f"Release execution {ticket.pk} now", lines, version_of(ticket.state, ticket.release, ticket.available_at),
+            ["Limits, pauses and breakers hold for it as for all others."], refused,
+            f"/t/{ask.inside.slug}/admin/executions/execution/{ticket.pk}/change/",
+        )  # fmt: skip
+
+    def do(self, ask: Ask) -> Receipt:
+        ticket_release(
+            tenant_id=ask.inside.pk, execution_id=id_of(ask), release=ticket_of(ask).release, actor=ask.actor,
+            now=ask.now, reason=ask.reason,
+        )  # fmt: skip
+        return Receipt(
+            "It goes with the next release.", f"/t/{ask.inside.slug}/admin/executions/execution/{ask.target}/change/"
+        )
 
 
 @register

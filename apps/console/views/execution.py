@@ -86,7 +86,7 @@ def _read(tenant: Tenant, found: Found, now: datetime) -> tuple[ExecutionRow, li
 
 def _told(row: ExecutionRow, attempts: Sequence[AttemptRow], around: Around) -> list[Event]:
     """The timeline, with names of machines and without secrets."""
-    machines = {UUID(key): name for key, name in (around.machines or {}).items()}
+    machines = {UUID(key): name for key, name in (loaded(around.machines) or {}).items()}
     return [one._replace(error=masked(one.error)) for one in events(row, attempts, machines=machines)]
 
 

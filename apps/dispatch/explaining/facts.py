@@ -30,7 +30,8 @@ SELECT t.status, t.dispatch_paused, p.max_running, p.max_runs_per_min, p.runs_bu
        bt.tokens, bt.at, bj.per_s, bj.burst, bj.tokens, bj.at,
        l.owner IS NOT NULL AND l.expires_at > clock_timestamp()
            AND l.expires_at < clock_timestamp() + interval '{IMPLAUSIBLE_S} s', l.expires_at,
-       b.state, coalesce(CASE b.state WHEN 'open' THEN b.retry_at ELSE b.probe_until END, b.changed_at), b.reason
+       b.state, coalesce(CASE b.state WHEN 'open' THEN b.retry_at ELSE b.probe_until END, b.changed_at), b.reason,
+       ARRAY(SELECT z.pool FROM tenants_dispatchpause z WHERE z.tenant_id IS NULL OR z.tenant_id = t.id)
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 LEFT JOIN tenants_planpool pp ON pp.plan_id = p.id AND pp.pool = %(pool)s
 LEFT JOIN tickets_bucket bt ON bt.tenant_id = t.id AND bt.owner = %(whole)s
@@ -78,6 +79,7 @@ class Shared(NamedTuple):
     breaker_state: str | None
     breaker_until: datetime | None
     breaker_reason: str | None
+    paused: list[str]  # pools that operators hold back
 
 
 class Used(NamedTuple):
@@ -130,6 +132,7 @@ def known_of(conn: Conn, tenant: Tenant, run: Run, *, now: datetime) -> Known:
     parents = parents_of(conn, tenant.schema_name, run.id) if run.now_state == "blocked" else []
     facts = Facts(
         now=now, tenant_active=shared.status == "active", dispatch_paused=shared.dispatch_paused,
+        platform_paused="" in shared.paused, pool_paused=run.pool in shared.paused,
         job_limit=0 if run.job_paused_at is not None else run.job_limit, queue_paused=run.queue_paused_at is not None,
         available_at=_available_at(run, held_by_breaker=held_by_breaker), start_by=run.start_by,
         blocked_by=len(open_parents(parents)) or int(run.now_state == "blocked"),

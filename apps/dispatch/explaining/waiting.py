@@ -155,7 +155,7 @@ def _since(run: Run, known: Known, code: str, now: datetime) -> datetime | None:
 
 
 def _thing(run: Run, code: str) -> Thing:
-    if code in ("tenant_inactive", "dispatch_paused"):
+    if code in ("tenant_inactive", "platform_paused", "dispatch_paused", "pool_paused"):
         return Thing("tenant")
     if code == "queue_paused":
         return Thing("queue", run.queue)
@@ -182,6 +182,8 @@ _CONCURRENCY = ("job_concurrency", "tenant_concurrency", "pool_maximum", "concur
 _SENTENCES: Mapping[str, Sentence] = {
     "tenant_inactive": lambda run, known, refused: f"The tenant is {known.shared.status}: nothing of it is released.",
     "dispatch_paused": lambda run, known, refused: "The operator has paused all runs of this tenant.",
+    "platform_paused": lambda run, known, refused: "Operators have paused the runs of all tenants.",
+    "pool_paused": lambda run, known, refused: f"Operators have paused the pool {run.pool!r}.",
     "schedule_paused": lambda run, known, refused: f"Its schedule {run.schedule_name!r} is paused.",
     "job_paused": lambda run, known, refused: (
         f"Its {run.word} {run.job_name!r} is paused since {instant(run.job_paused_at)}{_reason(run.job_paused_reason)}."

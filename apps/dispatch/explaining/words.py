@@ -20,9 +20,17 @@ ADMISSION_WORDS: Mapping[str, Words] = {
         "The tenant is not active",
         "An operator makes the tenant active again (admin: Tenants). What waits goes on then.",
     ),
+    "platform_paused": Words(
+        "Operators have paused the runs of all tenants",
+        "An operator resumes all dispatch (admin: Overview). Nothing is lost meanwhile.",
+    ),
     "dispatch_paused": Words(
         "The operator has paused this tenant's runs",
         "An operator clears 'dispatch paused' of the tenant (admin: Tenants). Nothing is lost meanwhile.",
+    ),
+    "pool_paused": Words(
+        "Operators have paused this pool, for all tenants or for this one",
+        "An operator resumes the pool (admin: Workers and queues). Nothing is lost meanwhile.",
     ),
     "schedule_paused": Words("The schedule is paused", "Resume the schedule."),
     "job_paused": Words("The job or workflow is paused", "Resume it; what waits starts at once."),

@@ -204,7 +204,7 @@ class _Uses:
     def facts(self, head: depths.Head, pool: str, tenancy: Tenancy | None, rates: _Rates, now: datetime) -> Facts:
         """Of the head of a flow, without what is true of its pool: slots that are taken are what it waits for."""
         return Facts(
-            now=now, tenant_active=tenancy is not None and tenancy.active, job_limit=head.job_limit,
+            now=now, tenant_active=tenancy is not None and tenancy.is_open(pool), job_limit=head.job_limit,
             job_use=self.job[head.job_id], available_at=head.available_at, start_by=head.start_by,
             overlap_busy=head.serial in self.serial, tenant_use=self.tenant[head.tenant_id],
             max_running=tenancy.max_running if tenancy else None, pool_use=self.pool[pool, head.tenant_id],
