@@ -163,7 +163,8 @@ class LoadHintAnswer(Serializer):
     """What is expected of the whole platform in the fullest minute in which this schedule runs within a day."""
 
     EXAMPLE: ClassVar[Example] = {
-        "level": "crowded", "minute": "2027-03-02T02:00:00Z", "times_usual": 14.2, "quieter": QuieterAnswer.EXAMPLE,
+        "as_of": "2027-03-01T08:00:00Z", "level": "crowded", "minute": "2027-03-02T02:00:00Z", "times_usual": 14.2,
+        "quieter": QuieterAnswer.EXAMPLE,
         "jitter": {"change": {"jitter_s": 900}, "minute": "2027-03-02T02:00:00Z", "times_usual": 1.8},
     }  # fmt: skip
 
@@ -183,7 +184,7 @@ class ScheduleSaved(ScheduleAnswer):
     EXAMPLE: ClassVar[Example] = {**ScheduleAnswer.EXAMPLE, "load_hint": LoadHintAnswer.EXAMPLE}
 
     load_hint = LoadHintAnswer(
-        allow_null=True, help_text="Null when it is not active, does not run within a day, or nothing is known."
+        required=False, help_text="Left out when it is not active, does not run within a day, or nothing is known."
     )
 
 

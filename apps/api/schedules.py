@@ -49,7 +49,8 @@ class ScheduleEndpoint(Endpoint):
     def saved(self, found: DefinedSchedule, *, status: int = 200, location: str | None = None) -> Response:
         """One that was made or changed, with what its runs meet."""
         (shape,) = schedule_shapes(self.tenant, [found], now=self.now)
-        shape["load_hint"] = load_hint_shape(found, shape["status"], now=self.now)
+        hint = load_hint_shape(found, shape["status"], now=self.now)
+        shape |= {} if hint is None else {"load_hint": hint}
         return tagged(shape, found.schedule.revision, status=status, location=location)
 
 
