@@ -9,6 +9,8 @@ from django.http import HttpRequest
 
 from apps.presenting.paging import CURSOR
 
+PAGE = "page"  # the number of a page, where a list is not by keyset
+
 
 class Chip(NamedTuple):
     """One of several; `rows` is how many there are of it, where that is known."""
@@ -33,7 +35,8 @@ def chips(
 def changed(request: HttpRequest, **filters: str) -> str:
     """The page's query with these filters; an empty one is left out."""
     query = request.GET.copy()
-    query.pop(CURSOR, None)
+    for place in (CURSOR, PAGE):
+        query.pop(place, None)
     for name, value in filters.items():
         query[name] = value
         if not value:

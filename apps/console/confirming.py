@@ -59,7 +59,7 @@ def confirmed_page(
     return TemplateResponse(request, template, shown)
 
 
-def refuse(form: forms.Form, error: ShardbeatError) -> None:
+def refuse(form: forms.BaseForm, error: ShardbeatError) -> None:
     """What a service refused, at the fields that it is about."""
     if not isinstance(error, InvalidInput):
         form.add_error(None, error.detail)

@@ -1,5 +1,6 @@
 """What the console keeps for itself, and the permissions of its roles. Shared schema."""
 
+from django.conf import settings
 from django.db import models
 from django.db.models.functions import Lower
 
@@ -20,6 +21,42 @@ class Level(models.Model):
 
     def __str__(self) -> str:
         return "level"
+
+
+class Assignment(models.Model):
+    """Which operator sees to the failures of one cause in a tenant. Written by `assigning.py`."""
+
+    pk = models.CompositePrimaryKey("tenant_id", "fingerprint")
+    tenant_id = models.IntegerField()
+    fingerprint = models.CharField(max_length=64)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    assigned_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [
+            # reader: a cause over all tenants
+            models.Index(fields=["fingerprint"], name="assignment_of_cause"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} {self.fingerprint[:12]}"
+
+
+class Snapshot(models.Model):
+    """How the platform stood a moment ago, for all who look: one row. Read and written by `snapshot.store`, in SQL."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    number = models.BigIntegerField(default=0, help_text="How many have been made.")
+    made_at = models.DateTimeField()
+    took_ms = models.IntegerField()
+    body = models.TextField(help_text="JSON: see snapshot.store.")
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="snapshot_is_one_row")]
+
+    def __str__(self) -> str:
+        return f"{self.number} at {self.made_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class SavedView(models.Model):

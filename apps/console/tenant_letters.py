@@ -19,6 +19,7 @@ from apps.console.confirming import PERMISSION
 from apps.console.filters import WindowFilter, choice_filter
 from apps.console.middleware import tenant_of
 from apps.console.reading import ReadOnlyAdmin
+from apps.console.roles import RESPOND, may
 from apps.console.selecting import ticked
 from apps.console.shown import json_field
 from apps.console.tenant_admin import link_field
@@ -60,7 +61,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         return [path("replay/", view, name="deadletters_deadletter_replay"), *super().get_urls()]
 
     def has_work_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm(PERMISSION)
+        return may(request.user, RESPOND) or request.user.has_perm(PERMISSION)
 
     @admin.display(description="many")
     def many(self, obj: DeadLetter) -> str:

@@ -28,15 +28,7 @@ class Group(NamedTuple):
     newest_at: datetime
 
 
-_GROUPS = f"""
-WITH RECURSIVE prints AS (
-    (SELECT fingerprint FROM {{schema}}.deadletters_deadletter
-     WHERE resolved_at IS NULL AND fingerprint > $1 ORDER BY fingerprint LIMIT 1)
-    UNION ALL
-    SELECT (SELECT d.fingerprint FROM {{schema}}.deadletters_deadletter d
-            WHERE d.resolved_at IS NULL AND d.fingerprint > p.fingerprint ORDER BY d.fingerprint LIMIT 1)
-    FROM prints p WHERE p.fingerprint IS NOT NULL),
-chosen AS (SELECT fingerprint FROM prints WHERE fingerprint IS NOT NULL LIMIT $2)
+_DESCRIBED = f"""
 SELECT c.fingerprint, least(counted.n, {COUNT_MOST}), counted.n <= {COUNT_MOST}, newest.id, newest.job_id,
        newest.error::text, oldest.created_at, newest.created_at
 FROM chosen c
@@ -50,8 +42,28 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT d.created_at FROM {{schema}}.deadletters_deadletter d
     WHERE d.resolved_at IS NULL AND d.fingerprint = c.fingerprint ORDER BY d.id LIMIT 1) oldest
+"""
+
+_GROUPS = f"""
+WITH RECURSIVE prints AS (
+    (SELECT fingerprint FROM {{schema}}.deadletters_deadletter
+     WHERE resolved_at IS NULL AND fingerprint > $1 ORDER BY fingerprint LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.fingerprint FROM {{schema}}.deadletters_deadletter d
+            WHERE d.resolved_at IS NULL AND d.fingerprint > p.fingerprint ORDER BY d.fingerprint LIMIT 1)
+    FROM prints p WHERE p.fingerprint IS NOT NULL),
+chosen AS (SELECT fingerprint FROM prints WHERE fingerprint IS NOT NULL LIMIT $2)
+{_DESCRIBED}
 ORDER BY c.fingerprint
 """
+
+_GROUP = f"WITH chosen AS (SELECT $1::text AS fingerprint) {_DESCRIBED}"
+
+
+def group_read(tenant: Tenant, fingerprint: str) -> Group | None:
+    """One group; None when nothing of it is open."""
+    found = run_in(door.raw(), _GROUP, tenant.schema_name, [fingerprint]).fetchone()
+    return None if found is None else Group(*found)._replace(error=orjson.loads(found[5]))
 
 
 def groups_read(tenant: Tenant, *, after: Position | None = None, size: int) -> Page[Group]:

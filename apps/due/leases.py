@@ -17,14 +17,14 @@ Conn = psycopg.Connection[Any]
 Slice = tuple[str, int]  # (kind, shard)
 # Why a lease has another holder than before, for people.
 WHY = {
-    "": "nobody had held it",
-    "ran_out": "the holder did not renew it in time",
-    "stopped": "the holder stopped",
-    "drained": "the holder was draining",
-    "spread": "it was another dispatcher's share",
-    "stuck": "the holder's loop made no progress",
-    "released": "an operator released it",
-    "clock": "the holder's clock was wrong",
+    "": "first holder",
+    "ran_out": "not renewed in time",
+    "stopped": "holder stopped",
+    "drained": "holder drained",
+    "spread": "evened out",
+    "stuck": "holder's loop stuck",
+    "released": "operator released it",
+    "clock": "holder's clock wrong",
 }
 IMPLAUSIBLE_S = 300  # no lease is that long: the clock went back, and nobody has renewed it since
 

@@ -62,6 +62,7 @@ STAYS_SHARED = {
     "usage_rollup": "usage is counted where it was",
     "usage_failure": "usage is counted where it was",
     "usage_failurecause": "usage is counted where it was",
+    "console_assignment": "operators there see to its failures",
     "usage_notice": "usage is counted where it was",
     "usage_daycount": "usage is counted where it was",
     "api_idempotentanswer": "requests that are sent again there are new ones",

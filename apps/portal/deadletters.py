@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -20,7 +19,7 @@ from apps.portal.verbs import Receipt, Subject, VerbPage
 from apps.presenting.fields import Field, Form, Option
 from apps.presenting.json_input import read_json
 from apps.presenting.paging import PAGE_ROWS, as_uuid, paged, position_of
-from apps.presenting.shown import moment
+from apps.presenting.shown import error_line, moment
 from apps.schedules.names import job_options, names_of
 from kernel.errors import NotFound
 from tenants import door
@@ -190,13 +189,3 @@ def access_letter(letter_id: UUID) -> DeadLetter:
     if letter is None:
         raise NotFound("There is no such dead letter.")
     return letter
-
-
-def error_line(error: Any) -> str:
-    """What an error says, in one line."""
-    if not isinstance(error, dict):
-        return str(error)[:200] if error else ""
-    named = [
-        str(error[name]) for name in ("class", "code", "status", "http_status", "message", "detail") if error.get(name)
-    ]
-    return " · ".join(dict.fromkeys(named))[:300] or str(error)[:200]

@@ -14,13 +14,14 @@ from apps.deadletters.reading import LetterFilter, deadletters_count
 from apps.operations.pacing import Pace
 from apps.operations.services import Wish, operation_create
 from apps.outcomes.again import MAX_REPLAYS, UNCHANGED
-from apps.portal.deadletters import FINGERPRINT_CHARS, error_line, query_of
+from apps.portal.deadletters import FINGERPRINT_CHARS, query_of
 from apps.portal.paces import pace_of
 from apps.portal.pages import Page
 from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
 from apps.presenting.fields import Field, Form
 from apps.presenting.json_input import read_json
 from apps.presenting.paging import as_uuid
+from apps.presenting.shown import error_line
 from apps.schedules.names import names_of
 from kernel.errors import Faults
 

@@ -7,11 +7,11 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.portal.deadletters import error_line
 from apps.portal.pages import Page
 from apps.portal.paging import newest
 from apps.presenting.fields import Field, Form, Option, choices
 from apps.presenting.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.presenting.shown import error_line
 from apps.schedules.names import names_of
 from apps.webhooks.models import Webhook
 from apps.webhooks.reading import deliveries_read, delivery_shape, webhook_find, webhook_shape

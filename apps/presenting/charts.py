@@ -45,7 +45,7 @@ def strip(results: Sequence[tuple[str, str]], *, meaning: str) -> str:
         f'<rect class="fill-base" x="{number * 16}" y="28" width="12" height="4" rx="2"/>'
         for number in range(len(results), STRIP_RUNS)
     ]
-    return _svg("strip", STRIP_RUNS * 16 - 4, 34, meaning, [*bars, *empty])
+    return svg_of("strip", STRIP_RUNS * 16 - 4, 34, meaning, [*bars, *empty])
 
 
 def phases(parts: Sequence[Part], *, meaning: str) -> str:
@@ -62,16 +62,19 @@ def phases(parts: Sequence[Part], *, meaning: str) -> str:
             f"<title>{escape(part.label)}</title></rect>"
         )
         left += wide
-    return _svg("phases", PHASES_WIDTH, 18, meaning, bars, stretch=True)
+    return svg_of("phases", PHASES_WIDTH, 18, meaning, bars, stretch=True)
 
 
-def columns(series: Sequence[Column], *, meaning: str, limit: float | None = None) -> str:
-    """Counts over time, stacked; a `limit` near them is a line. The table beside it has the numbers."""
+def columns(series: Sequence[Column], *, meaning: str, across: int = 1_000, limit: float | None = None) -> str:
+    """Counts over time, stacked; a `limit` near them is a line. The table beside it has the numbers.
+
+    `across` is the picture's width in its units.
+    """
     most = max((one.total for one in series), default=0) or 1
     if limit is not None and most < limit <= most * LIMIT_SHOWN:
         most = round(limit)
-    wide = 960 / max(1, len(series))
-    bars = [f'<line class="grid" x1="40" x2="1000" y1="{y}" y2="{y}"/>' for y in (10, 10 + COLUMNS_HEIGHT // 2)]
+    wide = (across - 40) / max(1, len(series))
+    bars = [f'<line class="grid" x1="40" x2="{across}" y1="{y}" y2="{y}"/>' for y in (10, 10 + COLUMNS_HEIGHT // 2)]
     bars.append(f'<text x="34" y="14" text-anchor="end">{most:,}</text>')
     bars.append(f'<text x="34" y="{COLUMNS_HEIGHT + 12}" text-anchor="end">0</text>')
     for number, column in enumerate(series):
@@ -85,12 +88,12 @@ def columns(series: Sequence[Column], *, meaning: str, limit: float | None = Non
                 f'<rect class="fill-{tone}" x="{left + wide * 0.12:.1f}" y="{bottom:.1f}" width="{wide * 0.76:.1f}"'
                 f' height="{high:.1f}"><title>{escape(f"{column.label}: {count:,}")}</title></rect>'
             )
-    bars.append(f'<line class="grid" x1="40" x2="1000" y1="{10 + COLUMNS_HEIGHT}" y2="{10 + COLUMNS_HEIGHT}"/>')
+    bars.append(f'<line class="grid" x1="40" x2="{across}" y1="{10 + COLUMNS_HEIGHT}" y2="{10 + COLUMNS_HEIGHT}"/>')
     if limit is not None and limit <= most:
         y = 10 + COLUMNS_HEIGHT * (1 - limit / most)
-        bars.append(f'<line class="limit" x1="40" x2="1000" y1="{y:.1f}" y2="{y:.1f}"/>')
+        bars.append(f'<line class="limit" x1="40" x2="{across}" y1="{y:.1f}" y2="{y:.1f}"/>')
     bars += _labels(series, wide)
-    return _svg("chart", 1_000, COLUMNS_HEIGHT + 32, meaning, bars)
+    return svg_of("chart", across, COLUMNS_HEIGHT + 32, meaning, bars)
 
 
 def meter(share: float, *, tone: str, meaning: str) -> str:
@@ -99,7 +102,14 @@ def meter(share: float, *, tone: str, meaning: str) -> str:
     bars = ['<rect class="fill-base" x="0" y="0" width="300" height="10" rx="5"/>']
     if wide:
         bars.append(f'<rect class="fill-{tone}" x="0" y="0" width="{max(10.0, wide):.1f}" height="10" rx="5"/>')
-    return _svg("meter", 300, 10, meaning, bars, stretch=True)
+    return svg_of("meter", 300, 10, meaning, bars, stretch=True)
+
+
+def spark(values: Sequence[float], *, meaning: str) -> str:
+    """The shape of a few numbers over time, as small as a word; the numbers themselves stand beside it."""
+    most, last = max(values, default=0) or 1, max(1, len(values) - 1)
+    points = " ".join(f"{at / last * 94 + 1:.1f},{18 - value / most * 16:.1f}" for at, value in enumerate(values))
+    return svg_of("spark", 96, 20, meaning, [f'<polyline points="{points}"/>'], stretch=True)
 
 
 def _labels(series: Sequence[Column], wide: float) -> list[str]:
@@ -112,7 +122,8 @@ def _labels(series: Sequence[Column], wide: float) -> list[str]:
     ]
 
 
-def _svg(kind: str, wide: int, high: int, meaning: str, parts: Iterable[str], *, stretch: bool = False) -> str:
+def svg_of(kind: str, wide: int, high: int, meaning: str, parts: Iterable[str], *, stretch: bool = False) -> str:
+    """The picture, with what it means for those who do not see it."""
     keep = ' preserveAspectRatio="none"' if stretch else ""
     return (
         f'<svg class="{kind}" viewBox="0 0 {wide} {high}" role="img" aria-label="{escape(meaning)}"{keep}>'

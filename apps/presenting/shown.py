@@ -92,3 +92,13 @@ def json_text(value: Any) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     rest, text = len(text) - SHOWN_CHARS, printable(text[:SHOWN_CHARS], keep=LINES)
     return text if rest <= 0 else f"{text}\n... {rest:,} more characters; the API answers all of it"
+
+
+def error_line(error: Any) -> str:
+    """What an error says, in one line."""
+    if not isinstance(error, dict):
+        return str(error)[:200] if error else ""
+    named = [
+        str(error[name]) for name in ("class", "code", "status", "http_status", "message", "detail") if error.get(name)
+    ]
+    return " · ".join(dict.fromkeys(named))[:300] or str(error)[:200]

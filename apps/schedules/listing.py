@@ -8,8 +8,8 @@ from uuid import UUID
 import orjson
 
 from apps.schedules.defined import DefinedJob, DefinedSchedule
-from apps.schedules.models import Job, Schedule
-from apps.schedules.reading import jobs_defined, schedules_defined
+from apps.schedules.models import Job
+from apps.schedules.reading import jobs_defined, schedules_with
 from kernel.keyset import Condition, Count, Listing, Order, Page, Part, Path, Position, count_read, page_read
 from kernel.pools import WORKFLOW
 from tenants import door
@@ -81,8 +81,7 @@ def schedules_read(
 ) -> Page[DefinedSchedule]:  # fmt: skip
     """Schedules with their current versions and jobs, in an order of ORDERS."""
     found = page_read(door.raw(), tenant.schema_name, _of_schedules(wanted, order, now), size=size, after=after)
-    known = Schedule.objects.select_related("job").in_bulk([row[0] for row in found.rows])
-    return Page(schedules_defined([known[row[0]] for row in found.rows if row[0] in known]), found.after)
+    return Page(schedules_with([row[0] for row in found.rows]), found.after)
 
 
 def schedules_count(tenant: Tenant, wanted: DefinitionFilter, *, now: datetime) -> Count:

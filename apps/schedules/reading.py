@@ -8,7 +8,6 @@ from uuid import UUID
 from django.db.models import F
 from psycopg import sql
 
-from apps.due.models import DueEntry
 from apps.schedules.defined import DefinedJob, DefinedSchedule, job_as_given, schedule_as_given
 from apps.schedules.models import Job, JobVersion, Schedule, ScheduleVersion
 from apps.schedules.services_secrets import PLAIN_KINDS
@@ -16,13 +15,14 @@ from kernel.masking import masked_target
 from tenants import door
 from tenants.models import Tenant
 
-# The newest occurrence that was fired, by the index that keeps occurrences unique.
-_LAST = """
-SELECT s.id, (SELECT e.actual_at FROM {schema}.executions_execution e
+# Their due entries, and the newest occurrence that was fired, by the index that keeps occurrences unique.
+_AROUND = """
+SELECT s.id, d.due_at, d.parked, (SELECT e.actual_at FROM {schema}.executions_execution e
               WHERE e.schedule_id = s.id AND e.trigger IN ('schedule', 'catch_up') AND e.nominal_at IS NOT NULL
                 AND e.state <> 'skipped'
               ORDER BY e.nominal_at DESC LIMIT 1)
 FROM unnest(%s::uuid[]) AS s(id)
+LEFT JOIN LATERAL (SELECT d.due_at, d.parked FROM due_dueentry d WHERE d.key = s.id LIMIT 1) d ON true
 """
 
 
@@ -57,16 +57,26 @@ def schedules_defined(schedules: Sequence[Schedule]) -> list[DefinedSchedule]:
     return [DefinedSchedule(one, versions[one.pk]) for one in schedules if one.pk in versions]
 
 
+def schedules_with(ids: Sequence[UUID]) -> list[DefinedSchedule]:
+    """Those of these schedules that are not deleted, in this order, with their current versions and jobs; one query."""
+    found = ScheduleVersion.objects.select_related("schedule__job").filter(
+        schedule_id__in=ids, version=F("schedule__version"), schedule__deleted_at=None
+    )
+    by_id = {version.schedule_id: DefinedSchedule(version.schedule, version) for version in found}
+    return [by_id[key] for key in ids if key in by_id]
+
+
 def schedule_shapes(tenant: Tenant, defined: Sequence[DefinedSchedule], *, now: datetime) -> list[dict[str, Any]]:
     """Schedules with when they run next and ran last. Their jobs must be read with them."""
     following = {one.schedule.pk: (one.next_at, "") for one in defined if one.made and one.next_at is not None}
     last: dict[UUID, datetime | None] = {}
     ids = [one.schedule.pk for one in defined if not one.made]
     if ids:
-        entries = DueEntry.objects.filter(key__in=ids).values_list("key", "due_at", "parked")
-        following |= {key: (due_at, parked) for key, due_at, parked in entries}
-        query = sql.SQL(_LAST).format(schema=sql.Identifier(tenant.schema_name))
-        last = dict(door.raw().execute(query, [ids]).fetchall())
+        query = sql.SQL(_AROUND).format(schema=sql.Identifier(tenant.schema_name))
+        for key, due_at, parked, last_at in door.raw().execute(query, [ids]):
+            last[key] = last_at
+            if due_at is not None:
+                following[key] = (due_at, parked)
     return [_schedule_shape(one, following.get(one.schedule.pk), last.get(one.schedule.pk), now) for one in defined]
 
 

@@ -121,6 +121,8 @@ class Ticket(models.Model):
             models.Index(fields=["tenant_id", "execution_id"], condition=Q(state="blocked"), name="ticket_blocked"),
             # readers: release (what is in flight), reconcile (queued but not started)
             models.Index(fields=["queued_at"], condition=Q(state="queued"), name="ticket_queued"),
+            # reader: operators' page of workflows' runs that are alive, the oldest first
+            models.Index(fields=["execution_id"], condition=Q(pool="workflow"), name="ticket_of_workflow"),
             # reader: the loop of workflows' runs, those that are to be looked at
             models.Index(
                 fields=["deadline"], condition=Q(pool="workflow", state="running"), name="ticket_workflow_run"

@@ -94,6 +94,11 @@ _BY = {"attempts": "{0}attempts DESC, {0}letters DESC", "letters": "{0}letters D
 
 _FIRST = "SELECT fingerprint, min(first_at) FROM usage_failurecause WHERE fingerprint = ANY(%s) GROUP BY 1"
 
+_CAUSE = """
+SELECT error_class, status, host, message, first_at, last_at, tenant_id, execution_id
+FROM usage_failurecause WHERE fingerprint = %s ORDER BY last_at DESC LIMIT 1
+"""
+
 _TENANTS = """
 SELECT tenant_id, sum(attempts)::bigint, sum(letters)::bigint, max(starts_at) FROM (
     SELECT tenant_id, attempts, letters, starts_at FROM usage_failure
@@ -122,6 +127,15 @@ def groups(
         for row in rows
     ]  # fmt: skip
     return Found(rows[0][15] if rows and rows[0][16] >= ROWS_MOST else since, found)
+
+
+def cause_of(conn: Conn, fingerprint: str) -> Cause | None:
+    """What it is, as whoever met it last describes it; None when nobody has in a month."""
+    row = conn.execute(_CAUSE, [fingerprint]).fetchone()
+    if row is None:
+        return None
+    ((_, first_at),) = conn.execute(_FIRST, [[fingerprint]]).fetchall()
+    return Cause._make(row)._replace(first_at=first_at)
 
 
 def hosts(found: Sequence[Group]) -> list[OfHost]:

@@ -198,6 +198,7 @@ MIDDLEWARE = [
     "apps.api.member_middleware.MemberMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "apps.console.snapshot.middleware.SnapshotMiddleware",
     "apps.console.middleware.TenantPathMiddleware",
 ]
 TEMPLATES = [

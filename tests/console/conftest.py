@@ -78,6 +78,15 @@ class Named(HTMLParser):
             self._link = None
 
 
+@pytest.fixture(autouse=True)
+def no_snapshot() -> Iterator[None]:
+    """What this process knows of the platform is of the test before."""
+    yield
+    from apps.console.snapshot import store
+
+    store.kept.forget()
+
+
 @pytest.fixture
 def operator(database: None) -> Any:
     """A superuser."""

@@ -36,16 +36,23 @@ class World:
 
 
 # --- over all tenants -------------------------------------------------------------------------------------------------
-LIVE = ("/admin/",)
+LIVE = ("/admin/", "/admin/cause/", "/admin/tables/")
 RUNS = ("/admin/live/", "/admin/live/?tenant={slug}&state=running&older=1m")
-FIGURES: tuple[str, ...] = ()
+FIGURES = (
+    "/admin/tenants/", "/admin/tenants/?show=busy&sort=quota&q={slug}", "/admin/dead-letters/",
+    "/admin/dead-letters/?what=failures&window=1h", "/admin/dead-letters/{fingerprint}/",
+)  # fmt: skip
 FORECAST = ("/admin/forecast/", "/admin/forecast/?zone=Europe/Berlin&tenant={slug}&jitter_s=300")
 MACHINES = (
     "/admin/shards/", "/admin/shards/fire-{shard}/", "/admin/dispatchers/{dispatcher}/", "/admin/workers/",
     "/admin/workers/{worker}/", "/admin/queues/{queue}/", "/admin/operations/", "/admin/operations/?show=ended",
     "/admin/backfills/", "/admin/workflow-runs/",
 )  # fmt: skip
-VERBS: tuple[str, ...] = ()
+VERBS: tuple[str, ...] = (
+    "/admin/audit/", "/admin/audit/?window=day&refused=1", "/admin/do/dispatch.pause/all/",
+    "/admin/do/tenant.plan/{slug}/", "/admin/do/worker.drain/{worker}/", "/admin/do/lease.release/fire/{shard}/",
+    "/t/{slug}/admin/do/ticket.cancel/{waiting}/",
+)  # fmt: skip
 EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/views/", "/admin/views/?url=/admin/")
 
 # --- in a tenant ------------------------------------------------------------------------------------------------------
@@ -59,7 +66,11 @@ TENANT_SCHEDULES = (
     "/t/{slug}/admin/schedules/", "/t/{slug}/admin/schedules/{schedule}/", "/t/{slug}/admin/schedules/{schedule}/edit/",
     "/t/{slug}/admin/schedules/new/",
 )  # fmt: skip
-TENANT_FIGURES: tuple[str, ...] = ()
+TENANT_FIGURES = (
+    "/t/{slug}/admin/dead-letters/", "/t/{slug}/admin/dead-letters/list/?status=all&window=31d",
+    "/t/{slug}/admin/dead-letters/causes/{fingerprint}/", "/t/{slug}/admin/dead-letters/{letter}/",
+    "/t/{slug}/admin/do/deadletters.replay/{fingerprint}/",
+)  # fmt: skip
 TENANT_MACHINES = (
     "/t/{slug}/admin/operations/", "/t/{slug}/admin/operations/{operation}/", "/t/{slug}/admin/backfills/",
     "/t/{slug}/admin/backfills/{backfill}/", "/t/{slug}/admin/workflow-runs/", "/t/{slug}/admin/workflow-runs/{run}/",

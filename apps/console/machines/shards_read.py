@@ -10,7 +10,7 @@ import psycopg
 from django.conf import settings
 
 from apps.due.leases import WHY
-from kernel.pools import POOL_NUMBER
+from kernel.pools import CELERY_POOLS, POOL_NUMBER, WORKFLOW
 
 Conn = psycopg.Connection[Any]
 DUE_COUNTED = 150  # of each shard: 64 of them read about 10,000 index entries at most
@@ -20,12 +20,14 @@ LOOPS_STUCK_MS = 5_000  # a loop that is so far behind loses its leases
 SERVES = {"fire": "fires what is due", "release": "hands tickets to workers", "reconcile": "looks for what came apart",
           "seal": "seals the audit trail"}  # fmt: skip
 _POOLS = {number: pool for pool, number in POOL_NUMBER.items()}
+_SERVED = [POOL_NUMBER[pool] for pool in (*CELERY_POOLS, WORKFLOW)]  # pull queues are asked by whoever works for them
 
 _LEASES = """
 SELECT l.kind, l.shard, l.owner, d.host, d.pid,
        l.expires_at > clock_timestamp() AND d.expires_at > clock_timestamp() AND d.id IS NOT NULL, l.term,
        extract(epoch FROM l.expires_at - clock_timestamp())::float8, l.taken_at, l.taken_from, l.taken_why
 FROM due_shardlease l LEFT JOIN due_dispatcher d ON d.id = l.owner
+WHERE l.kind <> 'release' OR l.shard = ANY(%s)
 ORDER BY array_position(ARRAY['fire', 'release', 'reconcile', 'seal'], l.kind::text), l.shard
 """
 
@@ -39,7 +41,7 @@ FROM generate_series(0, %(shards)s - 1) AS s(shard), (SELECT clock_timestamp()) 
 
 _DISPATCHERS = """
 SELECT d.id, d.host, d.pid, d.version, d.started_at, d.expires_at, d.expires_at > clock_timestamp(), d.draining,
-       d.skew_ms, d.stats::text, (
+       d.drain_wanted, d.skew_ms, d.stats::text, (
     SELECT count(*) FROM due_shardlease l WHERE l.owner = d.id AND l.expires_at > clock_timestamp())
 FROM due_dispatcher d ORDER BY d.expires_at > clock_timestamp() DESC, d.started_at DESC LIMIT %s
 """
@@ -93,8 +95,13 @@ class LeaseRow(NamedTuple):
 
     @property
     def key(self) -> str:
-        """As verbs name it."""
+        """In addresses."""
         return f"{self.kind}-{self.shard}"
+
+    @property
+    def target(self) -> str:
+        """As verbs name it."""
+        return f"{self.kind}/{self.shard}"
 
     @property
     def why(self) -> str:
@@ -134,6 +141,7 @@ class DispatcherRow(NamedTuple):
     beat_at: datetime
     live: bool
     draining: bool
+    drain_wanted: bool
     skew_ms: int
     leases: int
     loops: list[LoopRow]
@@ -179,7 +187,7 @@ def shards_read(conn: Conn) -> Shards:
     """Four statements over shared tables."""
     due = {row[0]: row[1:] for row in conn.execute(_DUE, {"shards": settings.SHARDS, "most": DUE_COUNTED})}
     now: datetime = next(iter(due.values()))[0]
-    leases = [_with_due(LeaseRow(*row), due) for row in conn.execute(_LEASES)]
+    leases = [_with_due(LeaseRow(*row), due) for row in conn.execute(_LEASES, [_SERVED])]
     dispatchers = [_dispatcher(row) for row in conn.execute(_DISPATCHERS, [DISPATCHERS_MOST])]
     stale = conn.execute(_STALE).fetchone()
     return Shards(now, leases, dispatchers, stale[0] if stale else 0)
@@ -212,9 +220,9 @@ def _with_due(one: LeaseRow, due: Mapping[int, tuple[datetime, datetime | None, 
 
 
 def _dispatcher(row: tuple[Any, ...]) -> DispatcherRow:
-    id_, host, pid, version, started_at, expires_at, live, draining, skew_ms, stats, leases = row
+    id_, host, pid, version, started_at, expires_at, live, draining, wanted, skew_ms, stats, leases = row
     beat_at = expires_at - timedelta(seconds=settings.LEASE_TTL_S)
     return DispatcherRow(
-        id_, host, pid, version, started_at, max(beat_at, started_at), live, draining, skew_ms, leases,
+        id_, host, pid, version, started_at, max(beat_at, started_at), live, draining, wanted, skew_ms, leases,
         loops_of(orjson.loads(stats)),
     )  # fmt: skip

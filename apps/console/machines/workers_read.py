@@ -18,7 +18,8 @@ WORKERS_MOST = 200
 
 _WORKERS = """
 SELECT id, host, pid, "group", version, slots::text, cardinality(queues), started_at, expires_at,
-       expires_at > clock_timestamp(), draining, skew_ms, (stats->>'held')::int, (stats->'queue_per_s')::text
+       expires_at > clock_timestamp(), draining, drain_wanted, skew_ms, (stats->>'held')::int,
+       (stats->'queue_per_s')::text
 FROM tickets_worker {where} ORDER BY expires_at > clock_timestamp() DESC, "group", host, pid LIMIT %s
 """
 
@@ -65,6 +66,7 @@ class WorkerRow(NamedTuple):
     beat_at: datetime
     live: bool
     draining: bool
+    drain_wanted: bool
     skew_ms: int
     held: int
     per_s: float
@@ -148,10 +150,11 @@ def _with_consumers(conn: Conn, queues: Sequence[QueueFigures]) -> list[QueueRow
 
 
 def _worker(row: tuple[Any, ...]) -> WorkerRow:
-    id_, host, pid, group, version, slots, queues, started_at, expires_at, live, draining, skew_ms, held, per_s = row
+    id_, host, pid, group, version, slots, queues, started_at, expires_at, live, draining, *more = row
+    wanted, skew_ms, held, per_s = more
     beat_at = max(expires_at - timedelta(seconds=settings.WORKER_TTL_S), started_at)
     rate = sum(orjson.loads(per_s).values()) if per_s else 0.0
     return WorkerRow(
-        id_, host, pid, group, version, orjson.loads(slots), queues, started_at, beat_at, live, draining, skew_ms,
-        held or 0, rate,
+        id_, host, pid, group, version, orjson.loads(slots), queues, started_at, beat_at, live, draining, wanted,
+        skew_ms, held or 0, rate,
     )  # fmt: skip

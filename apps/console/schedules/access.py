@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from apps.schedules.defined import DefinedSchedule, version_of
-from apps.schedules.models import Schedule
+from apps.schedules.defined import DefinedSchedule
+from apps.schedules.reading import schedules_with
 from kernel.errors import NotFound
 from tenants.models import Tenant
 
@@ -14,10 +14,9 @@ MISSING = "There is no such schedule."
 
 def access_schedule(schedule_id: UUID) -> DefinedSchedule:
     """With its current version and job; the same NotFound for all that is not there. In the tenant's schema."""
-    schedule = Schedule.objects.select_related("job").filter(pk=schedule_id, deleted_at=None).first()
-    if schedule is None:
-        raise NotFound(MISSING)
-    return DefinedSchedule(schedule, version_of(schedule))
+    for found in schedules_with([schedule_id]):
+        return found
+    raise NotFound(MISSING)
 
 
 def list_url(tenant: Tenant) -> str:

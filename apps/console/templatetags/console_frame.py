@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django import template
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
 
 from apps.console.places import places_of
 from apps.console.roles import VIEW, may
 from apps.console.saved import views_of
+from apps.console.snapshot.drawing import OVERVIEW, STRIP
+from apps.console.snapshot.middleware import snapshot_of
 
 register = template.Library()
 
@@ -19,6 +24,33 @@ def places(context: Any) -> dict[str, Any]:
     tenant = context.get("console_tenant")
     current = context.get("place") or ("tables" if tenant is not None else "")
     return {"found": places_of(tenant.slug if tenant is not None else ""), "current": current}
+
+
+@register.inclusion_tag("console/strip.html", takes_context=True)
+def strip(context: Any) -> dict[str, Any]:
+    """How the platform stands. A page that has more parts of the snapshot says `live="overview"`."""
+    found = snapshot_of(context["request"])
+    if found is None:
+        return {"parts": None}
+    kind = context.get("live", "strip")
+    return {
+        "parts": {name: mark_safe(text) for name, text in found.parts.items()}, "made_at": found.made_at,
+        "url": f"/admin/live.json?parts={kind}", "version": found.version(*(OVERVIEW if kind == "overview" else STRIP)),
+    }  # fmt: skip
+
+
+@register.simple_tag(takes_context=True)
+def part(context: Any, name: str) -> SafeString:
+    """One part of the snapshot: made of templates, which escape."""
+    found = snapshot_of(context["request"])
+    return mark_safe(found.parts.get(name, "") if found is not None else "")
+
+
+@register.filter
+def code(text: str) -> SafeString:
+    """What is between backticks is a command, between asterisks a name on a page."""
+    told = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return mark_safe(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", told))
 
 
 @register.inclusion_tag("console/views.html", takes_context=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -20,4 +22,16 @@ def excerpted(text: str, label: str) -> SafeString:
     return format_html(
         '<pre class="excerpt" tabindex="0" role="region" aria-label="{}">{}{}</pre>',
         label, printable(text[:SHOWN_CHARS], keep=LINES), more,
+    )  # fmt: skip
+
+
+@register.filter
+def clock(at: datetime, zone: str = "") -> SafeString:
+    """A moment of a timeline, to the millisecond in UTC; times.js tells it in the zone that was chosen."""
+    moment = at.astimezone(UTC)
+    text = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
+    of_schedule = format_html(' data-zone="{}"', zone) if zone and zone != "UTC" else ""
+    return format_html(
+        '<time class="when clock" datetime="{}Z" title="{} UTC"{}>{}</time>', text.replace(" ", "T"), text, of_schedule,
+        text,
     )  # fmt: skip

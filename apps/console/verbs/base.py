@@ -68,21 +68,30 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A verb on a target, to be offered: the undo, or what one does next. `tenant` is a slug."""
+    """A verb on a target, to be offered: the undo, or what one does next. `tenant` is a slug.
+
+    `given` fills in the verb's own fields.
+    """
 
     verb: str
     target: str = ALL
     tenant: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was done: a sentence with numbers, where to see it, and how to undo or cancel it."""
+    """What was done: a sentence with numbers, where to see it, and how to undo or cancel it.
+
+    `lines` are what was found, where a verb looks for something; `bad` when that is nothing good.
+    """
 
     text: str
     link: str = ""
     undo: Step | None = None
     then: Sequence[Step] = ()
+    lines: Sequence[Line] = ()
+    bad: bool = False
 
 
 class Changed(ShardbeatError):
@@ -104,9 +113,13 @@ class Verb:
     level: ClassVar[str]  # that the role must have
     scope: ClassVar[Scope] = "platform"
     key: ClassVar[str] = ""  # one letter for the keyboard
-    form: ClassVar[type[forms.Form] | None] = None  # its own fields, besides the reason
+    form: ClassVar[type[forms.BaseForm] | None] = None  # its own fields, besides the reason
     look_first: ClassVar[bool] = False  # what its fields say must have been looked at, too
     hard: ClassVar[bool] = False  # can't be undone: its button says so by its colour
+
+    def initial(self, ask: Ask) -> Mapping[str, Any]:
+        """What its own fields begin with. NotFound when there is no such target."""
+        return {}
 
     def look(self, ask: Ask) -> Preview:
         """What it would do. NotFound when there is no such target."""

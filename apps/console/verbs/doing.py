@@ -12,7 +12,7 @@ from apps.audit.refused import or_log
 from apps.audit.services import record
 from apps.console import roles
 from apps.console.verbs.base import Ask, Changed, Preview, Receipt, Verb
-from kernel.errors import Conflict, Forbidden, ShardbeatError, Stale, code_of
+from kernel.errors import Conflict, Forbidden, NotFound, ShardbeatError, Stale, code_of
 
 REASON_CHARS = 500
 
@@ -37,6 +37,8 @@ def verb_do(verb: Verb, ask: Ask, *, user: Any) -> Receipt:
             return verb.do(ask)
         except Stale as error:
             raise Changed(verb.look(ask)) from error
+    except NotFound:
+        raise
     except ShardbeatError as error:
         _note(verb, ask, error)
         raise

@@ -58,13 +58,13 @@ class CancelTicket(Verb):
         refused = "It was asked to stop already." if ticket.cancel_requested else ""
         return Preview(
             f"Cancel execution {ticket.pk}", lines, version_of(ticket.state, ticket.attempt, ticket.cancel_requested),
-            warnings, refused, f"/t/{ask.inside.slug}/admin/executions/execution/{ticket.pk}/change/",
+            warnings, refused, f"/t/{ask.inside.slug}/admin/executions/{ticket.pk}/",
         )  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
         done = execution_cancel(tenant=ask.inside, actor=ask.actor, execution_id=id_of(ask), now=ask.now)
         text = "It is cancelled." if done.outcome == "done" else "It was asked to stop."
-        return Receipt(text, f"/t/{ask.inside.slug}/admin/executions/execution/{ask.target}/change/")
+        return Receipt(text, f"/t/{ask.inside.slug}/admin/executions/{ask.target}/")
 
 
 @register
@@ -86,7 +86,7 @@ class ReleaseTicket(Verb):
         return Preview(
             f"Release execution {ticket.pk} now", lines, version_of(ticket.state, ticket.release, ticket.available_at),
             ["Limits, pauses and breakers hold for it as for all others."], refused,
-            f"/t/{ask.inside.slug}/admin/executions/execution/{ticket.pk}/change/",
+            f"/t/{ask.inside.slug}/admin/executions/{ticket.pk}/",
         )  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
@@ -94,9 +94,7 @@ class ReleaseTicket(Verb):
             tenant_id=ask.inside.pk, execution_id=id_of(ask), release=ticket_of(ask).release, actor=ask.actor,
             now=ask.now, reason=ask.reason,
         )  # fmt: skip
-        return Receipt(
-            "It goes with the next release.", f"/t/{ask.inside.slug}/admin/executions/execution/{ask.target}/change/"
-        )
+        return Receipt("It goes with the next release.", f"/t/{ask.inside.slug}/admin/executions/{ask.target}/")
 
 
 @register

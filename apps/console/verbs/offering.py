@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from apps.console import roles
 from apps.console.verbs.base import Step, Verb
@@ -20,10 +21,13 @@ class Offer:
     off: str = ""
 
 
-def verb_url(verb: Verb, target: object, *, tenant: str = "") -> str:
-    """The address of its page; `tenant` is a slug, for verbs in a tenant."""
+def verb_url(
+    verb: Verb, target: object, *, tenant: str = "", given: Mapping[str, str] | None = None
+) -> str:  # fmt: skip
+    """The address of its page; `tenant` is a slug, for verbs in a tenant, and `given` fills in its fields."""
+    query = f"?{urlencode(given)}" if given else ""
     before = f"/t/{quote(tenant, safe='')}" if verb.scope == "tenant" else ""
-    return f"{before}/admin/do/{quote(verb.name, safe='.')}/{quote(str(target), safe='')}/"
+    return f"{before}/admin/do/{quote(verb.name, safe='.')}/{quote(str(target), safe='')}/{query}"
 
 
 def offer(step: Step, *, user: Any, off: str = "") -> Offer | None:
@@ -31,4 +35,6 @@ def offer(step: Step, *, user: Any, off: str = "") -> Offer | None:
     verb = verb_named(step.verb)
     if verb is None or (verb.scope == "tenant" and not step.tenant):
         return None
-    return Offer(verb, verb_url(verb, step.target, tenant=step.tenant), roles.lacks(user, verb.level) or off)
+    return Offer(
+        verb, verb_url(verb, step.target, tenant=step.tenant, given=step.given), roles.lacks(user, verb.level) or off
+    )

@@ -7,7 +7,7 @@ text in the address, so it can be looked at again and sent to somebody, and neve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -55,7 +55,7 @@ class Sheet:
     request: HttpRequest
     ask: Ask
     why: WhyForm
-    own: forms.Form | None
+    own: forms.BaseForm | None
 
     @property
     def meant(self) -> str:
@@ -93,7 +93,7 @@ def verb_page(site: AdminSite, request: HttpRequest, name: str, target: str) -> 
             return _post(sheet)
         if DONE in request.GET:
             return _receipt_page(sheet)
-        asked = verb.form is not None and any(one in request.GET for one in verb.form.base_fields)
+        asked = verb.form is not None and any(one in request.GET for one in verb.form().fields)
         _fill(sheet, request.GET if asked else None)
         return _form_page(sheet, _look(sheet))
     except NotFound as error:
@@ -120,9 +120,10 @@ def _post(sheet: Sheet) -> HttpResponse:
         differs = _differs(_unsigned(sheet, data.get("seen", "")).get("lines", []), error.now.lines)
         return _form_page(sheet, error.now, status=error.status, error=error.detail, differs=differs)
     except Forbidden as error:
-        if not roles.may(user, roles.VIEW):
-            return HttpResponse(error.detail, status=error.status, content_type="text/plain; charset=utf-8")
-        return _form_page(sheet, _look(sheet), status=error.status, error=error.detail)
+        return _shown(
+            sheet, "console/problem.html", status=error.status, title=f"{sheet.verb.label}: refused",
+            detail=error.detail,
+        )  # fmt: skip
     except NotFound:
         raise
     except ShardbeatError as error:
@@ -138,7 +139,7 @@ def _fill(sheet: Sheet, data: Mapping[str, Any] | None) -> bool:
     """Makes the verb's own form of what was sent, when anything was; whether that fits."""
     if sheet.verb.form is None:
         return True
-    sheet.own = sheet.verb.form(data)
+    sheet.own = sheet.verb.form(data, initial=dict(sheet.verb.initial(sheet.ask)) if data is None else None)
     if data is None or not sheet.own.is_valid():
         return data is None
     sheet.ask = replace(sheet.ask, given=sheet.own.cleaned_data)
@@ -171,7 +172,7 @@ def _receipt_page(sheet: Sheet) -> HttpResponse:
     undo, then = [[Step(*one) for one in told[name]] for name in ("undo", "then")]
     return _shown(
         sheet, "console/verb_receipt.html", title=f"{sheet.verb.label}: done", told=told, rows=rows, undo=undo,
-        then=then,
+        then=then, lines=[Line(*one) for one in told["lines"]],
     )  # fmt: skip
 
 
@@ -181,8 +182,8 @@ def _told(receipt: Receipt, rows: Any, ask: Ask) -> dict[str, Any]:
     return {
         "text": receipt.text, "link": receipt.link, "rows": list(rows.values_list("pk", flat=True)[:ROWS_SHOWN]),
         "at": f"{ask.now:%Y-%m-%d %H:%M:%S} UTC",
-        "undo": [[one.verb, one.target, one.tenant] for one in undo],
-        "then": [[one.verb, one.target, one.tenant] for one in receipt.then],
+        "undo": [astuple(one) for one in undo], "then": [astuple(one) for one in receipt.then], "bad": receipt.bad,
+        "lines": [astuple(one) for one in receipt.lines],
     }  # fmt: skip
 
 

@@ -185,7 +185,7 @@ class SkipStep(StepVerb):
 class RerunStep(StepVerb):
     """The step runs once more, and all that follows from it is decided again."""
 
-    name, label, key = "workflowstep.rerun", "Run again with downstream", "g"
+    name, label, key = "workflowstep.rerun", "Rerun from here", "g"
     becomes, title = "running", "Run again the step"
     warned = "It runs in a new execution, and all steps that follow from it are decided again."
 

@@ -70,7 +70,7 @@ def execution(request: HttpRequest, now: datetime, execution_id: UUID) -> dict[s
         "linked": linked_of(door.raw(), tenant.schema_name, row.id, most=SHOWN_LINKED),
         "sent": _sent(tenant, row, around, payload), "target": masked(loaded(around.target)),
         "payload": masked(payload), "payload_of": _payload_source(row, around),
-        "answer": _answer(row), "error": masked(loaded(row.error)), "progress": masked(loaded(row.progress)),
+        "answer": _answer(row), "error": _error(row, attempts), "progress": masked(loaded(row.progress)),
         "labels": loaded(row.labels) or {}, "trail": _trail(request, tenant, row, around),
         "lease": _lease(around, now), "no_rerun": _no_rerun(row),
     }  # fmt: skip
@@ -128,6 +128,12 @@ def _sent(tenant: Tenant, row: ExecutionRow, around: Around, payload: Any) -> Se
 
 def _answer(row: ExecutionRow) -> Answered | None:
     return answer_of(loaded(row.result))
+
+
+def _error(row: ExecutionRow, attempts: Sequence[AttemptRow]) -> Any:
+    """Its error, where the timeline has not told it with the last attempt."""
+    error = loaded(row.error)
+    return None if attempts and error == loaded(attempts[-1].error) else masked(error)
 
 
 def _trail(request: HttpRequest, tenant: Tenant, row: ExecutionRow, around: Around) -> list[Shown] | None:

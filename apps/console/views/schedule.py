@@ -10,19 +10,17 @@ from uuid import UUID
 from django.http import HttpRequest
 
 from apps.audit.models import AuditEvent
-from apps.audit.shown import shown
+from apps.audit.shown import Shown, shown
 from apps.console.middleware import tenant_of
 from apps.console.pages import TENANT, page
 from apps.console.schedules.access import access_schedule, list_url, schedule_url
-from apps.console.schedules.results import newest_pauses, newest_results
+from apps.console.schedules.results import OF_ITS_OWN, Result, newest_pauses, results_of
 from apps.console.schedules.strips import strip_of
 from apps.console.shown import masked
-from apps.executions.filtering import ExecutionFilter
-from apps.executions.reading import ExecutionRow, executions_read
 from apps.presenting.schedule_shown import ahead_of, rules_of, words_of
-from apps.schedules.defined import jobs_of
 from apps.schedules.models import Schedule
 from apps.schedules.reading import schedule_shapes
+from tenants.models import Tenant
 
 COUNTS = (20, 100, 500)  # how many runs ahead may be asked for
 RECENT = 10
@@ -32,7 +30,7 @@ CHANGES = 10
 class Recent(NamedTuple):
     """An execution and its page."""
 
-    row: ExecutionRow
+    row: Result
     url: str
 
 
@@ -46,26 +44,39 @@ def schedule(request: HttpRequest, now: datetime, schedule_id: UUID) -> dict[str
     (shape,) = schedule_shapes(tenant, [found], now=now)
     count = next((one for one in COUNTS if request.GET.get("count") == str(one)), COUNTS[0])
     is_paused = shape["status"] == Schedule.Status.PAUSED
-    pauses = newest_pauses(tenant, [schedule_id]) if is_paused else {}
-    wanted = ExecutionFilter(schedule_id=schedule_id, schedule_job_ids=jobs_of(schedule_id))
+    results = results_of(tenant, schedule_id)
+    changes = _changes(tenant, schedule_id)
     executions = f"/t/{tenant.slug}/admin/executions/"
-    changes = AuditEvent.objects.filter(object_id=str(schedule_id), tenant_id=tenant.pk).order_by("-pk")
     return {
-        "title": found.schedule.name, "schedule": found.schedule, "shape": shape,
-        "words": words_of(found.definition.spec), "is_paused": is_paused,
-        "paused_by": pauses[str(schedule_id)].who if pauses else "",
+        "title": found.schedule.name, "schedule": found.schedule, "shape": shape, "is_paused": is_paused,
+        "words": words_of(found.definition.spec), "paused_by": _paused_by(tenant, schedule_id, changes, is_paused),
         "ahead": ahead_of(
             found.definition.spec, after=max(now, shape["resume_at"] or now), count=count, key=str(schedule_id)
         ),
         "count": count, "counts": COUNTS, "rules": rules_of(shape),
-        "strip": strip_of(newest_results(tenant, [schedule_id]).get(schedule_id, ())),
-        "recent": [Recent(row, f"{executions}{row.id}/") for row in executions_read(tenant, wanted, size=RECENT).rows],
+        "strip": strip_of([one for one in results if one.trigger in OF_ITS_OWN]),
+        "recent": [Recent(one, f"{executions}{one.execution_id}/") for one in reversed(results[-RECENT:])],
         "executions_url": f"{executions}?{urlencode({'schedule': str(schedule_id), 'window': 'all'})}",
+        "backfills_url": f"/t/{tenant.slug}/admin/backfills/?schedule={schedule_id}",
         "base": list_url(tenant), "edit_url": schedule_url(tenant, schedule_id, page="edit/"),
-        "payload": None if shape["payload"] is None else masked(shape["payload"]),
-        "changes": shown(changes.defer("before", "after")[:CHANGES], seals=False),
+        "payload": None if shape["payload"] is None else masked(shape["payload"]), "changes": changes,
         "saved": _saved(request, found.schedule),
     }  # fmt: skip
+
+
+def _changes(tenant: Tenant, schedule_id: UUID) -> list[Shown]:
+    rows = AuditEvent.objects.filter(object_id=str(schedule_id), tenant_id=tenant.pk).order_by("-pk")
+    return shown(rows.defer("before", "after")[:CHANGES], seals=False)
+
+
+def _paused_by(tenant: Tenant, schedule_id: UUID, changes: list[Shown], is_paused: bool) -> str:
+    """Who paused it last; mostly that is among its newest changes."""
+    if not is_paused:
+        return ""
+    newest = (one.who for one in changes if one.event.action == "schedule.pause" and one.event.allowed)
+    if who := next(newest, ""):
+        return who
+    return next((one.who for one in newest_pauses(tenant, [schedule_id]).values()), "")
 
 
 def _saved(request: HttpRequest, schedule: Schedule) -> dict[str, Any] | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
+from apps.console.chips import chips
 from apps.console.middleware import tenant_of
 from apps.console.pages import TENANT, page
 from apps.console.schedules.access import schedule_url
@@ -59,14 +59,9 @@ def schedules(request: HttpRequest, now: datetime) -> dict[str, Any]:
         )
         for one, shape in zip(found.rows, shapes, strict=True)
     ]  # fmt: skip
-    given = {"name": name, "job": str(job) if job else ""}
     return {
         "listed": paged(request, rows, after=found.after and found.after.id), "name": name, "chosen": status,
         "job": job, "filtered": bool(name or status or job),
         "new_url": schedule_url(tenant, "new"),
-        "chips": [(word or "all", word == status, _query(given, word)) for word in ("", *STATUSES)],
+        "statuses": chips(request, "status", [("", "all"), *((one, one) for one in STATUSES)], chosen=status),
     }  # fmt: skip
-
-
-def _query(given: dict[str, str], status: str) -> str:
-    return urlencode({name: value for name, value in {**given, "status": status}.items() if value})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.http import Http404, HttpRequest
@@ -13,7 +13,10 @@ from apps.console.machines.workers_read import WORKERS_MOST, QueueRow, queue_rea
 from apps.console.pages import page
 from apps.dispatch.pressure.queueing import QUEUES_KEPT
 from apps.tickets.alive import AliveFilter, alive_read
+from kernel.pools import CELERY_POOLS
 from tenants import door
+from tenants.models import DispatchPause
+from tenants.pauses import pauses
 
 RUNS_SHOWN = 100
 
@@ -24,7 +27,7 @@ def workers(request: HttpRequest, now: datetime) -> dict[str, Any]:
     found = workers_read(door.raw())
     only = request.GET.get("show", "")
     rows = [one for one in found.queues if _wanted(only, one)]
-    live = [one for one in found.workers if one.live]
+    live, held = [one for one in found.workers if one.live], _pauses()
     return {
         "found": found, "rows": rows, "only": only, "queues_most": QUEUES_KEPT, "workers_most": WORKERS_MOST,
         "chips": [
@@ -33,7 +36,8 @@ def workers(request: HttpRequest, now: datetime) -> dict[str, Any]:
         ],
         "slots": sum(one.all_slots for one in live), "held": sum(one.held for one in live),
         "depth": sum(one.figures.depth for one in found.queues),
-        "versions": sorted({one.version for one in live}),
+        "versions": sorted({one.version for one in live}), "pauses": held,
+        "paused": {one.row.pool for one in held if not one.row.tenant_id},
     }  # fmt: skip
 
 
@@ -59,7 +63,34 @@ def queue(request: HttpRequest, now: datetime, name: str) -> dict[str, Any]:
     found = queue_read(door.raw(), name)
     if found is None:
         raise Http404("There is no such queue: nobody listens to it, and nothing waits for it.")
-    return {"title": f"Queue {name}", "found": found, "one": found.row, "figures": found.row.figures}
+    target = _pausable(name)
+    return {
+        "title": f"Queue {name}", "found": found, "one": found.row, "figures": found.row.figures, "target": target,
+        "is_paused": target in {_target(one.row.pool, one.slug) for one in _pauses()},
+    }  # fmt: skip
+
+
+class _Held(NamedTuple):
+    """A pause with its tenant as people call it; empty for all of them."""
+
+    row: DispatchPause
+    slug: str
+
+
+def _pauses() -> list[_Held]:
+    rows = pauses()
+    slugs = slugs_of(one.tenant_id for one in rows if one.tenant_id)
+    return [_Held(one, slugs.get(one.tenant_id or 0, "")) for one in rows]
+
+
+def _pausable(name: str) -> str:
+    """What the verbs of a queue are about: its pool, of its tenant alone where the queue is a tenant's own."""
+    pool, kind, rest = [*name.split(".", 2), "", ""][:3]
+    return _target(pool, rest.partition("@")[0] if kind == "own" else "") if pool in CELERY_POOLS else ""
+
+
+def _target(pool: str, slug: str) -> str:
+    return f"{pool}@{slug}" if slug else pool
 
 
 def _wanted(only: str, one: QueueRow) -> bool:

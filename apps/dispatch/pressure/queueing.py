@@ -75,8 +75,11 @@ def queues_measured(
         old = was.get(queue)
         row.tenants = len(tenants[queue])
         grown = (_all(row) - (_all(old) if old else 0)) / max(elapsed_s, 1e-3)
-        now = max(0.0, row.out_per_s + grown)
-        row.in_per_s = round(now if before is None else (old.in_per_s if old else 0.0) * keep + now * (1 - keep), 3)
+        if before is None or "queues" not in before:  # what is there now did not come within a moment
+            row.in_per_s = row.out_per_s
+        else:
+            now = max(0.0, row.out_per_s + grown)
+            row.in_per_s = round((old.in_per_s if old else 0.0) * keep + now * (1 - keep), 3)
         row.out_per_s = round(row.out_per_s, 3)
     kept = sorted(found.values(), key=lambda row: (-_all(row), -row.out_per_s, row.queue))[:QUEUES_KEPT]
     return [asdict(row) for row in kept]

@@ -40,9 +40,11 @@
     const at = new Date(element.dateTime);
     if (Number.isNaN(at.getTime())) return;
     const zone = element.dataset.zone;
+    const clock = element.classList.contains("clock"); // of a timeline: never relative, and to the millisecond
     const text = { utc: () => exact(at, "UTC"), local: () => exact(at), schedule: () => exact(at, zone || "UTC") }[mode]?.()
-      ?? relative(at.getTime());
-    if (element.textContent !== text) element.textContent = text;
+      ?? (clock ? exact(at, "UTC") : relative(at.getTime()));
+    const told = clock ? text.replace(/:\d\d(?= |$)/, (seconds) => `${seconds}.${String(at.getMilliseconds()).padStart(3, "0")}`) : text;
+    if (element.textContent !== told) element.textContent = told;
     const exactly = [`${exact(at, "UTC")} UTC`, `${exact(at)} here`, ...(zone ? [`${exact(at, zone)} ${zone}`] : [])].join("\n");
     if (element.title !== exactly) element.title = exactly;
   }

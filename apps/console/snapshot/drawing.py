@@ -1,0 +1,141 @@
+"""The parts of pages that renew themselves, made of what is known: HTML and SVG, once for all who look.
+
+Links are whole addresses, since the parts are on pages of both sites; no part knows who looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django.template.loader import render_to_string
+
+from apps.console.snapshot import pictures
+from apps.console.snapshot.checks import checks
+from apps.console.verdict.values import Facts, Spell, Verdict, counted
+from apps.console.verdict.work import LATE_S
+from kernel.durations import span
+
+STRIP = ("sentence", "tiles", "changes")  # on every page
+OVERVIEW = (*STRIP, "lateness", "backlog", "throughput", "ahead", "failures", "shares", "shards", "machines", "checks")
+WORSE = 1.5  # times the failure rate of last week
+CHANGES = 6
+
+
+class Tile(NamedTuple):
+    """One number: what it is, what it is of, and where its rows are."""
+
+    name: str
+    value: str
+    scope: str
+    url: str
+    tone: str = "idle"
+
+
+def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dict[str, str]:
+    """The parts by name: those of STRIP and OVERVIEW."""
+    slow = memory.get("slow", {})
+    now = facts.now
+    past, backlog = pictures.by_minute(slow.get("past", ()), now), pictures.by_minute(slow.get("backlog", ()), now)
+    changes = slow.get("changes", ())
+    marks = pictures.marks(changes, now)
+    drawn = {
+        "lateness": pictures.lateness(past, marks, now),
+        "backlog": pictures.backlog(backlog, marks, now),
+        "throughput": pictures.throughput(past, now),
+        "shards": pictures.shards(facts),
+        "ahead": pictures.ahead(slow.get("ahead", ()), facts),
+    }
+    context = {
+        "facts": facts,
+        "verdict": found[0],
+        "others": len(found) - 1,
+        "tiles": tiles(facts),
+        "checks": checks(facts),
+        "changes": changes[:CHANGES],
+        "changed": len(changes),
+        "top": slow.get("top", ()),
+        "ahead": sum(runs for _, runs in slow.get("ahead", ())),
+        "shares": shares(facts),
+        "pools": facts.pools,
+        "dispatchers": [one for one in facts.dispatchers if one.silent_s < 900],
+        "drawn": drawn,
+        "now": now,
+        "workers": [one for one in facts.workers if one.silent_s < 0],
+    }
+    return {name: render_to_string(f"console/live/{name}.html", context) for name in OVERVIEW}
+
+
+def tiles(facts: Facts) -> list[Tile]:
+    """The four numbers of the strip."""
+    late = facts.oldest_due_s
+    waits = sum(one.waiting for one in facts.pools) if facts.measured else facts.counts.get("ready", 0)
+    spell = facts.lately
+    p99 = spell.p99_s
+    return [
+        Tile(
+            "Oldest due", span(late), "due entries, all tenants", "/admin/due/dueentry/?due=now", _tone(late >= LATE_S)
+        ),
+        Tile(
+            "Due backlog",
+            counted(facts.due + waits),
+            f"due and ready; {_drain(facts, waits)}",
+            "/admin/live/?state=ready",
+        ),
+        Tile(
+            "Lateness p99",
+            "-" if p99 is None else span(p99),
+            f"5 min, n = {spell.times:,}",
+            "/admin/#lateness",
+            _tone(p99 is not None and p99 >= LATE_S),
+        ),
+        Tile(
+            "Failure rate",
+            _percent(facts.hour),
+            f"attempts, 1 h; last week {_percent(facts.week_ago)}",
+            "/admin/dead-letters/",
+            _failing(facts),
+        ),
+    ]
+
+
+def shares(facts: Facts) -> list[dict[str, Any]]:
+    """Of what is due and runs, by tenant, for bars."""
+    total = sum(one.due + one.running for one in facts.shares) or 1
+    return [
+        {
+            "slug": one.slug,
+            "due": one.due,
+            "running": one.running,
+            "share": (one.due + one.running) / total,
+            "percent": round(100 * (one.due + one.running) / total),
+        }
+        for one in facts.shares
+        if one.due or one.running
+    ]
+
+
+def _drain(facts: Facts, waits: int) -> str:
+    if not facts.measured:
+        return "nobody measures"
+    if not waits and not facts.due:
+        return "nothing waits"
+    faster = sum(one.out_per_s - one.in_per_s for one in facts.pools)
+    return f"gone in {span((waits + facts.due) / faster)}" if faster > 0.01 else "not shrinking"
+
+
+def _percent(spell: Spell) -> str:
+    share = spell.failing
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def _failing(facts: Facts) -> str:
+    now, before = facts.hour.failing, facts.week_ago.failing
+    if now is None:
+        return "idle"
+    worse = now > 0.05 if before is None else now > max(0.05, before * WORSE)
+    return "warn" if worse else "ok"
+
+
+def _tone(bad: bool) -> str:
+    return "bad" if bad else "ok"

@@ -1,0 +1,290 @@
+"""Rules about what serves: dispatchers, leases, workers, the database, clocks, the trail. Pure."""
+
+from __future__ import annotations
+
+from apps.console.verdict.values import Evidence, Facts, Process, Remedy, Slice, Verdict, counted, number
+from kernel.durations import span
+
+LOST_S = 900.0  # a dispatcher that died is news for so long
+SLOW_MS = 500.0
+REPLICA_S = 10.0
+SKEW_MS = 500
+UNSEALED_MANY = 5_000
+LISTED = 8
+
+
+def no_dispatcher(facts: Facts) -> Verdict | None:
+    if facts.alive:
+        return None
+    last = min(facts.dispatchers, key=lambda one: one.silent_s, default=None)
+    heard = f"The last one, {last.name}, is gone for {span(last.silent_s)}." if last else "There never was one lately."
+    return Verdict(
+        "no_dispatcher",
+        "bad",
+        "alert",
+        f"Nothing is dispatched: no dispatcher is alive. {heard}",
+        (
+            Evidence("Dispatchers alive", "0", "heartbeats that hold", "due/dispatcher/"),
+            *_gone(facts.dispatchers),
+            _due(facts),
+            Evidence("Slices without a live holder", str(len(_unheld(facts))), "shards, pools", "shards/"),
+        ),
+    )
+
+
+def paused(facts: Facts) -> Verdict | None:
+    """Of all tenants. A tenant that is paused alone is no news of the platform."""
+    if not facts.pauses:
+        return None
+    whole = next((one for one in facts.pauses if not one.pool), None)
+    first = whole or facts.pauses[0]
+    since = span(max(0.0, (facts.now - first.at).total_seconds()))
+    what = "All dispatch is" if whole else f"Pool {first.pool} of all tenants is"
+    return Verdict(
+        "paused",
+        "warn",
+        "pause",
+        f"{what} paused for {since}: schedules fire, their runs wait.",
+        (
+            *(
+                Evidence("Paused by", one.by, f"pool {one.pool}" if one.pool else "all pools", "audit/", one.at)
+                for one in facts.pauses[:LISTED]
+            ),
+            Evidence("Reason", first.reason or "none given", "all tenants", "audit/", first.at),
+            Evidence("Tickets ready", counted(facts.counts.get("ready", 0)), "all tenants", "live/?state=ready"),
+        ),
+        tuple(
+            Remedy("queue.resume", one.pool) if one.pool else Remedy("dispatch.resume", "all")
+            for one in facts.pauses[:2]
+        ),
+    )
+
+
+def unheld(facts: Facts) -> Verdict | None:
+    """Some moments without a holder are a takeover at work."""
+    found = [one for one in _unheld(facts) if one.unheld_s >= 2.0] if facts.alive else []
+    if not found:
+        return None
+    oldest = max(found, key=lambda one: one.unheld_s)
+    return Verdict(
+        "unheld",
+        "bad",
+        "alert",
+        f"Nobody serves {number(len(found), 'slice')}: {_named(found)}, for {span(oldest.unheld_s)}.",
+        (
+            *(
+                Evidence(
+                    f"{one.kind}/{one.shard}",
+                    f"unheld for {span(one.unheld_s)}",
+                    f"last held by {one.holder or 'nobody'}, term {one.term}",
+                    "shards/",
+                )
+                for one in found[:LISTED]
+            ),
+            _due(facts),
+            Evidence("Dispatchers alive", str(len(facts.alive)), "heartbeats that hold", "due/dispatcher/?live=yes"),
+            *_gone(facts.dispatchers),
+        ),
+        tuple(Remedy("lease.release", f"{one.kind}/{one.shard}") for one in found[:1]),
+    )
+
+
+def dispatcher_lost(facts: Facts) -> Verdict | None:
+    """It did not say goodbye. Others serve what it had; the platform has one less."""
+    gone = [one for one in facts.dispatchers if 0 <= one.silent_s < LOST_S]
+    if not gone or not facts.alive:
+        return None
+    last = min(gone, key=lambda one: one.silent_s)
+    taken = [one for one in facts.slices if one.ran_out and one.taken_from == last.id]
+    by = sorted({one.holder for one in taken if one.unheld_s < 0})
+    served = (
+        f"{', '.join(by)} took over its {number(len(taken), 'slice')}."
+        if taken and by
+        else f"{number(len(facts.alive), 'other')} {'serves' if len(facts.alive) == 1 else 'serve'} its slices."
+    )
+    soonest = max((one.taken_s for one in taken if one.taken_s is not None), default=None)
+    after = None if soonest is None else max(0.0, last.silent_s - soonest)
+    return Verdict(
+        "dispatcher_lost",
+        "warn",
+        "alert",
+        f"A dispatcher died {span(last.silent_s)} ago: {last.name}. {served}",
+        (
+            *_gone(gone),
+            Evidence("Slices taken over", str(len(taken)), f"from {last.name}", "shards/"),
+            *(
+                [Evidence("Until the first was served again", span(after), "after its lease ran out", "shards/")]
+                if after is not None
+                else []
+            ),
+            Evidence("Dispatchers alive", str(len(facts.alive)), "heartbeats that hold", "due/dispatcher/?live=yes"),
+            _due(facts),
+        ),
+        (Remedy("lease.rebalance", "all"),),
+    )
+
+
+def no_worker(facts: Facts) -> Verdict | None:
+    waits = facts.counts.get("ready", 0) + facts.counts.get("queued", 0)
+    if facts.workers_live or not waits:
+        return None
+    return Verdict(
+        "no_worker",
+        "bad",
+        "alert",
+        f"Nothing runs: no worker is alive, and {number(waits, 'run')} wait.",
+        (
+            Evidence("Workers alive", "0", "heartbeats that hold", "workers/"),
+            *_gone(facts.workers, "workers/"),
+            Evidence("Tickets ready", counted(facts.counts.get("ready", 0)), "all tenants", "live/?state=ready"),
+            Evidence("Tickets queued", counted(facts.counts.get("queued", 0)), "all tenants", "live/?state=queued"),
+        ),
+    )
+
+
+def stale_writes(facts: Facts) -> Verdict | None:
+    """Shown as safe: a process that was cut off came back late, and the rows refused it."""
+    if not facts.stale_writes:
+        return None
+    told = [one for one in facts.workers if one.stale]
+    return Verdict(
+        "stale_writes",
+        "run",
+        "check",
+        f"{number(facts.stale_writes, 'late write')} refused in the last 5 min. This is safe: another attempt counts.",
+        (
+            Evidence("Refused", counted(facts.stale_writes), "all workers, 5 min", "workers/", facts.stale_at),
+            *(Evidence(one.name, counted(one.stale), "since its start", "workers/") for one in told[:LISTED]),
+        ),
+    )
+
+
+def database_slow(facts: Facts) -> Verdict | None:
+    behind = facts.replica_lag_s or 0.0
+    if facts.took_ms < SLOW_MS and behind < REPLICA_S:
+        return None
+    what = (
+        f"its figures took {facts.took_ms / 1_000:.1f} s to read"
+        if facts.took_ms >= SLOW_MS
+        else f"a replica is {span(behind)} behind"
+    )
+    return Verdict(
+        "database_slow",
+        "warn",
+        "hourglass",
+        f"The database is slow: {what}.",
+        (
+            Evidence("Time to read these figures", f"{facts.took_ms:.0f} ms", f"usual is below {SLOW_MS:.0f} ms"),
+            Evidence("Replica behind", "unknown" if facts.replica_lag_s is None else span(behind), "the slowest"),
+        ),
+    )
+
+
+def clock_skew(facts: Facts) -> Verdict | None:
+    wrong = [one for one in (*facts.alive, *facts.workers) if one.silent_s < 0 and abs(one.skew_ms) >= SKEW_MS]
+    if not wrong:
+        return None
+    most = max(wrong, key=lambda one: abs(one.skew_ms))
+    told = f"{number(len(wrong), 'clock')} {'is' if len(wrong) == 1 else 'are'} wrong"
+    return Verdict(
+        "clock_skew",
+        "warn",
+        "clock",
+        f"{told}: {most.name} by {most.skew_ms:+,} ms.",
+        tuple(
+            Evidence(one.name, f"{one.skew_ms:+,} ms", "against the database's clock", "due/dispatcher/")
+            for one in wrong[:LISTED]
+        ),
+        (Remedy("dispatcher.drain" if most in facts.alive else "worker.drain", most.id),),
+    )
+
+
+def audit_alarm(facts: Facts) -> Verdict | None:
+    if not facts.alarms:
+        return None
+    return Verdict(
+        "audit_alarm",
+        "bad",
+        "alert",
+        "The audit trail may have been changed: its sealer found its own row altered.",
+        (Evidence("Alarms", counted(facts.alarms), "all chains", "audit/auditevent/?q=audit.alarm"),),
+    )
+
+
+def unsealed(facts: Facts) -> Verdict | None:
+    if facts.unsealed <= UNSEALED_MANY:
+        return None
+    return Verdict(
+        "unsealed",
+        "warn",
+        "hourglass",
+        f"{number(facts.unsealed, 'row')} of the audit trail are not sealed yet.",
+        (Evidence("Not sealed", counted(facts.unsealed), "all chains", "audit/auditevent/"),),
+    )
+
+
+def slots_given_up(facts: Facts) -> Verdict | None:
+    if not facts.slots_given_up:
+        return None
+    return Verdict(
+        "slots_given_up",
+        "warn",
+        "skip",
+        f"{number(facts.slots_given_up, 'periodic slot')} of celery beat did not start and will not be sent again.",
+        (Evidence("Given up", counted(facts.slots_given_up), "periodic tasks", "due/beatslot/?state=given-up"),),
+    )
+
+
+def other_schemas(facts: Facts) -> Verdict | None:
+    if not facts.other_schemas:
+        return None
+    return Verdict(
+        "other_schemas",
+        "warn",
+        "stack",
+        f"{number(facts.other_schemas, 'tenant schema')} of another version.",
+        (Evidence("Other version", counted(facts.other_schemas), "schemas", "tenants/tenant/?schema=other"),),
+    )
+
+
+def unmeasured(facts: Facts) -> Verdict | None:
+    """The figures of pools come from a dispatcher that holds the reconcile lease."""
+    if facts.measured or not facts.alive:
+        return None
+    since = "never" if facts.measured_s is None else f"{span(facts.measured_s)} ago"
+    return Verdict(
+        "unmeasured",
+        "warn",
+        "gauge",
+        f"The figures of pools are old: measured {since}.",
+        (Evidence("Measured last", since, "pools, queues, tenants", "shards/"),),
+        (Remedy("lease.release", "reconcile/0"),),
+    )
+
+
+def _unheld(facts: Facts) -> list[Slice]:
+    return [one for one in facts.slices if one.unheld_s >= 0]
+
+
+def _named(slices: list[Slice]) -> str:
+    kinds: dict[str, list[int]] = {}
+    for one in slices:
+        kinds.setdefault(one.kind, []).append(one.shard)
+    parts = [
+        f"{kind} {', '.join(map(str, found))}" if len(found) <= 4 else f"{kind} ({len(found)})"
+        for kind, found in kinds.items()
+    ]
+    return "; ".join(parts)
+
+
+def _gone(found: tuple[Process, ...] | list[Process], url: str = "due/dispatcher/?live=no") -> list[Evidence]:
+    return [
+        Evidence("Gone", f"{one.name}, {span(one.silent_s)} ago", "its lease ran out", url)
+        for one in sorted(found, key=lambda one: one.silent_s)[:LISTED]
+        if one.silent_s >= 0
+    ]
+
+
+def _due(facts: Facts) -> Evidence:
+    oldest = f"all tenants, the oldest for {span(facts.oldest_due_s)}"
+    return Evidence("Due now", counted(facts.due), oldest, "due/dueentry/?due=now")

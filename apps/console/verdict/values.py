@@ -1,0 +1,205 @@
+"""What the rules read, and what they say. Times in seconds; counts stop at CAP. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+CAP = 10_000
+
+
+class Process(NamedTuple):
+    """A dispatcher or a worker. `silent_s` is since its lease ran out, negative while it holds."""
+
+    id: str
+    name: str
+    silent_s: float
+    skew_ms: int = 0
+    draining: bool = False
+    stale: int = 0  # late settlements of a worker that were refused, since its start
+
+
+class Slice(NamedTuple):
+    """A lease: a shard to fire, or a pool to release. `unheld_s` is negative while a live dispatcher has it."""
+
+    kind: str
+    shard: int
+    holder: str
+    term: int
+    unheld_s: float
+    taken_s: float | None = None  # ago
+    taken_from: str = ""
+    ran_out: bool = False  # it was taken because the former holder did not renew it
+
+
+class Pool(NamedTuple):
+    """What waits and runs in a pool and group of workers, as the dispatchers measured it last."""
+
+    pool: str
+    group: str
+    slots: int
+    running: int
+    queued: int
+    ready: int
+    held: int  # of what is ready: waits for something else than a slot
+    later: int
+    oldest_wait_s: float
+    in_per_s: float
+    out_per_s: float
+    run_s: float = 1.0  # how long a run holds a slot
+
+    @property
+    def name(self) -> str:
+        return f"{self.pool} of {self.group}" if self.group else self.pool
+
+    @property
+    def waiting(self) -> int:
+        """What waits for nothing but a slot."""
+        return max(0, self.ready - self.held) + self.queued
+
+
+class Share(NamedTuple):
+    """How much of what is due is one tenant's."""
+
+    slug: str
+    due: int
+    running: int
+
+
+class Pause(NamedTuple):
+    """What operators hold back of all tenants: a pool, or with "" all of them."""
+
+    pool: str
+    by: str
+    at: datetime
+    reason: str
+
+
+class Failing(NamedTuple):
+    """A destination whose calls fail now."""
+
+    host: str
+    failures: int
+    tenants: int
+    slug: str = ""  # of a tenant that has it
+    sample: str = ""
+
+
+class Shut(NamedTuple):
+    """A destination whose breakers are not closed."""
+
+    host: str
+    tenants: int
+    since: datetime
+    reason: str
+    slug: str
+    breaker: str  # id of one of them
+
+
+class Spell(NamedTuple):
+    """What all tenants' runs did in a stretch of time."""
+
+    seconds: float = 300.0
+    ended: int = 0
+    failed: int = 0  # for good
+    attempts: int = 0
+    attempts_failed: int = 0
+    times: int = 0  # first releases
+    p50_s: float | None = None
+    p99_s: float | None = None
+
+    @property
+    def failing(self) -> float | None:
+        """The share of attempts that failed; None of nothing."""
+        return self.attempts_failed / self.attempts if self.attempts else None
+
+
+NO_MINUTE, NO_RUNS, NO_HOUR = Spell(60.0), Spell(), Spell(3_600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the platform now."""
+
+    now: datetime
+    took_ms: float = 0.0  # to read all this
+    replica_lag_s: float | None = None
+    dispatchers: tuple[Process, ...] = ()
+    workers: tuple[Process, ...] = ()
+    workers_live: int = 0
+    slices: tuple[Slice, ...] = ()
+    due: int = 0
+    oldest_due_s: float = 0.0
+    measured_s: float | None = None  # since the figures of pools; None: never
+    stale_after_s: float = 20.0  # older figures are worth nothing
+    pools: tuple[Pool, ...] = ()
+    unserved: tuple[tuple[str, int], ...] = ()  # queues that nothing consumes, with what waits in each
+    shares: tuple[Share, ...] = ()
+    live: int = 0
+    minute: Spell = NO_MINUTE
+    lately: Spell = NO_RUNS
+    hour: Spell = NO_HOUR
+    week_ago: Spell = NO_HOUR  # the same hour last week
+    failing: tuple[Failing, ...] = ()
+    shut: tuple[Shut, ...] = ()
+    stale_writes: int = 0  # refused in the last five minutes
+    stale_at: datetime | None = None
+    pauses: tuple[Pause, ...] = ()
+    next_due_at: datetime | None = None
+    parked: int = 0
+    alarms: int = 0  # of the audit trail
+    unsealed: int = 0
+    other_schemas: int = 0
+    slots_given_up: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)  # tickets by state
+
+    @property
+    def alive(self) -> list[Process]:
+        """Dispatchers whose heartbeat holds."""
+        return [one for one in self.dispatchers if one.silent_s < 0]
+
+    @property
+    def measured(self) -> bool:
+        """Whether the figures of pools mean something."""
+        return self.measured_s is not None and self.measured_s <= self.stale_after_s
+
+
+class Evidence(NamedTuple):
+    """A number with its scope, its time and the page with the rows behind it."""
+
+    what: str
+    value: str
+    scope: str = "all tenants"
+    url: str = ""
+    at: datetime | None = None  # when not now
+
+
+class Remedy(NamedTuple):
+    """A verb that is offered, and what it is done to."""
+
+    verb: str
+    target: str
+    tenant: str = ""  # slug, for a verb in a tenant
+
+
+class Verdict(NamedTuple):
+    """What one rule says."""
+
+    code: str
+    tone: str
+    icon: str
+    sentence: str
+    evidence: tuple[Evidence, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+
+
+def number(count: int, one: str, many: str = "") -> str:
+    """ "1 run", "2 runs", "10,000+ runs"."""
+    return f"{counted(count)} {one if count == 1 else many or f'{one}s'}"
+
+
+def counted(count: int) -> str:
+    """ "1,204"; what was counted to CAP only is "10,000+"."""
+    return f"{count:,}" if count <= CAP else f"{CAP:,}+"

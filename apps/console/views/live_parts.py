@@ -1,0 +1,31 @@
+"""What pages that are open ask for every second: the parts that have changed, from the snapshot that all share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+
+from apps.console.pages import page
+from apps.console.snapshot.drawing import OVERVIEW, STRIP
+from apps.console.snapshot.middleware import snapshot_of
+
+SETS = {"strip": STRIP, "overview": OVERVIEW}
+
+
+@page("live_parts", "live.json", title="Live", template="")
+def live_parts(request: HttpRequest, now: datetime) -> HttpResponse:
+    """304 when nothing of it is new. `?parts=overview` has those of the first page, too."""
+    found, names = snapshot_of(request), SETS.get(request.GET.get("parts", "strip"))
+    if found is None or names is None:
+        raise Http404
+    version, as_of = f'"{found.version(*names)}"', found.made_at.isoformat()
+    if request.headers.get("If-None-Match") == version:
+        response = HttpResponse(status=304)
+    else:
+        parts = {name: found.parts.get(name, "") for name in names}
+        response = JsonResponse({"as_of": as_of, "number": found.number, "took_ms": found.took_ms, "parts": parts})
+    response.headers["ETag"] = version
+    response.headers["Shardbeat-As-Of"] = as_of
+    response.headers["Cache-Control"] = "no-cache, private"
+    return response
