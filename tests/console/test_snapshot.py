@@ -131,7 +131,8 @@ def test_one_slow_reading_is_no_news() -> None:
     from apps.console.verdict.values import Facts
     from kernel.clock import utc_now
 
-    facts, memory, told = Facts(now=utc_now()), {}, []
+    facts, told = Facts(now=utc_now()), []
+    memory: dict[str, Any] = {}
     for took_ms in (3_000.0, 20.0, 2_000.0, 3_000.0, 4_000.0, 5_000.0):
         seen, memory = timed(facts, memory, took_ms=took_ms)
         told.append(seen.took_ms)

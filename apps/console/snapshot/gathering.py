@@ -71,7 +71,7 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
 
 
 def timed(facts: Facts, memory: Memory, *, took_ms: float) -> tuple[Facts, Memory]:
-    """With how long the readings take: the fastest of the last few, since a process that has just begun is slow once."""
+    """With how long readings take: the fastest of the last few, since a process that has just begun is slow once."""
     took = [*memory.get("took_ms", ())[1 - TIMED :], round(took_ms)]
     return replace(facts, took_ms=min(took) if len(took) == TIMED else 0.0), memory | {"took_ms": took}
 
