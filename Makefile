@@ -15,10 +15,10 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/platform$(if $(PYTHONPATH),:$(PYTHONPAT
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long check lint bench reference lock clean containers
+.PHONY: help run test test-long check lint bench screenshots reference lock clean containers
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_STAMP) ## Start everything with two demo tenants; PORT sets the web port, Ctrl-C stops it
 	@exec $(PY) -m demo $(ARGS)
@@ -46,6 +46,9 @@ lint: $(DEV_STAMP) ## The static part of check
 
 bench: $(DEV_STAMP) ## Measure firing, executions and lateness beside plain Celery
 	$(PY) -m tests.bench $(ARGS)
+
+screenshots: $(DEV_STAMP) ## Take the pictures of the docs, while `make run` runs
+	@$(PY) -m tests.pictures
 
 reference: $(DEV_STAMP) ## Write the generated parts of docs/reference from the API's own description
 	DEBUG=1 $(PY) manage.py api_reference

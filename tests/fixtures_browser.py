@@ -124,7 +124,7 @@ def _listen(page: Page, complain: Callable[[str], None]) -> None:
 
     def said(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            complain(message.text)
+            complain(f"{message.text} {(message.location or {}).get('url', '')}".strip())
 
     def asked(request: Request) -> None:
         if (urlsplit(request.url).hostname or "").rpartition(".")[2] != "localhost":

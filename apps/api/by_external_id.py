@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from apps.api.access import access_job, access_schedule, access_workflow
 from apps.api.documents_jobs import JobAnswer, JobReplacement
-from apps.api.documents_schedules import ScheduleAnswer, ScheduleReplacement
+from apps.api.documents_schedules import ScheduleAnswer, ScheduleReplacement, ScheduleSaved
 from apps.api.documents_workflows import WorkflowAnswer, WorkflowReplacement
 from apps.api.endpoint import Endpoint
 from apps.api.etags import put_condition, tagged
@@ -71,7 +71,7 @@ class ScheduleByExternalId(ScheduleEndpoint):
 
     @operation(
         "schedules_put_by_external_id", "Make a schedule under your own id, or replace the one that has it",
-        body=ScheduleReplacement, answer=ScheduleAnswer, also={201: ScheduleAnswer}, rehearsed=True,
+        body=ScheduleReplacement, answer=ScheduleSaved, also={201: ScheduleSaved}, rehearsed=True,
         parameters=[IF_MATCH_OPTIONAL, IF_NONE_MATCH_ANY], tag="schedules",
         problems=("name_taken", "external_id_taken", "quota_exceeded"),
     )  # fmt: skip
@@ -82,7 +82,7 @@ class ScheduleByExternalId(ScheduleEndpoint):
             may_create=lambda: need(self, self.actor, "schedule.create"),
         )  # fmt: skip
         location = f"/api/v1/schedules/{found.schedule.pk}" if made else None
-        return self.answer(found, status=201 if made else 200, location=location)
+        return self.saved(found, status=201 if made else 200, location=location)
 
 
 class WorkflowByExternalId(Endpoint):

@@ -147,4 +147,45 @@ class ScheduleAnswer(Serializer):
     updated_at = serializers.DateTimeField()
 
 
+class QuieterAnswer(Serializer):
+    """The same schedule with other members, and what its fullest minute would be like then."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "change": {"trigger": {"cron": "17 3 * * *"}}, "minute": "2027-03-02T02:17:00Z", "times_usual": 0.9,
+    }  # fmt: skip
+
+    change = serializers.DictField(help_text="Members to send with PATCH.")
+    minute = serializers.DateTimeField()
+    times_usual = serializers.FloatField()
+
+
+class LoadHintAnswer(Serializer):
+    """What is expected of the whole platform in the fullest minute in which this schedule runs within a day."""
+
+    EXAMPLE: ClassVar[Example] = {
+        "as_of": "2027-03-01T08:00:00Z", "level": "crowded", "minute": "2027-03-02T02:00:00Z", "times_usual": 14.2,
+        "quieter": QuieterAnswer.EXAMPLE,
+        "jitter": {"change": {"jitter_s": 900}, "minute": "2027-03-02T02:00:00Z", "times_usual": 1.8},
+    }  # fmt: skip
+
+    as_of = serializers.DateTimeField(help_text="When the forecast was made.")
+    level = serializers.ChoiceField(
+        ["calm", "busy", "crowded"], help_text="busy: twice the usual minute; crowded: four times."
+    )
+    minute = serializers.DateTimeField(help_text="Begin of that minute.")
+    times_usual = serializers.FloatField(help_text="Its expected runs, of all tenants, by those of the average minute.")
+    quieter = QuieterAnswer(allow_null=True, help_text="Another minute of the same hour, when one is half as full.")
+    jitter = QuieterAnswer(allow_null=True, help_text="A jitter over which it is, on average, half as full.")
+
+
+class ScheduleSaved(ScheduleAnswer):
+    """A schedule that was made or changed, and what its runs meet."""
+
+    EXAMPLE: ClassVar[Example] = {**ScheduleAnswer.EXAMPLE, "load_hint": LoadHintAnswer.EXAMPLE}
+
+    load_hint = LoadHintAnswer(
+        required=False, help_text="Left out when it is not active, does not run within a day, or nothing is known."
+    )
+
+
 ScheduleReplacement = replacement("ScheduleReplacement", ScheduleInput, schedule_input.READ_ONLY)

@@ -199,6 +199,7 @@ def openapi_document() -> dict[str, Any]:
             "ExecutionState": [*EXECUTION_STATES],
             "DependencyCondition": [*CONDITIONS],
             "JobStatus": ["active", "paused"],
+            "ScheduleStatus": ["active", "paused", "completed"],
             "EventType": [*EVENT_TYPES],
             "SubscribedType": [*EVENT_TYPES, EVERYTHING],
             "ReplayKind": [*REPLAYS],

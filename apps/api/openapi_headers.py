@@ -47,12 +47,13 @@ def _names(one: Mapping[str, Any], status: str, answer: Mapping[str, Any], chang
 
 
 def _changeable(found: Mapping[str, Any]) -> Iterator[str]:
-    """Schemas of things that are changed with If-Match: what their own path answers, and what made them."""
+    """Schemas of things that are changed with If-Match: what their own path answers, read too, and what made them."""
     for path, methods in found["paths"].items():
         changes = [one for one in methods.values() if "If-Match" in _headers(one)]
         collection = found["paths"].get(path.rpartition("/{")[0], {})
         made = [collection["post"]] if changes and path.endswith("}") and "post" in collection else []
-        for one in (*changes, *made):
+        read = [methods["get"]] if changes and "get" in methods else []
+        for one in (*changes, *read, *made):
             for answer in one["responses"].values():
                 yield from filter(None, [_schema(answer)])
 

@@ -10,7 +10,13 @@ from apps.api.bulk import Batch, BulkEndpoint, Result
 from apps.api.definition_lists import OF_SCHEDULES, SCHEDULE_PAGE, list_schedules
 from apps.api.documents_bulk import BulkAnswer, SchedulesBulkInput
 from apps.api.documents_runs import ExecutionAnswer
-from apps.api.documents_schedules import ScheduleAnswer, ScheduleChange, ScheduleInput, ScheduleReplacement
+from apps.api.documents_schedules import (
+    ScheduleAnswer,
+    ScheduleChange,
+    ScheduleInput,
+    ScheduleReplacement,
+    ScheduleSaved,
+)
 from apps.api.documents_time import SchedulePauseInput, ScheduleResumeInput, ScheduleTriggerInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.etags import revisions, tagged
@@ -19,7 +25,7 @@ from apps.api.openapi import (
     operation,
 )
 from apps.api.reading import MAX_REASON_CHARS, read_only_dropped
-from apps.api.shapes import schedule_shapes
+from apps.api.shapes import load_hint_shape, schedule_shapes
 from apps.dispatch.submit import schedule_trigger
 from apps.schedules import services
 from apps.schedules.input_fields import Fields
@@ -36,8 +42,15 @@ TAG = "schedules"
 class ScheduleEndpoint(Endpoint):
     """What the views of schedules share."""
 
-    def answer(self, found: DefinedSchedule, *, status: int = 200, location: str | None = None) -> Response:
+    def answer(self, found: DefinedSchedule) -> Response:
         (shape,) = schedule_shapes(self.tenant, [found], now=self.now)
+        return tagged(shape, found.schedule.revision)
+
+    def saved(self, found: DefinedSchedule, *, status: int = 200, location: str | None = None) -> Response:
+        """One that was made or changed, with what its runs meet."""
+        (shape,) = schedule_shapes(self.tenant, [found], now=self.now)
+        hint = load_hint_shape(found, shape["status"], now=self.now)
+        shape |= {} if hint is None else {"load_hint": hint}
         return tagged(shape, found.schedule.revision, status=status, location=location)
 
 
@@ -51,13 +64,13 @@ class ScheduleList(ScheduleEndpoint):
         return list_schedules(self, self.query(*(one.name for one in OF_SCHEDULES)))
 
     @operation(
-        "schedules_create", "Create a schedule; it is due from now on", body=ScheduleInput, answer=ScheduleAnswer,
+        "schedules_create", "Create a schedule; it is due from now on", body=ScheduleInput, answer=ScheduleSaved,
         status=201, retry_safe=True, tag=TAG, problems=("name_taken", "external_id_taken", "quota_exceeded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request) -> Response:
         made = services.schedule_create(tenant=self.tenant, actor=self.actor, data=self.body, now=self.now)
-        return self.answer(made, status=201, location=f"{request.path}/{made.schedule.pk}")
+        return self.saved(made, status=201, location=f"{request.path}/{made.schedule.pk}")
 
 
 class ScheduleBulk(BulkEndpoint):
@@ -97,20 +110,20 @@ class ScheduleDetail(ScheduleEndpoint):
 
     @operation(
         "schedules_patch", "Change members of a schedule; it never fires by that", body=ScheduleChange,
-        answer=ScheduleAnswer, if_match=True, tag=TAG, problems=("name_taken", "external_id_taken"),
+        answer=ScheduleSaved, if_match=True, tag=TAG, problems=("name_taken", "external_id_taken"),
     )  # fmt: skip
     def patch(self, request: Request, schedule_id: UUID) -> Response:
         changed = services.schedule_update(
             tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, patch=self.body, now=self.now,
             expect=revisions(request),
         )  # fmt: skip
-        return self.answer(changed)
+        return self.saved(changed)
 
     @operation(
         "schedules_replace",
         "Replace a schedule",
         body=ScheduleReplacement,
-        answer=ScheduleAnswer,
+        answer=ScheduleSaved,
         if_match=True,
         tag=TAG,
         problems=("name_taken", "external_id_taken"),
@@ -120,7 +133,7 @@ class ScheduleDetail(ScheduleEndpoint):
             tenant=self.tenant, actor=self.actor, schedule_id=schedule_id, now=self.now, expect=revisions(request),
             data=read_only_dropped(self.body, READ_ONLY),
         )  # fmt: skip
-        return self.answer(changed)
+        return self.saved(changed)
 
     @operation("schedules_delete", "Delete a schedule; its history stays", status=204, if_match=True, tag=TAG)
     def delete(self, request: Request, schedule_id: UUID) -> Response:

@@ -1,12 +1,18 @@
 """Resources as the API answers them, in one place to import from."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from apps.deadletters.models import DeadLetter
 from apps.deadletters.replays import replays_of
-from apps.schedules.models import Calendar
+from apps.schedules.defined import DefinedSchedule
+from apps.schedules.load_hints import Quieter
+from apps.schedules.loads import load_hint
+from apps.schedules.models import Calendar, Schedule
 from apps.schedules.reading import job_shape, jobs_defined, schedule_shapes, schedules_defined
+from apps.schedules.timing import TimingInvalid, spec_from_json
 from apps.secrets.models import Secret
 from tenants import door
 from tenants.models import ApiKey, Tenant
@@ -18,11 +24,32 @@ __all__ = [
     "deadletter_shapes",
     "job_shape",
     "jobs_defined",
+    "load_hint_shape",
     "schedule_shapes",
     "schedules_defined",
     "secret_shape",
     "signing_shape",
 ]
+
+
+def load_hint_shape(found: DefinedSchedule, status: str, *, now: datetime) -> dict[str, Any] | None:
+    """What the next runs of a schedule meet; None where nothing is known."""
+    if status != Schedule.Status.ACTIVE:
+        return None
+    with suppress(TimingInvalid):
+        spec = spec_from_json(found.definition.spec)
+        told = load_hint(door.raw(), spec, key=str(found.schedule.pk), now=now)
+        if told is not None:
+            return {
+                "as_of": told.as_of, "level": told.hint.level, "minute": told.hint.at,
+                "times_usual": told.hint.times_usual, "quieter": _quieter(told.hint.quieter),
+                "jitter": _quieter(told.hint.jitter),
+            }  # fmt: skip
+    return None
+
+
+def _quieter(one: Quieter | None) -> dict[str, Any] | None:
+    return None if one is None else {"change": one.changes, "minute": one.at, "times_usual": one.times_usual}
 
 
 def calendar_shape(calendar: Calendar) -> dict[str, Any]:

@@ -10,6 +10,7 @@ STRIP_RUNS = 30
 PHASES_WIDTH = 1_000
 LEAST_WIDTH = 6.0  # of a phase that is there
 COLUMNS_HEIGHT = 120
+LIMIT_SHOWN = 3  # times the highest column
 
 
 class Part(NamedTuple):
@@ -64,9 +65,14 @@ def phases(parts: Sequence[Part], *, meaning: str) -> str:
     return svg_of("phases", PHASES_WIDTH, 18, meaning, bars, stretch=True)
 
 
-def columns(series: Sequence[Column], *, meaning: str, across: int = 1_000) -> str:
-    """Counts over time, stacked. The table beside it has the numbers. `across` is the picture's width in its units."""
+def columns(series: Sequence[Column], *, meaning: str, across: int = 1_000, limit: float | None = None) -> str:
+    """Counts over time, stacked; a `limit` near them is a line. The table beside it has the numbers.
+
+    `across` is the picture's width in its units.
+    """
     most = max((one.total for one in series), default=0) or 1
+    if limit is not None and most < limit <= most * LIMIT_SHOWN:
+        most = round(limit)
     wide = (across - 40) / max(1, len(series))
     bars = [f'<line class="grid" x1="40" x2="{across}" y1="{y}" y2="{y}"/>' for y in (10, 10 + COLUMNS_HEIGHT // 2)]
     bars.append(f'<text x="34" y="14" text-anchor="end">{most:,}</text>')
@@ -83,6 +89,9 @@ def columns(series: Sequence[Column], *, meaning: str, across: int = 1_000) -> s
                 f' height="{high:.1f}"><title>{escape(f"{column.label}: {count:,}")}</title></rect>'
             )
     bars.append(f'<line class="grid" x1="40" x2="{across}" y1="{10 + COLUMNS_HEIGHT}" y2="{10 + COLUMNS_HEIGHT}"/>')
+    if limit is not None and limit <= most:
+        y = 10 + COLUMNS_HEIGHT * (1 - limit / most)
+        bars.append(f'<line class="limit" x1="40" x2="{across}" y1="{y:.1f}" y2="{y:.1f}"/>')
     bars += _labels(series, wide)
     return svg_of("chart", across, COLUMNS_HEIGHT + 32, meaning, bars)
 
@@ -114,8 +123,8 @@ def _labels(series: Sequence[Column], wide: float) -> list[str]:
 
 
 def svg_of(kind: str, wide: int, high: int, meaning: str, parts: Iterable[str], *, stretch: bool = False) -> str:
-    keep = ' preserveAspectRatio="none"' if stretch else ""
     """The picture, with what it means for those who do not see it."""
+    keep = ' preserveAspectRatio="none"' if stretch else ""
     return (
         f'<svg class="{kind}" viewBox="0 0 {wide} {high}" role="img" aria-label="{escape(meaning)}"{keep}>'
         f"{''.join(parts)}</svg>"

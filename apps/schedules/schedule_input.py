@@ -49,7 +49,7 @@ FIELDS = (
 )  # fmt: skip
 READ_ONLY = (
     "id", "version", "status", "paused_reason", "paused_at", "resume_at", "next_at", "problem", "last_at",
-    "created_at", "updated_at",
+    "created_at", "updated_at", "load_hint",
 )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ FIGURES = (
     "/admin/tenants/", "/admin/tenants/?show=busy&sort=quota&q={slug}", "/admin/dead-letters/",
     "/admin/dead-letters/?what=failures&window=1h", "/admin/dead-letters/{fingerprint}/",
 )  # fmt: skip
-FORECAST: tuple[str, ...] = ()
+FORECAST = ("/admin/forecast/", "/admin/forecast/?zone=Europe/Berlin&tenant={slug}&jitter_s=300")
 MACHINES = (
     "/admin/shards/", "/admin/shards/fire-{shard}/", "/admin/dispatchers/{dispatcher}/", "/admin/workers/",
     "/admin/workers/{worker}/", "/admin/queues/{queue}/", "/admin/operations/", "/admin/operations/?show=ended",

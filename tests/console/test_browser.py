@@ -102,7 +102,7 @@ def log_in(tab: Tab) -> None:
     from django.contrib.auth.hashers import PBKDF2PasswordHasher
     from django.contrib.auth.models import User
 
-    User.objects.create_superuser("ada", password=None)
+    User.objects.get_or_create(username="ada", defaults={"is_staff": True, "is_superuser": True})
     kept = PBKDF2PasswordHasher().encode(PASSWORD, "salt", iterations=1_000)
     User.objects.filter(username="ada").update(password=kept)
     tab.page.get_by_label("Username").fill("ada")

@@ -219,6 +219,12 @@ class Receiver:
         }[rest]
         writer.write(response(200, body))
 
+    async def _do_hostile(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
+        """A failure of five megabytes with markup, a mark that turns lines round, and what it was sent in secret."""
+        told = f"<script>alert(1)</script><img src=x onerror=alert(2)>\u202e{request.headers.get('authorization')} "
+        page = told.encode() + b"x" * 5_000_000
+        writer.write(response(500, page, "Set-Cookie: session=hush", "Server: <script>alert(3)</script>"))
+
     async def _do_encoded(self, request: Request, rest: str, writer: asyncio.StreamWriter) -> None:
         body = {
             "small": gzip.compress(b"small"),

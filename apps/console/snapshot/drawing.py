@@ -48,8 +48,6 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
     }
     context = {
         "facts": facts,
-        "verdict": found[0],
-        "others": len(found) - 1,
         "tiles": tiles(facts),
         "checks": checks(facts),
         "changes": changes[:CHANGES],
@@ -63,7 +61,13 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "now": now,
         "workers": [one for one in facts.workers if one.silent_s < 0],
     }
-    return {name: render_to_string(f"console/live/{name}.html", context) for name in OVERVIEW}
+    told = {name: render_to_string(f"console/live/{name}.html", context) for name in OVERVIEW if name != "sentence"}
+    return {"sentence": sentence(found), **told}
+
+
+def sentence(found: Sequence[Verdict]) -> str:
+    """The first of what the rules said, and how many more there are."""
+    return render_to_string("console/live/sentence.html", {"verdict": found[0], "others": len(found) - 1})
 
 
 def tiles(facts: Facts) -> list[Tile]:
@@ -93,7 +97,7 @@ def tiles(facts: Facts) -> list[Tile]:
             "Failure rate",
             _percent(facts.hour),
             f"attempts, 1 h; last week {_percent(facts.week_ago)}",
-            "/admin/dead-letters/",
+            "/admin/dead-letters/?what=failures",
             _failing(facts),
         ),
     ]

@@ -15,6 +15,7 @@ import psycopg
 from django.db import OperationalError, connection, transaction
 
 from apps.console.snapshot import drawing, gathering
+from apps.console.verdict.machines import database_slow
 from apps.console.verdict.rules import verdicts
 from apps.console.verdict.values import Evidence, Facts, Remedy, Verdict
 from kernel.clock import monotonic_s, utc_now
@@ -87,13 +88,16 @@ def latest() -> Snapshot:
     found = kept.take()
     if found is not None:
         return found
+    before = kept.snapshot
     try:
         row = _read(door.raw())
-        if row is not None and (row[1] < FRESH_S or connection.in_atomic_block):
-            return kept.keep(row[0], for_s=max(0.0, FRESH_S - row[1]))
-        return _make(row[0] if row is not None else None)
+        if row is not None:
+            before = row[0]
+            if row[1] < FRESH_S or connection.in_atomic_block:
+                return kept.keep(row[0], for_s=max(0.0, FRESH_S - row[1]))
+        return _make(before if row is not None else None)
     except (OperationalError, psycopg.OperationalError):
-        return kept.keep(_slow(kept.snapshot), for_s=AGAIN_S)
+        return kept.keep(_slow(before), for_s=AGAIN_S)
 
 
 def _make(before: Snapshot | None) -> Snapshot:
@@ -126,12 +130,13 @@ def _made(facts: Facts, memory: dict[str, Any], *, took_ms: int) -> Snapshot:
 
 
 def _slow(before: Snapshot | None) -> Snapshot:
-    """What is said while the database does not answer in time: what was known, and that."""
+    """What is said while the database does not answer in time: that, and what was known."""
     facts = Facts(now=utc_now(), took_ms=STATEMENT_MS)
-    made = _made(facts, {}, took_ms=STATEMENT_MS)
-    return made if before is None else before._replace(
-        parts=before.parts | {"sentence": made.parts["sentence"]}, verdicts=made.verdicts[:1] + before.verdicts
-    )  # fmt: skip
+    said = database_slow(facts)
+    assert said is not None
+    known = before or Snapshot(0, facts.now, STATEMENT_MS, {}, [], {})
+    found = [said, *(one for one in known.verdicts if one.code not in (said.code, "on_time"))]
+    return known._replace(parts=known.parts | {"sentence": drawing.sentence(found)}, verdicts=found)
 
 
 def _first(conn: Conn) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from apps.console.verdict.values import Evidence, Facts, Pool, Remedy, Verdict, counted, number
 from kernel.durations import span
 
@@ -11,6 +13,7 @@ MANY_DUE = 100  # fewer are nobody's flood
 STORM_ATTEMPTS = 100
 FAILURES, FAILURES_SHARE = 20, 0.2  # of one destination in five minutes: so many, and of all attempts so much
 LISTED = 8
+FAILED = "dead-letters/?what=failures"
 
 
 def backlog_idle(facts: Facts) -> Verdict | None:
@@ -95,11 +98,11 @@ def retry_storm(facts: Facts) -> Verdict | None:
                 "Attempts that failed",
                 counted(spell.attempts_failed),
                 f"all tenants, {span(spell.seconds)}",
-                "dead-letters/",
+                FAILED,
             ),
             Evidence("Wait to be tried again", counted(later), "all tenants", "live/?state=ready"),
             *(
-                Evidence(one.host, number(one.failures, "failure"), number(one.tenants, "tenant"), "dead-letters/")
+                Evidence(one.host, number(one.failures, "failure"), number(one.tenants, "tenant"), _failed(one.host))
                 for one in facts.failing[:LISTED]
             ),
         ),
@@ -127,7 +130,7 @@ def host_failing(facts: Facts) -> Verdict | None:
                     one.host,
                     number(one.failures, "failure"),
                     f"{number(one.tenants, 'tenant')}, 5 min: {one.sample}",
-                    f"dead-letters/?host={one.host}",
+                    _failed(one.host),
                 )
                 for one in failing[:LISTED]
             ),
@@ -211,6 +214,10 @@ def parked(facts: Facts) -> Verdict | None:
         f"{told} can't be served and {'is' if facts.parked == 1 else 'are'} put aside.",
         (Evidence("Put aside", counted(facts.parked), "all tenants", "due/dueentry/?parked=yes"),),
     )
+
+
+def _failed(host: str) -> str:
+    return f"{FAILED}&host={quote(host, safe='')}"
 
 
 def _pools(facts: Facts) -> tuple[Pool, ...]:

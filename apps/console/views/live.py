@@ -25,9 +25,14 @@ NOBODY = -1  # no tenant has this id
 
 
 class Line(NamedTuple):
-    """A row of the list. `slug` is empty where the tenant is gone; `lease` says how its worker's lease stands."""
+    """A row of the list. `slug` is empty where the tenant is gone; `lease` says how its worker's lease stands.
+
+    `run` and `job` are the ends of their ids, which tell them apart: the beginnings are the time.
+    """
 
     row: AliveRow
+    run: str
+    job: str
     slug: str
     age: str
     lease: str
@@ -73,11 +78,12 @@ def _wanted(request: HttpRequest, given: dict[str, str], now: datetime) -> tuple
 
 def _lines(rows: list[AliveRow], now: datetime) -> list[Line]:
     slugs = dict(Tenant.objects.filter(pk__in={row.tenant_id for row in rows}).values_list("pk", "slug"))
+    ages = [span(max(0.0, (now - row.actual_at).total_seconds())) for row in rows]
     return [
         Line(
-            row, slugs.get(row.tenant_id, ""), span(max(0.0, (now - row.actual_at).total_seconds())), *_lease(row, now)
+            row, str(row.execution_id)[-12:], str(row.job_id)[-6:], slugs.get(row.tenant_id, ""), age, *_lease(row, now)
         )
-        for row in rows
+        for row, age in zip(rows, ages, strict=True)
     ]
 
 

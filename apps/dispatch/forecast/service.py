@@ -33,6 +33,7 @@ LEASE_KIND = "reconcile"
 BEGIN_S = 3.0  # after the lease was taken: what is due goes first
 EVERY_S = 2.0  # between looks for changes
 SHARE = 20  # it takes at most one part in so many of the time
+FIRST_SHARE = 5  # until all is known for the first time
 STEP_S = 0.25  # of work at a time, so that a stop and what is due do not wait for it
 REST_MAX_S = 60.0
 ROUND_EVERY = timedelta(minutes=30)  # the end of the forecast has to move on, and what nobody said comes in
@@ -78,7 +79,7 @@ class ForecastService:
         self._registry.refresh()
         counts = self.step(conn, database_now(conn))
         took = monotonic_s() - began
-        rest = min(REST_MAX_S, took * (SHARE - 1))
+        rest = min(REST_MAX_S, took * ((SHARE if self._watched else FIRST_SHARE) - 1))
         return Pass(counts, wait_s=rest if self._round is not None else max(rest, EVERY_S))
 
     def close(self) -> None:
@@ -89,6 +90,7 @@ class ForecastService:
         if self._shards is None:
             self._shards = {one.shard: one for one in forecast.read_shards(conn)}
             self._total = forecast.read(conn)
+            self._watched = self._total is not None and bool(self._total.peaks)
         if self._round is None and self._wants_round(now):
             self._round = self._new_round(now)
         changed = self._add_changes(conn, now)

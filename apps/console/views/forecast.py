@@ -1,0 +1,112 @@
+"""When will it hurt? What is expected of the next week, what the workers can carry, and who is in a full minute."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+
+from apps.console.forecasting import change_words, heat, histogram, hour_of, instant
+from apps.console.pages import page
+from apps.dispatch.forecast.capacity import Capacity, capacity_of
+from apps.dispatch.forecast.trying import Trial, try_jitter
+from apps.due import forecast
+from apps.due.forecast import DAY_MINUTES, HOUR, MINUTE, Total
+from apps.schedules.load_hints import JITTERS_S
+from apps.schedules.timing_zones import zone_names
+from apps.usage import pressure
+from kernel.durations import span
+from tenants import door
+from tenants.models import Tenant
+
+OLD = timedelta(hours=1)
+FULLEST = 8
+
+
+@page("forecast", "forecast/", title="Forecast", template="console/forecast.html")
+def show(request: HttpRequest, now: datetime) -> dict[str, Any]:
+    """The week, an hour of it (that of the fullest minute unless told), and a minute of that."""
+    conn = door.raw()
+    total = forecast.read(conn)
+    if total is None:
+        return {"total": None}
+    measured = pressure.read(conn)
+    capacity = capacity_of(measured.figures) if measured is not None and not measured.stale else None
+    per_minute = capacity.per_minute if capacity is not None else None
+    minutes = total.of_minutes(now)
+    worst = max(minutes, key=lambda one: one[1], default=None)
+    minute = instant(request.GET.get("at", ""), MINUTE)
+    hour = instant(request.GET.get("hour", ""), HOUR) or (minute or (worst[0] if worst else now)).replace(minute=0)
+    zone = request.GET.get("zone", "")
+    zone = zone if zone in zone_names() else "UTC"
+    in_hour = hour_of(total, hour, now)
+    minute = minute or max(in_hour, key=lambda one: one[1], default=(hour, 0))[0]
+    known = dict(total.of_minutes(now, len(total.minutes)))
+    keep = {"zone": zone} if zone != "UTC" else {}
+    links = {at: "?" + urlencode({**keep, "hour": _text(at)}) for at, _ in total.of_hours(now, 26) if at in known}
+    fullest = sorted((one for one in minutes if one[1]), key=lambda one: (-one[1], one[0]))[:FULLEST]
+    changes = [one for one in total.clock_changes if one["at"] >= now]
+    return {
+        "total": total, "old": now - total.oldest_at > OLD, "capacity": capacity, "zone": zone,
+        "zones": sorted({"UTC", zone, *(one["zone"] for one in changes)}),
+        "tiles": _tiles(total, now, capacity), "worst": worst, "hour": hour, "minute": minute,
+        "rows": heat(total.of_hours(now), zone=zone, capacity=per_minute and per_minute * 60, changes=changes,
+                     links=links, chosen=hour),
+        "changes": [(one["at"], change_words(one)) for one in changes],
+        "chart": histogram(in_hour, capacity=per_minute, watched=minute) if in_hour else "",
+        "in_hour": in_hour, "in_minute": known.get(minute, 0),
+        "fullest": [(at, runs, "?" + urlencode({**keep, "at": _text(at)})) for at, runs in fullest],
+        **_who(total, minute), **_trial(request, total, minute, now),
+        "keep": {**keep, "at": _text(minute)},
+    }  # fmt: skip
+
+
+def _tiles(total: Total, now: datetime, capacity: Capacity | None) -> list[tuple[str, int, str, str]]:
+    """Name, number, its scope, its tone."""
+    hour = sum(runs for _, runs in total.of_minutes(now, 60))
+    day = sum(runs for _, runs in total.of_minutes(now, DAY_MINUTES))
+    week = sum(runs for _, runs in total.of_hours(now))
+    tone = "idle"
+    if capacity is not None:
+        tone = "bad" if hour > capacity.per_minute * 60 else "ok"
+    return [
+        ("Next 60 minutes", hour, "runs of all tenants", tone), ("Next 24 hours", day, "runs of all tenants", "idle"),
+        ("Next 7 days", week, "runs of all tenants, by whole hours", "idle"),
+    ]  # fmt: skip
+
+
+def _who(total: Total, minute: datetime) -> dict[str, Any]:
+    """The tenants in a minute, when the last look counted them."""
+    peak = next((one for one in total.peaks if one["at"] == minute), None)
+    if peak is None:
+        return {"peak": None}
+    slugs = dict(Tenant.objects.filter(pk__in=[one[0] for one in peak["tenants"]]).values_list("pk", "slug"))
+    who = [
+        (slugs.get(tenant_id, ""), runs, runs / max(1, peak["runs"]), keys) for tenant_id, runs, keys in peak["tenants"]
+    ]
+    return {"peak": peak, "who": who, "more": peak["of"] - len(who)}
+
+
+def _trial(request: HttpRequest, total: Total, minute: datetime, now: datetime) -> dict[str, Any]:
+    """What was asked for as a dry run."""
+    slug, jitter = request.GET.get("tenant", "").replace("\0", ""), request.GET.get("jitter_s", "")
+    jitter_s = int(jitter) if jitter in {str(one) for one in JITTERS_S} else JITTERS_S[1]
+    found: dict[str, Any] = {
+        "given": {"tenant": slug, "jitter_s": str(jitter_s)},
+        "jitters": [(str(one), span(one)) for one in JITTERS_S],
+    }
+    if not slug:
+        return found
+    tenant = Tenant.objects.filter(slug=slug).first()
+    if tenant is None:
+        return found | {"fault": "There is no such tenant."}
+    if minute not in dict(total.of_minutes(now)):
+        return found | {"fault": "That minute is not one of the next 24 hours."}
+    trial: Trial = try_jitter(door.raw(), tenant, total, minute=minute, jitter_s=jitter_s, now=now)
+    return found | {"trial": trial, "jitter_words": span(jitter_s), "tried": tenant.slug}
+
+
+def _text(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%MZ}"
