@@ -55,11 +55,11 @@ def test_a_schedule_shows_its_next_runs_in_words(page: Any, acme: Tenant, fired:
     )  # fmt: skip
     answer = page.get(f"{BASE}{schedule}/")
     text = answer.content.decode()
-    ahead = answer.context["ahead"]
+    ahead = answer.context["next_runs"]
     assert len(ahead.runs) == 20 and ahead.left_out, "what the windows leave out stands between the runs"
     assert "outside of the daily windows" in text and "spread by jitter" in text and "+01:00" in text
     assert "hush" not in text and "<script>alert" not in text
-    assert len(page.get(f"{BASE}{schedule}/?count=100").context["ahead"].runs) == 100
+    assert len(page.get(f"{BASE}{schedule}/?count=100").context["next_runs"].runs) == 100
     assert page.get(f"/t/globex/admin/schedules/{schedule}/").status_code == 404
 
 
