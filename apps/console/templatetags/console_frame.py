@@ -32,7 +32,7 @@ def strip(context: Any) -> dict[str, Any]:
     found = snapshot_of(context["request"])
     if found is None:
         return {"parts": None}
-    kind = context.get("live", "strip")
+    kind = "overview" if context.get("live") == "overview" else "strip"  # other pages may mean something else by it
     return {
         "parts": {name: mark_safe(text) for name, text in found.parts.items()}, "made_at": found.made_at,
         "url": f"/admin/live.json?parts={kind}", "version": found.version(*(OVERVIEW if kind == "overview" else STRIP)),
