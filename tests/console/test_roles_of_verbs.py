@@ -71,3 +71,18 @@ def test_stock_actions_follow_the_same_roles(database: None, acme: Any) -> None:
             found = next(one for model, one in of_site._registry.items() if model._meta.label_lower == table)
             assert (action in found.get_actions(request)) == (level in levels), (role, path, action)
             assert found.has_view_permission(request) == (role != "none"), (role, path)
+
+
+def test_every_verb_that_a_page_offers_is_there() -> None:
+    import re
+    from pathlib import Path
+
+    from apps.console.verbs.registry import all_verbs
+
+    offered = {
+        name
+        for page in Path("templates").rglob("*.html")
+        for name in re.findall(r'\{% verb_button "([^"]+)"', page.read_text())
+    }
+    assert offered <= set(all_verbs()), offered - set(all_verbs())
+    assert all(verb.label and verb.level for verb in all_verbs().values())
