@@ -74,7 +74,7 @@ def fail(conn: Conn, registry: Registry, execution_id: str) -> None:
 def test_what_it_was_about_is_nowhere_and_that_it_ran_stays(
     conn: Conn, acme: Tenant, registry: Registry, api: Api, make: Makers
 ) -> None:
-    """Payload, labels, answer, error and its cause, letter, event, delivery, kept answers; one delivery is on its way."""
+    """Payload, labels, result, error and cause, letter, event, delivery, kept answers; a delivery is on its way."""
     webhook = make_webhook(acme, registry, now=utc_now()).webhook
     body = {"job": make.job()["id"], "payload": {"name": WORD}, "labels": {"customer": WORD}}
     one = api.post("executions", body, Idempotency_Key="k1").body["id"]
