@@ -26,6 +26,11 @@ class Line(NamedTuple):
     at: Occurrence
     runs: bool
 
+    @property
+    def is_special(self) -> bool:
+        """Whether more than jitter is to be said of it."""
+        return any(flag != "jittered" for flag in self.at.flags)
+
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
@@ -52,6 +57,7 @@ class Forecast:
     left_out: list[Occurrence]
     notes: list[str]
     change: Difference | None
+    spec: Spec
 
     @property
     def lines(self) -> list[Line]:
@@ -122,6 +128,7 @@ def forecast_of(
         words=describe(spec), zone=spec.zone, runs=runs, left_out=_left_out(spec, after, runs),
         notes=[*notes(spec), *([] if key else seed_notes(spec, data.get("trigger")))],
         change=compare(old, spec, after=after, count=count, key=key) if differs and old is not None else None,
+        spec=spec,
     )  # fmt: skip
 
 

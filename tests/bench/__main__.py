@@ -36,6 +36,7 @@ def main() -> None:
             "edges",
             "schemas",
             "ageing",
+            "forecast",
         ],
         default=None,
     )
@@ -43,7 +44,7 @@ def main() -> None:
         "--figures", metavar="FILE", help="write the figures of `manage.py simulate --plan` to this file"
     )
     args = parser.parse_args()
-    folder = ROOT / "var" / (f"bench-{args.only}" if args.only in ("round", "schemas") else "bench")
+    folder = ROOT / "var" / (f"bench-{args.only}" if args.only in ("round", "schemas", "forecast") else "bench")
     if args.only == "schemas":  # which begins with no tenant, and leaves gigabytes
         shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -64,7 +65,19 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import ageing, audit, edges, fire_release, flood, lists, noop, release_round, schemas, writes
+        from tests.bench import (
+            ageing,
+            audit,
+            edges,
+            fire_release,
+            flood,
+            forecast,
+            lists,
+            noop,
+            release_round,
+            schemas,
+            writes,
+        )
 
         if args.only == "round":
             stage.prepare(tenants=0, own_queues=0)
@@ -75,6 +88,9 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
             for head in release_round.HEADS:
                 found = release_round.run(rounds=release_round.HEAD_ROUNDS, head=head)
                 print(f"as many more of one job in the way ({head}): {release_round.told(found)}")
+            return
+        if args.only == "forecast":
+            forecast.run(count=args.index, say=lambda line: print(line, flush=True))
             return
         if args.only == "schemas":
             schemas.run(tenants=args.tenants, say=lambda line: print(line, flush=True))
