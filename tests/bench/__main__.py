@@ -28,6 +28,7 @@ def main() -> None:
             "noop",
             "celery",
             "lists",
+            "console",
             "writes",
             "audit",
             "figures",
@@ -64,7 +65,19 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
         django.setup()
         from django.conf import settings
 
-        from tests.bench import ageing, audit, edges, fire_release, flood, lists, noop, release_round, schemas, writes
+        from tests.bench import (
+            ageing,
+            audit,
+            console,
+            edges,
+            fire_release,
+            flood,
+            lists,
+            noop,
+            release_round,
+            schemas,
+            writes,
+        )
 
         if args.only == "round":
             stage.prepare(tenants=0, own_queues=0)
@@ -86,6 +99,9 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
                 f" dispatch lateness as a multiple of that without the flood (budget {flood.BUDGET}):"
                 f" {flood.told(flood.run(made))}"
             )
+            return
+        if args.only == "console":
+            console.report(stage.prepare(tenants=args.tenants, own_queues=0), executions=args.history)
             return
         if args.only == "edges":
             made = stage.prepare(tenants=1, own_queues=1)
