@@ -77,7 +77,7 @@ SHOW: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "": ("all", lambda row: True),
     "busy": ("with work", lambda row: bool(row.load.waiting or row.load.queued or row.load.running)),
     "late": (f"late (over {LATE_S:.0f} s)", lambda row: row.is_late),
-    "failing": (f"failing ({FAILING_SHARE:.0%} and more)", lambda row: row.is_failing),
+    "failing": (f"failing ({100 * FAILING_SHARE:.0f} % and more)", lambda row: row.is_failing),
     "near": (f"near a limit ({NEAR} %)", lambda row: (row.quota_percent or 0) >= NEAR),
     "stopped": ("paused or suspended", lambda row: row.paused or row.status != Tenant.Status.ACTIVE),
     "schema": ("another schema version", lambda row: bool(row.schema)),

@@ -25,6 +25,11 @@ class Window(NamedTuple):
     step: str
     bars: int
 
+    @property
+    def words(self) -> str:
+        """In a sentence: "the last 24 hours"."""
+        return f"the {self.label if self.label.startswith('last') else f'last {self.label}'}"
+
 
 WINDOWS = (
     Window("1h", "last hour", timedelta(hours=1), "minute", 30),
@@ -57,19 +62,20 @@ def bars(
     series: Sequence[tuple[datetime, int, int]], *, start: datetime, end: datetime, count: int
 ) -> list[tuple[datetime, int, int]]:
     """The sums of `count` equal stretches of the time: when each begins, attempts, letters. Pure."""
-    length = (end - start) / count
-    sums = [(start + number * length, 0, 0) for number in range(count)]
+    length, first = (end - start) / count, start.timestamp()
+    of_attempts, of_letters, seconds = [0] * count, [0] * count, length.total_seconds()
     for at, attempts, letters in series:
-        number = min(count - 1, max(0, int((at - start) / length)))
-        sums[number] = (sums[number][0], sums[number][1] + attempts, sums[number][2] + letters)
-    return sums
+        number = min(count - 1, max(0, int((at.timestamp() - first) / seconds)))
+        of_attempts[number] += attempts
+        of_letters[number] += letters
+    return [(start + number * length, of_attempts[number], of_letters[number]) for number in range(count)]
 
 
 def spark(group: Group, *, window: Window, now: datetime, letters: bool) -> str:
     """Its shape over the time, of dead letters or of failed attempts."""
     shape = bars(group.series, start=since(window, now), end=now, count=window.bars)
     values = [one[2] if letters else one[1] for one in shape]
-    return charts.spark(values, meaning=f"{sum(values):,} in {window.label}, most at once {max(values):,}")
+    return charts.spark(values, meaning=f"{sum(values):,} in {window.words}, most at once {max(values):,}")
 
 
 def chart(group: Group, *, window: Window, now: datetime) -> str:
@@ -80,7 +86,7 @@ def chart(group: Group, *, window: Window, now: datetime) -> str:
         charts.Column(f"{at:{words}}", [("bad", letters), ("warn", max(0, attempts - letters))])
         for at, attempts, letters in shape
     ]
-    return charts.columns(columns, meaning=f"Dead letters and other failed attempts, {window.label}, times in UTC")
+    return charts.columns(columns, meaning=f"Dead letters and other failed attempts in {window.words}, times in UTC")
 
 
 def fingerprint_of(text: str) -> str:

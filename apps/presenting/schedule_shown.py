@@ -26,6 +26,11 @@ class Line(NamedTuple):
     at: Occurrence
     runs: bool
 
+    @property
+    def is_special(self) -> bool:
+        """Whether more than jitter is to be said of it."""
+        return any(flag != "jittered" for flag in self.at.flags)
+
 
 @dataclass(frozen=True, slots=True)
 class Ahead:

@@ -137,6 +137,7 @@ def _expression(text: str) -> str:
     year = fields.pop() if len(fields) == 7 else "*"
     second = fields.pop(0) if len(fields) == 6 else "0"
     minute, hour, day, month, weekday = fields
+    second, minute, hour = ("*" if field == "*/1" else field for field in (second, minute, hour))
     words = [_time(second, minute, hour), _days(day, weekday)]
     if month != "*":
         words.append("in " + _list(month, MONTH_NAMES, 1, "month"))

@@ -75,28 +75,33 @@ _GROUPS = """
 WITH found AS MATERIALIZED (
     SELECT starts_at, fingerprint, attempts, letters, {tenants} AS tenants FROM {table}
     WHERE step_s = %(step_s)s AND starts_at >= %(since)s {only} ORDER BY starts_at DESC LIMIT %(rows)s),
-grouped AS (
+grouped AS MATERIALIZED (
     SELECT fingerprint, sum(attempts)::bigint AS attempts, sum(letters)::bigint AS letters,
            array_agg(starts_at ORDER BY starts_at) AS at, array_agg(attempts ORDER BY starts_at) AS of_attempts,
            array_agg(letters ORDER BY starts_at) AS of_letters
-    FROM found GROUP BY 1 {having} ORDER BY {order}, fingerprint LIMIT %(most)s)
-SELECT g.fingerprint, g.attempts, g.letters,
-       ARRAY(SELECT DISTINCT u FROM found f CROSS JOIN LATERAL unnest(f.tenants) u
-             WHERE f.fingerprint = g.fingerprint ORDER BY u LIMIT 50),
-       c.error_class, c.status, c.host, c.message, c.first_at, c.last_at, c.tenant_id, c.execution_id,
+    FROM found GROUP BY 1 {having} ORDER BY {order}, fingerprint LIMIT %(most)s),
+named AS (
+    SELECT f.fingerprint, array_agg(DISTINCT u ORDER BY u) AS tenants
+    FROM grouped g JOIN found f USING (fingerprint) CROSS JOIN LATERAL unnest(f.tenants) u GROUP BY 1)
+SELECT g.fingerprint, g.attempts, g.letters, n.tenants[1:50],
+       c.error_class, c.status, c.host, c.message, o.first_at, c.last_at, c.tenant_id, c.execution_id,
        g.at, g.of_attempts, g.of_letters, (SELECT min(starts_at) FROM found), (SELECT count(*) FROM found)
-FROM grouped g LEFT JOIN LATERAL (
+FROM grouped g LEFT JOIN named n USING (fingerprint)
+LEFT JOIN LATERAL (
     SELECT * FROM usage_failurecause c WHERE c.fingerprint = g.fingerprint {of_cause} ORDER BY c.last_at DESC LIMIT 1
 ) c ON true
+LEFT JOIN LATERAL (
+    SELECT first_at FROM usage_failurecause c WHERE c.fingerprint = g.fingerprint {of_cause} ORDER BY first_at LIMIT 1
+) o ON true
 ORDER BY {order_of_g}, g.fingerprint
 """
 _BY = {"attempts": "{0}attempts DESC, {0}letters DESC", "letters": "{0}letters DESC, {0}attempts DESC"}
 
-_FIRST = "SELECT fingerprint, min(first_at) FROM usage_failurecause WHERE fingerprint = ANY(%s) GROUP BY 1"
-
 _CAUSE = """
-SELECT error_class, status, host, message, first_at, last_at, tenant_id, execution_id
-FROM usage_failurecause WHERE fingerprint = %s ORDER BY last_at DESC LIMIT 1
+SELECT error_class, status, host, message,
+       (SELECT first_at FROM usage_failurecause o WHERE o.fingerprint = c.fingerprint ORDER BY first_at LIMIT 1),
+       last_at, tenant_id, execution_id
+FROM usage_failurecause c WHERE fingerprint = %s ORDER BY last_at DESC LIMIT 1
 """
 
 _TENANTS = """
@@ -117,11 +122,10 @@ def groups(
         "fingerprint": fingerprint,
     }  # fmt: skip
     rows = conn.execute(_statement(by, tenant_id, fingerprint), values).fetchall()
-    first = dict(conn.execute(_FIRST, [[row[0] for row in rows]]).fetchall()) if rows and tenant_id is None else {}
     found = [
         Group(
-            row[0], row[1], row[2], row[3],
-            Cause._make((*row[4:8], first.get(row[0], row[8]), *row[9:12])) if row[9] is not None else None,
+            row[0], row[1], row[2], row[3] or [],
+            Cause._make(row[4:12]) if row[9] is not None else None,
             [(at, int(attempts), int(letters)) for at, attempts, letters in zip(*row[12:15], strict=True)],
         )
         for row in rows
@@ -132,10 +136,7 @@ def groups(
 def cause_of(conn: Conn, fingerprint: str) -> Cause | None:
     """What it is, as whoever met it last describes it; None when nobody has in a month."""
     row = conn.execute(_CAUSE, [fingerprint]).fetchone()
-    if row is None:
-        return None
-    ((_, first_at),) = conn.execute(_FIRST, [[fingerprint]]).fetchall()
-    return Cause._make(row)._replace(first_at=first_at)
+    return None if row is None else Cause._make(row)
 
 
 def hosts(found: Sequence[Group]) -> list[OfHost]:

@@ -251,8 +251,9 @@ class FailureCause(models.Model):
 
     class Meta:
         indexes = [
-            # reader: what people are shown of a cause, over all tenants
+            # readers: what people are shown of a cause, and since when there is one, over all tenants
             models.Index(fields=["fingerprint", "last_at"], name="failurecause_newest"),
+            models.Index(fields=["fingerprint", "first_at"], name="failurecause_oldest"),
             # reader: rolling, causes that nobody has seen for long
             models.Index(fields=["last_at"], name="failurecause_by_age"),
         ]

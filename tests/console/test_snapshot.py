@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.console.conftest import HOSTILE, logged_in
-from tests.fixtures_flow import make_ticket
+from tests.fixtures_flow import live_worker, make_ticket
 
 if TYPE_CHECKING:
     from tenants.models import Tenant
@@ -123,6 +123,29 @@ def test_a_database_that_is_too_slow_is_said(
     told = page.get("/admin/").content.decode()
     assert "The database is slow: its figures took 2.0 s to read." in told
     assert "Oldest due" in told
+
+
+def test_one_slow_reading_is_no_news() -> None:
+    """A process that has just begun is slow once; three in a row are the database's."""
+    from apps.console.snapshot.gathering import timed
+    from apps.console.verdict.values import Facts
+    from kernel.clock import utc_now
+
+    facts, told = Facts(now=utc_now()), []
+    memory: dict[str, Any] = {}
+    for took_ms in (3_000.0, 20.0, 2_000.0, 3_000.0, 4_000.0, 5_000.0):
+        seen, memory = timed(facts, memory, took_ms=took_ms)
+        told.append(seen.took_ms)
+    assert told == [0.0, 0.0, 20.0, 20.0, 2_000.0, 3_000.0]
+
+
+def test_queues_that_nobody_listens_to_are_named(conn: Conn, acme: Tenant) -> None:
+    from apps.console.snapshot import reading
+
+    live_worker(conn, queues=["http.own.acme"])
+    live_worker(conn, queues=["python.own.acme"], draining=True)
+    assert reading.unheard(conn, ["http.own.acme", "python.own.acme"]) == ["python.own.acme"]
+    assert reading.unheard(conn, []) == []
 
 
 def test_late_writes_of_workers_are_told_while_they_are_new() -> None:

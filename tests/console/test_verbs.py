@@ -138,3 +138,39 @@ def test_all_dispatch_is_paused_and_resumed_by_the_receipts_button(acme: Any, co
     assert rows.fetchall()[:2] == [
         ("dispatch.pause", "all", "the database is slow"), ("dispatch.resume", None, "it is well again"),
     ]  # fmt: skip
+
+
+def test_limits_are_changed_after_a_look_and_put_back_by_the_receipt(acme: Any, conn: Conn) -> None:
+    from tenants.models import Plan
+
+    operator = of_role("operator")
+    plan = Plan.objects.create(name="small", max_running=5)
+    url = "/admin/do/plan.quota/small/"
+    page = operator.get(url).content.decode()
+    assert "Change a limit" in page and re.search(r'name="max_running" value="5"', page)
+    wish = {"weight": "1", "max_running": "9", "reason": "they pay for it"}
+    looked = operator.post(url, {**hidden(page), **wish})  # not looked at yet
+    assert looked.status_code == 200 and "<ins><bdi>9</bdi></ins>" in looked.content.decode()
+    Plan.objects.filter(pk=plan.pk).update(max_running=6)
+    assert operator.post(url, {**hidden(looked.content.decode()), **wish}).status_code == 409
+    looked = operator.post(url, {**wish, "look": "1"})
+    done = operator.post(url, {**hidden(looked.content.decode()), **wish})
+    assert done.status_code == 303
+    plan.refresh_from_db()
+    assert (plan.max_running, plan.max_live) == (9, None)
+    back = re.search(r'href="(/admin/do/plan\.quota/[^"]*)"', operator.get(done["Location"]).content.decode())
+    assert back is not None
+    page = operator.get(back[1].replace("&amp;", "&")).content.decode()
+    assert "<ins><bdi>6</bdi></ins>" in page, "it is looked at already"
+    assert operator.post(url, {**hidden(page), **wish, "max_running": "6"}).status_code == 303
+    url = "/admin/do/tenant.plan/acme/"
+    looked = operator.post(url, {"plan": "small", "look": "1"})
+    assert "<ins><bdi>6</bdi></ins>" in looked.content.decode()
+    before = acme.plan_id
+    done = operator.post(url, {**hidden(looked.content.decode()), "plan": "small", "reason": "too much"})
+    assert done.status_code == 303
+    acme.refresh_from_db()
+    assert acme.plan_id == plan.pk
+    type(acme).objects.filter(pk=acme.pk).update(plan=before)
+    plan.delete()  # plans stay from test to test
+    assert [row[1:] for row in trail(conn, "tenant.update")] == [(True, "too much")]

@@ -55,7 +55,7 @@ def said(**more: Any) -> Any:
 def failing(**more: Any) -> Any:
     from apps.console.verdict.values import Failing
 
-    usual: dict[str, Any] = {"host": "pay.example:443", "failures": 214, "tenants": 3, "sample": "503"}
+    usual: dict[str, Any] = {"host": "pay.example", "failures": 214, "tenants": 3, "sample": "503"}
     return Failing(**usual | more)
 
 
@@ -115,6 +115,10 @@ def test_all_is_well_is_said_with_what_ran() -> None:
          {"lately": spell(ended=100, attempts=400, attempts_failed=300)}),
         ("host_failing", "Destination pay.example:443 fails: 214 failures in 5 min, and calls are held back.",
          {"failing": (failing(),), "shut": (shut(),), "lately": spell(attempts=900)}),
+        ("host_failing", "Destination pay.example fails: 214 failures in 5 min.",
+         {"failing": (failing(),), "lately": spell(attempts=900)}),
+        ("host_failing", "443 fails: 3 failures in 5 min, and calls are held back.",
+         {"failing": (failing(failures=3),), "shut": (shut(),)}),
         ("host_failing", "fails: too many calls failed, and calls are held back.", {"shut": (shut(),)}),
         ("database_slow", "its figures took 1.2 s to read", {"took_ms": 1_200.0}),
         ("database_slow", "a replica is 1 min behind", {"replica_lag_s": 60.0}),

@@ -204,6 +204,7 @@ def test_preview_tells_what_the_clock_does() -> None:
     [
         (spec("* * * * *"), "Every minute, UTC"),
         (spec("*/5 * * * *"), "Every 5 minutes, UTC"),
+        (spec("*/1 */1 * * *"), "Every minute, UTC"),
         (spec("*/7 * * * *"), "Every 7 minutes of the hour"),
         (spec("30 2 * * 1-5", "Europe/Berlin"), "At 02:30 on Monday to Friday, Europe/Berlin"),
         (spec("0 9,17 1,15 * *"), "At 09:00 and 17:00 on day 1 and 15 of the month"),

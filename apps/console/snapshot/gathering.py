@@ -32,6 +32,7 @@ PAST, AHEAD = timedelta(hours=1), 60  # that the pictures show: behind us, and m
 ENDS = ("succeeded", "dead", "cancelled", "expired")
 HOSTS_KEPT, TOP = 8, 8
 STALE_WINDOW_S = 300.0
+TIMED = 3
 
 
 def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
@@ -66,12 +67,13 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
         parked=slow["parked"], alarms=slow["alarms"], unsealed=slow["unsealed"], other_schemas=slow["other_schemas"],
         slots_given_up=slow["slots_given_up"], counts=_counts(conn, load, fresh),
     )  # fmt: skip
-    return facts, {"slow": slow, "stale": stale}
+    return facts, {"slow": slow, "stale": stale, "took_ms": memory.get("took_ms", [])}
 
 
-def timed(facts: Facts, *, took_ms: float) -> Facts:
-    """With how long the reading took."""
-    return replace(facts, took_ms=took_ms)
+def timed(facts: Facts, memory: Memory, *, took_ms: float) -> tuple[Facts, Memory]:
+    """With how long readings take: the fastest of the last few, since a process that has just begun is slow once."""
+    took = [*memory.get("took_ms", ())[1 - TIMED :], round(took_ms)]
+    return replace(facts, took_ms=min(took) if len(took) == TIMED else 0.0), memory | {"took_ms": took}
 
 
 def _slow(conn: Conn, now: datetime) -> Memory:

@@ -46,7 +46,7 @@ SELECT count(*) FROM (SELECT 1 FROM due_dueentry
 """
 _UNHEARD = """
 SELECT q FROM unnest(%s::varchar[]) AS q WHERE NOT EXISTS (
-    SELECT 1 FROM tickets_worker w WHERE w.expires_at > clock_timestamp() AND NOT w.draining AND w.queues @> ARRAY[q])
+    SELECT 1 FROM tickets_worker w WHERE w.expires_at > clock_timestamp() AND NOT w.draining AND q = ANY(w.queues))
 """
 _SHUT = """
 SELECT b.destination, count(DISTINCT b.tenant_id), min(b.opened_at), max(b.reason), max(t.slug), min(b.id::text)

@@ -114,7 +114,7 @@ def _make(before: Snapshot | None) -> Snapshot:
             return kept.keep(row[0], for_s=FRESH_S - row[1])
         began = monotonic_s()
         facts, memory = gathering.gather(conn, row[0].memory if row is not None else {})
-        facts = gathering.timed(facts, took_ms=(monotonic_s() - began) * 1_000)
+        facts, memory = gathering.timed(facts, memory, took_ms=(monotonic_s() - began) * 1_000)
         made = _made(facts, memory, took_ms=round((monotonic_s() - began) * 1_000))
         body = orjson.dumps(
             {"parts": made.parts, "verdicts": made.verdicts, "memory": memory}, default=_plain

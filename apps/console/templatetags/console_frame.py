@@ -28,11 +28,11 @@ def places(context: Any) -> dict[str, Any]:
 
 @register.inclusion_tag("console/strip.html", takes_context=True)
 def strip(context: Any) -> dict[str, Any]:
-    """How the platform stands. A page that has more parts of the snapshot says `live="overview"`."""
+    """How the platform stands. A page that has more parts of the snapshot says `snapshot_parts="overview"`."""
     found = snapshot_of(context["request"])
     if found is None:
         return {"parts": None}
-    kind = context.get("live", "strip")
+    kind = context.get("snapshot_parts", "strip")
     return {
         "parts": {name: mark_safe(text) for name, text in found.parts.items()}, "made_at": found.made_at,
         "url": f"/admin/live.json?parts={kind}", "version": found.version(*(OVERVIEW if kind == "overview" else STRIP)),

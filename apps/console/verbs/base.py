@@ -55,7 +55,8 @@ class Line:
 class Preview:
     """What a verb would do. `version` changes with whatever an operator has to look at again (see `version_of`).
 
-    `refused` says why it can't be done now. `link` is the page of what it is about.
+    `refused` says why it can't be done now, `asks` what has to be filled in before. `link` is the page of what it is
+    about.
     """
 
     title: str
@@ -64,6 +65,7 @@ class Preview:
     warnings: Sequence[str] = ()
     refused: str = ""
     link: str = ""
+    asks: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ def verb_do(verb: Verb, ask: Ask, *, user: Any) -> Receipt:
         preview = verb.look(ask)
         if preview.version != ask.version:  # first: it may be why it can't be done
             raise Changed(preview)
-        if preview.refused:
-            raise Conflict(preview.refused)
+        if preview.refused or preview.asks:
+            raise Conflict(preview.refused or preview.asks)
         try:
             return verb.do(ask)
         except Stale as error:

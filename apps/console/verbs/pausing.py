@@ -50,7 +50,7 @@ class Pausing(Verb):
         row = DispatchPause.objects.filter(pool=held.pool, tenant_id=held.tenant_id).first()
         now, then = ("paused" if one else "open" for one in (row is not None, self.stops))
         return Preview(
-            f"{self.label}: {held.words}",
+            f"{self.label}: {held.words}" if held != Held() else self.label,
             [Line("Dispatch", now, None if now == then else then), *_waiting(), *_since(row)],
             version_of(row.pk if row else None), [GOES_ON if self.stops else AT_ONCE],
             refused="" if now != then else f"It is {now} already.", link=self.page,

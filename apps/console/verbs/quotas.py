@@ -50,8 +50,8 @@ class ChangePlan(Verb):
         return Preview(
             f"Change the plan of {tenant.slug}", lines, version_of(tenant.plan_id, *_values(tenant.plan)),
             ["New limits hold from the next request and release on. What there is already stays."],
-            "Choose another plan and look at what it changes." if same else "",
-            f"/admin/tenants/tenant/{tenant.pk}/change/",
+            link=f"/admin/tenants/tenant/{tenant.pk}/change/",
+            asks="Choose another plan and look at what it changes." if same else "",
         )  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
@@ -93,8 +93,8 @@ class ChangeQuota(Verb):
         return Preview(
             f"Change the quota of plan {plan.name}", lines, version_of(*_values(plan)),
             ["New limits hold from the next request and release on, for each of its tenants."],
-            "" if changed else "Change a limit and look at what it changes.",
-            f"/admin/tenants/plan/{plan.pk}/change/",
+            link=f"/admin/tenants/plan/{plan.pk}/change/",
+            asks="" if changed else "Change a limit and look at what it changes.",
         )  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:

@@ -73,7 +73,7 @@ class CancelExecution(ExecutionVerb):
 class RerunExecution(ExecutionVerb):
     """A new execution with the same payload and the job as it is now."""
 
-    name, label, key = "execution.rerun", "Run again", "r"
+    name, label, key = "execution.rerun", "Run again", "n"  # r replays its dead letter
 
     def look(self, ask: Ask) -> Preview:
         row = self.row(ask)

@@ -57,8 +57,10 @@ class Backfill(OfSchedule):
         except InvalidInput as error:
             said = "; ".join(f"{LABELS.get(one.pointer, one.pointer)}: {one.detail}" for one in error.errors)
             return Preview(title, lines, version, refused=said, link=link)
-        refused = "" if outlook["count"] else "There is nothing in this range to run."
-        return Preview(title, [*lines, *_lines(outlook)], version, outlook["warnings"], refused, link)
+        if not outlook["count"]:
+            said = "There is nothing in this range to run."
+            return Preview(title, [*lines, *_lines(outlook)], version, refused=said, link=link)
+        return Preview(title, [*lines, *_lines(outlook)], version, outlook["warnings"], link=link)
 
     def do(self, ask: Ask) -> Receipt:
         found = self.found(ask)

@@ -6,7 +6,7 @@ from apps.console.verdict.values import Evidence, Facts, Process, Remedy, Slice,
 from kernel.durations import span
 
 LOST_S = 900.0  # a dispatcher that died is news for so long
-SLOW_MS = 500.0
+SLOW_MS = 1_000.0
 REPLICA_S = 10.0
 SKEW_MS = 500
 UNSEALED_MANY = 5_000

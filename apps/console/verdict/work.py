@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from apps.console.verdict.values import Evidence, Facts, Pool, Remedy, Verdict, counted, number
+from apps.console.verdict.values import Evidence, Facts, Failing, Pool, Remedy, Shut, Verdict, counted, number
 from kernel.durations import span
 
 LATE_S = 10.0  # the target of dispatch lateness
@@ -112,12 +112,15 @@ def retry_storm(facts: Facts) -> Verdict | None:
 def host_failing(facts: Facts) -> Verdict | None:
     """Half of its calls fail, which opens its breaker, or it makes much of all that is tried."""
     least = max(FAILURES, FAILURES_SHARE * facts.lately.attempts)
-    failing = [one for one in facts.failing if one.host and one.failures >= least]
-    if not failing and not facts.shut:
+    known = [one for one in facts.failing if one.host]
+    failing = next((one for one in known if one.failures >= least), None)
+    shut = next((one for one in facts.shut if failing is None or _is_of(one, failing)), None)
+    if failing is None and shut is None:
         return None
-    host = failing[0].host if failing else facts.shut[0].host
-    shut = next((one for one in facts.shut if one.host == host), facts.shut[0] if facts.shut and not failing else None)
-    told = f"{number(failing[0].failures, 'failure')} in 5 min" if failing else "too many calls failed"
+    if failing is None:
+        failing = next((one for one in known if shut is not None and _is_of(shut, one)), None)
+    host = shut.host if shut is not None else failing.host if failing is not None else ""
+    told = f"{number(failing.failures, 'failure')} in 5 min" if failing else "too many calls failed"
     held = ", and calls are held back" if shut else ""
     return Verdict(
         "host_failing",
@@ -128,11 +131,11 @@ def host_failing(facts: Facts) -> Verdict | None:
             *(
                 Evidence(
                     one.host,
-                    number(one.failures, "failure"),
-                    f"{number(one.tenants, 'tenant')}, 5 min: {one.sample}",
+                    number(one.failures, "failed attempt"),
+                    f"{number(one.tenants, 'tenant')}, 5 min, the last: {one.sample}",
                     _failed(one.host),
                 )
-                for one in failing[:LISTED]
+                for one in known[:LISTED]
             ),
             *(
                 Evidence(
@@ -214,6 +217,11 @@ def parked(facts: Facts) -> Verdict | None:
         f"{told} can't be served and {'is' if facts.parked == 1 else 'are'} put aside.",
         (Evidence("Put aside", counted(facts.parked), "all tenants", "due/dueentry/?parked=yes"),),
     )
+
+
+def _is_of(shut: Shut, failing: Failing) -> bool:
+    """Breakers are of a host and port, failures are told by host."""
+    return shut.host == failing.host or shut.host.rpartition(":")[0] == failing.host
 
 
 def _failed(host: str) -> str:

@@ -18,7 +18,7 @@ from kernel.errors import NotFound
 from tenants import door
 from tenants.models import Tenant
 
-GROUPS_MOST = 200
+GROUPS_MOST = 60
 TENANTS_NAMED = 3
 TENANTS_SHOWN = 200
 TEXT_CHARS = 253

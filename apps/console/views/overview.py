@@ -15,4 +15,4 @@ def overview(request: HttpRequest, now: datetime) -> HttpResponse | dict[str, An
     """The state of the platform. Staff without a role of the console have Django's permissions, and so the tables."""
     if not may(request.user, VIEW):
         return redirect("console:tables")
-    return {"live": "overview"}
+    return {"snapshot_parts": "overview"}

@@ -50,7 +50,7 @@ def schedule(request: HttpRequest, now: datetime, schedule_id: UUID) -> dict[str
     return {
         "title": found.schedule.name, "schedule": found.schedule, "shape": shape, "is_paused": is_paused,
         "words": words_of(found.definition.spec), "paused_by": _paused_by(tenant, schedule_id, changes, is_paused),
-        "ahead": ahead_of(
+        "next_runs": ahead_of(
             found.definition.spec, after=max(now, shape["resume_at"] or now), count=count, key=str(schedule_id)
         ),
         "count": count, "counts": COUNTS, "rules": rules_of(shape),

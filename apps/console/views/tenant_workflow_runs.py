@@ -118,7 +118,7 @@ def _line(
     )  # fmt: skip
     url = ""
     if row.execution_id is not None:
-        name = "console:workflowrun" if row.type == "workflow" else "tenant:executions_execution_change"
+        name = "console:workflowrun" if row.type == "workflow" else "console:execution"
         url = reverse(name, args=[row.execution_id])
     return Line(
         row, f"step-{row.id}", text, _bar(bar, times) if bar else "", bar.begin_s - bar.start_s if bar else None,
