@@ -8,8 +8,7 @@ from typing import Any
 from apps.deadletters.models import DeadLetter
 from apps.deadletters.replays import replays_of
 from apps.schedules.defined import DefinedSchedule
-from apps.schedules.load_hints import Quieter
-from apps.schedules.loads import load_hint
+from apps.schedules.loads import hint_shape, load_hint
 from apps.schedules.models import Calendar, Schedule
 from apps.schedules.reading import job_shape, jobs_defined, schedule_shapes, schedules_defined
 from apps.schedules.timing import TimingInvalid, spec_from_json
@@ -39,17 +38,8 @@ def load_hint_shape(found: DefinedSchedule, status: str, *, now: datetime) -> di
     with suppress(TimingInvalid):
         spec = spec_from_json(found.definition.spec)
         told = load_hint(door.raw(), spec, key=str(found.schedule.pk), now=now)
-        if told is not None:
-            return {
-                "as_of": told.as_of, "level": told.hint.level, "minute": told.hint.at,
-                "times_usual": told.hint.times_usual, "quieter": _quieter(told.hint.quieter),
-                "jitter": _quieter(told.hint.jitter),
-            }  # fmt: skip
+        return None if told is None else hint_shape(told)
     return None
-
-
-def _quieter(one: Quieter | None) -> dict[str, Any] | None:
-    return None if one is None else {"change": one.changes, "minute": one.at, "times_usual": one.times_usual}
 
 
 def calendar_shape(calendar: Calendar) -> dict[str, Any]:

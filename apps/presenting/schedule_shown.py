@@ -57,6 +57,7 @@ class Forecast:
     left_out: list[Occurrence]
     notes: list[str]
     change: Difference | None
+    spec: Spec
 
     @property
     def lines(self) -> list[Line]:
@@ -127,6 +128,7 @@ def forecast_of(
         words=describe(spec), zone=spec.zone, runs=runs, left_out=_left_out(spec, after, runs),
         notes=[*notes(spec), *([] if key else seed_notes(spec, data.get("trigger")))],
         change=compare(old, spec, after=after, count=count, key=key) if differs and old is not None else None,
+        spec=spec,
     )  # fmt: skip
 
 

@@ -6,8 +6,9 @@ of that only what reaches over the end of a minute or hour. Of the minute and th
 holds what runs in all of it, also what has run already; an entry that is late counts with the runs that come after.
 """
 
+from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
@@ -32,8 +33,10 @@ SLACK_HOURS = 3  # how old a forecast may become and still reach a day and a wee
 NEAR_HOURS, HOURS = 24 + SLACK_HOURS, 7 * 24 + SLACK_HOURS
 MINUTES = NEAR_HOURS * 60
 BINS = MINUTES + HOURS - NEAR_HOURS  # minutes first, then the hours after them
-PATTERNS_KEPT = 2_048  # of a few kB
-WALKED_MAX = 2_000  # instants of one pattern in the minutes or in the hours; more are counted instead
+PATTERNS_KEPT = 16_384
+KEPT_MAX = 1_000_000  # bins of all patterns that are kept, of some bytes each
+OPEN_WEIGHT = 16  # times as large as a bin
+WALKED_MAX = 2_000  # about so many instants of one pattern in the minutes or in the hours; more are counted instead
 _SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
 _ALL = 2**63
 
@@ -66,20 +69,34 @@ class Open(NamedTuple):
 class Pattern:
     """What entries that are alike have in common: runs by bin, and what each of them has to look at for itself."""
 
-    bins: tuple[tuple[int, int], ...] = ()
+    indices: "array[int]" = field(default_factory=lambda: array("H"))
+    counts: "array[int]" = field(default_factory=lambda: array("I"))
     opens: tuple[Open, ...] = ()
+
+    @property
+    def bins(self) -> Iterator[tuple[int, int]]:
+        return zip(self.indices, self.counts, strict=True)
+
+    def runs_in(self, index: int) -> int:
+        """The runs in one bin, of those that do not depend on jitter."""
+        return self.counts[self.indices.index(index)] if index in self.indices else 0
+
+    @property
+    def size(self) -> int:
+        return len(self.indices) + OPEN_WEIGHT * len(self.opens)
 
 
 @dataclass(slots=True)
 class Expander:
     """Finds the runs of entries in one stretch of time, from `starts_at`, a whole hour, on.
 
-    `now` is when the entries were read, or soon before. Keeps PATTERNS_KEPT patterns.
+    `now` is when the entries were read, or soon before. Keeps PATTERNS_KEPT patterns and KEPT_MAX bins at most.
     """
 
     starts_at: datetime
     now: datetime
     _patterns: "OrderedDict[Any, Pattern]" = field(default_factory=OrderedDict)
+    _kept: int = 0
     _nexts: dict[Any, datetime] = field(default_factory=dict)
 
     @property
@@ -117,7 +134,7 @@ class Expander:
         """What entries like this one have in common. Nothing for one whose text can't be read: fire parks it."""
         if entry.kind != "schedule":
             index = self.bin_of(entry.due_at)
-            return Pattern() if index is None else Pattern(((index, 1),))
+            return Pattern() if index is None else Pattern(array("H", [index]), array("I", [1]))
         try:
             spec = spec_from_json(entry.spec)
             return self._pattern(spec, entry)
@@ -145,8 +162,9 @@ class Expander:
         found = self._patterns.get(key)
         if found is None:
             found = self._patterns[key] = self._expand(spec, from_)
-            if len(self._patterns) > PATTERNS_KEPT:
-                self._patterns.popitem(last=False)
+            self._kept += found.size
+            while len(self._patterns) > PATTERNS_KEPT or self._kept > KEPT_MAX:
+                self._kept -= self._patterns.popitem(last=False)[1].size
         else:
             self._patterns.move_to_end(key)
         return found
@@ -173,7 +191,7 @@ class Expander:
             reach = min(spec.jitter_s, width_s)
             if begin >= end:
                 continue
-            if reach == width_s or _count(spec, begin, end) <= WALKED_MAX:
+            if reach == width_s or not _is_dense(spec, begin, end):
                 self._walk(spec, begin, end, bins, opens)
                 continue
             start = self.starts_at if width_s == MINUTE_S else near
@@ -189,7 +207,7 @@ class Expander:
                 if reach:
                     self._walk(spec, max(middle, begin), after, bins, opens)
                 start = after
-        return Pattern(tuple(sorted(bins.items())), tuple(opens))
+        return Pattern(array("H", bins.keys()), array("I", bins.values()), tuple(opens))
 
     def _walk(
         self, spec: Spec, begin: datetime, end: datetime, bins: Counter[int], opens: list[Open]
@@ -208,18 +226,18 @@ class Expander:
             at = following
 
 
-def add(bins: list[int], runs: Sequence[tuple[int, int]], times: int = 1) -> None:
-    """Adds runs by bin to others."""
-    for index, count in runs:
-        bins[index] += count * times
-
-
 def _identity(spec: Spec) -> Any:
     """What makes two specs' triggers run at the same minutes. Specs that are equal share their calendar."""
     calendar = spec.calendar()
     if type(calendar) is Interval:
         return calendar.every_s, (calendar.anchor - EPOCH) // _SECOND % calendar.every_s
     return calendar
+
+
+def _is_dense(spec: Spec, begin: datetime, end: datetime) -> bool:
+    """Whether counting costs less than walking, going by the first two instants: either finds the same."""
+    first, second = (*occurrences(spec, after=begin - _MICROSECOND, until=end, limit=2), None, None)[:2]
+    return first is not None and second is not None and (second - first) * WALKED_MAX < end - begin
 
 
 def _count(spec: Spec, begin: datetime, end: datetime) -> int:

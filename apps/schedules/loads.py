@@ -9,7 +9,7 @@ import psycopg
 
 from apps.due import forecast
 from apps.due.forecast import DAY_MINUTES
-from apps.schedules.load_hints import Hint, Minutes, hint
+from apps.schedules.load_hints import Hint, Minutes, Quieter, hint
 from apps.schedules.timing import Spec
 from kernel.clock import monotonic_s
 
@@ -64,3 +64,16 @@ def load_hint(conn: Conn, spec: Spec, *, key: str, now: datetime) -> LoadHint | 
         return None
     found = hint(spec, key=key, minutes=known[1], after=now)
     return None if found is None else LoadHint(known[0], found)
+
+
+def hint_shape(told: LoadHint) -> dict[str, Any]:
+    """As answers have it."""
+    hint = told.hint
+    return {
+        "as_of": told.as_of, "level": hint.level, "minute": hint.at, "times_usual": hint.times_usual,
+        "quieter": _quieter(hint.quieter), "jitter": _quieter(hint.jitter),
+    }  # fmt: skip
+
+
+def _quieter(one: Quieter | None) -> dict[str, Any] | None:
+    return None if one is None else {"change": one.changes, "minute": one.at, "times_usual": one.times_usual}

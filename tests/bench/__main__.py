@@ -37,6 +37,7 @@ def main() -> None:
             "edges",
             "schemas",
             "ageing",
+            "forecast",
         ],
         default=None,
     )
@@ -44,7 +45,7 @@ def main() -> None:
         "--figures", metavar="FILE", help="write the figures of `manage.py simulate --plan` to this file"
     )
     args = parser.parse_args()
-    folder = ROOT / "var" / (f"bench-{args.only}" if args.only in ("round", "schemas") else "bench")
+    folder = ROOT / "var" / (f"bench-{args.only}" if args.only in ("round", "schemas", "forecast") else "bench")
     if args.only == "schemas":  # which begins with no tenant, and leaves gigabytes
         shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -72,6 +73,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
             edges,
             fire_release,
             flood,
+            forecast,
             lists,
             noop,
             release_round,
@@ -88,6 +90,9 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
             for head in release_round.HEADS:
                 found = release_round.run(rounds=release_round.HEAD_ROUNDS, head=head)
                 print(f"as many more of one job in the way ({head}): {release_round.told(found)}")
+            return
+        if args.only == "forecast":
+            forecast.run(count=args.index, say=lambda line: print(line, flush=True))
             return
         if args.only == "schemas":
             schemas.run(tenants=args.tenants, say=lambda line: print(line, flush=True))

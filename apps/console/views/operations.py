@@ -16,7 +16,7 @@ from tenants import door
 from tenants.models import Tenant
 
 BACKFILL = "backfill"
-CHIPS = (("", "go on or stand still"), ("ended", "ended in the last day"))
+CHIPS = (("", "under way or paused"), ("ended", "ended in the last day"))
 
 
 @page("operations", "operations/", title="Operations", template="console/machines/operations.html")

@@ -30,7 +30,7 @@ def shards(request: HttpRequest, now: datetime) -> dict[str, Any]:
             ("due", "with something due", sum(_wanted("due", one) for one in found.leases)),
         ],
         "late_s": max((one.oldest_due_s or 0.0 for one in found.leases), default=0.0),
-        "live": [one for one in found.dispatchers if one.live], "serves": SERVES,
+        "alive": [one for one in found.dispatchers if one.live], "serves": SERVES,
         "versions": sorted({one.version for one in found.dispatchers if one.live}),
     }  # fmt: skip
 

@@ -44,7 +44,7 @@ def backfill_list(request: HttpRequest, now: datetime) -> dict[str, Any]:
             (one, wish, names.get(wish.schedule_id, ""), bar(one), (WORDS[wish.only], WORDS[wish.order]))
             for one, wish in zip(rows.rows, wishes, strict=True)
         ],
-        "chips": [("", "all"), ("live", "go on or stand still"), *((one, one) for one in ENDS)],
+        "chips": [("", "all"), ("live", "under way or paused"), *((one, one) for one in ENDS)],
     }  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def _page_of(request: HttpRequest, found: QuerySet[Operation]) -> dict[str, Any]
     rows = page_of(request, found)
     return {
         "listed": rows, "shown": [(one, bar(one)) for one in rows.rows], "state": state,
-        "chips": [("", "all"), ("live", "go on or stand still"), *((one, one) for one in ENDS)],
+        "chips": [("", "all"), ("live", "under way or paused"), *((one, one) for one in ENDS)],
     }  # fmt: skip
 
 

@@ -72,10 +72,15 @@ class ShardLook:
         for members in self._drained():
             pattern = expander.pattern(members.first)
             times = sum(members.counts.values())
-            for index, count in (*pattern.bins, *expander.of_opens(pattern, str(members.first.key))):
-                self.bins[index] += count * times
-                if index in crowd.watched:
-                    crowd.add(index, members, count)
+            bins = self.bins
+            for index, count in pattern.bins:
+                bins[index] += count * times
+            opens = list(expander.of_opens(pattern, str(members.first.key))) if pattern.opens else []
+            for index, count in opens:
+                bins[index] += count * times
+            for index in crowd.watched:
+                if runs := pattern.runs_in(index) + sum(count for at, count in opens if at == index):
+                    crowd.add(index, members, runs)
             self._note_zone(members.first)
             if monotonic_s() >= until:
                 return False

@@ -38,6 +38,8 @@ STEP_S = 0.25  # of work at a time, so that a stop and what is due do not wait f
 REST_MAX_S = 60.0
 ROUND_EVERY = timedelta(minutes=30)  # the end of the forecast has to move on, and what nobody said comes in
 ROUND_SOON = timedelta(minutes=5)  # when another minute is the fullest one now
+TOTAL_EVERY = timedelta(minutes=1)  # at least: it says that somebody keeps it
+ROUND_TOTAL_EVERY = timedelta(seconds=5)  # while shards come in
 CHANGES = 1_000
 
 
@@ -94,10 +96,13 @@ class ForecastService:
         if self._round is None and self._wants_round(now):
             self._round = self._new_round(now)
         changed = self._add_changes(conn, now)
-        written = self._go_on(conn, now) if self._round is not None else 0
-        if changed or written or (self._total is not None and self._total.starts_at < whole_hour(now)):
+        in_round = self._round is not None
+        written = self._go_on(conn, now) if in_round else 0
+        ended = in_round and self._round is None
+        age = TOTAL_EVERY if self._total is None else now - self._total.made_at
+        if ended or age >= TOTAL_EVERY or (changed and self._round is None) or (written and age >= ROUND_TOTAL_EVERY):
             self._write_total(conn, now)
-        return {"changes": changed, "shards": written}
+        return {"changes": changed, "shards": written, "rounds": int(ended)}
 
     def _wants_round(self, now: datetime) -> bool:
         if self._total is None or self._total.shards < settings.SHARDS or now < self._total.oldest_at:
