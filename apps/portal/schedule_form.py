@@ -17,12 +17,14 @@ from apps.presenting.schedule_fields import Offered, definition_of, fill, places
 from apps.presenting.schedule_shown import Forecast, Limits, differences, forecast_of, known_of
 from apps.schedules import services
 from apps.schedules.defined import DefinedSchedule, schedule_as_given
+from apps.schedules.loads import expected_minutes
 from apps.schedules.names import calendar_options, job_options, workflow_options
 from apps.schedules.schedule_input import Known
 from apps.schedules.services_calendars import exclusion_read
 from apps.schedules.timing import zone_names
 from kernel.errors import Conflict, InvalidInput, QuotaExceeded, Stale
 from kernel.pools import WORKFLOW
+from tenants import door
 
 SHOWN = 10
 FRAGMENT = "X-Shardbeat-Fragment"
@@ -50,6 +52,7 @@ class ScheduleForm(Page):
         return forecast_of(
             data, key=str(found.schedule.pk) if found else "", known=_known(found) if found else None, now=self.now,
             limits=Limits(plan.min_interval_s, plan.max_payload_bytes), exclusion_of=exclusion_read, count=SHOWN,
+            minutes=expected_minutes(door.raw(), self.now),
         )  # fmt: skip
 
     def judged(self, form: Form, error: InvalidInput) -> None:

@@ -19,10 +19,12 @@ from apps.presenting.schedule_fields import Offered, definition_of, fill, schedu
 from apps.presenting.schedule_shown import Forecast, Limits, differences, forecast_of, known_of
 from apps.schedules import services
 from apps.schedules.defined import DefinedSchedule, schedule_as_given
+from apps.schedules.loads import expected_minutes
 from apps.schedules.names import calendar_options, job_options, workflow_options
 from apps.schedules.services_calendars import exclusion_read
 from kernel.errors import Faults
 from kernel.pools import WORKFLOW
+from tenants import door
 from tenants.models import Tenant
 
 SHOWN = 20
@@ -68,6 +70,7 @@ class Draft:
         return forecast_of(
             self.data, key=str(found.schedule.pk) if found is not None else "", known=known, now=now, count=SHOWN,
             limits=Limits(plan.min_interval_s, plan.max_payload_bytes), exclusion_of=exclusion_read,
+            minutes=expected_minutes(door.raw(), now),
         )  # fmt: skip
 
     def changes(self) -> list[tuple[str, Any, Any]]:
