@@ -12,12 +12,13 @@ from django.shortcuts import render
 from apps.portal.pages import Page, go
 from apps.portal.schedules import access_schedule
 from apps.presenting.fields import Form
+from apps.presenting.load_words import load_words
 from apps.presenting.paging import as_uuid
 from apps.presenting.schedule_fields import Offered, definition_of, fill, places_of, schedule_form
 from apps.presenting.schedule_shown import Forecast, Limits, differences, forecast_of, known_of
 from apps.schedules import services
 from apps.schedules.defined import DefinedSchedule, schedule_as_given
-from apps.schedules.loads import expected_minutes
+from apps.schedules.loads import load_hint
 from apps.schedules.names import calendar_options, job_options, workflow_options
 from apps.schedules.schedule_input import Known
 from apps.schedules.services_calendars import exclusion_read
@@ -39,10 +40,11 @@ class ScheduleForm(Page):
     def shown(self, form: Form, *, found: DefinedSchedule | None, forecast: Forecast | None = None,
               status: int = 200, stale: list[tuple[str, Any, Any]] | None = None) -> HttpResponse:  # fmt: skip
         if self.request.headers.get(FRAGMENT):
-            base = {"forecast": forecast, "form": form, "now": self.now}
+            base = {"forecast": forecast, "form": form, "now": self.now, "load": self._load(forecast, found)}
             return render(self.request, "portal/schedule_preview.html", base)
         return self.page(
             "portal/schedule_form.html", status=status, title=self.heading, form=form, forecast=forecast, stale=stale,
+            load=self._load(forecast, found),
             zones=sorted(zone_names()), schedule=found.schedule if found else None,
         )  # fmt: skip
 
@@ -52,8 +54,15 @@ class ScheduleForm(Page):
         return forecast_of(
             data, key=str(found.schedule.pk) if found else "", known=_known(found) if found else None, now=self.now,
             limits=Limits(plan.min_interval_s, plan.max_payload_bytes), exclusion_of=exclusion_read, count=SHOWN,
-            minutes=expected_minutes(door.raw(), self.now),
         )  # fmt: skip
+
+    def _load(self, forecast: Forecast | None, found: DefinedSchedule | None) -> list[str]:
+        """Where its runs meet those of others, in sentences."""
+        if forecast is None:
+            return []
+        key = str(found.schedule.pk) if found else ""
+        told = load_hint(door.raw(), forecast.spec, key=key, now=self.now)
+        return load_words(told.hint if told is not None else None)
 
     def judged(self, form: Form, error: InvalidInput) -> None:
         form.blame(error.errors, places_of(form))

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from apps.schedules.changes import changes
-from apps.schedules.load_hints import Minutes, hint, told
 from apps.schedules.schedule_input import TIMING_DEFAULTS, Known, read_schedule, timing_of
 from apps.schedules.timing import Spec, TimingInvalid, describe, notes, seed_notes, spec_from_json
 from apps.schedules.timing_api import ExclusionOf
@@ -58,6 +57,7 @@ class Forecast:
     left_out: list[Occurrence]
     notes: list[str]
     change: Difference | None
+    spec: Spec
 
     @property
     def lines(self) -> list[Line]:
@@ -109,11 +109,9 @@ def known_of(spec_text: str, definition: Mapping[str, Any], paused_at: datetime 
 
 def forecast_of(
     data: Mapping[str, Any], *, key: str, known: Known | None, limits: Limits, exclusion_of: ExclusionOf,
-    now: datetime, count: int, after: datetime | None = None, minutes: Minutes | None = None,
+    now: datetime, count: int, after: datetime | None = None,
 ) -> Forecast:  # fmt: skip
     """What would run of `data`, from `now` or from `after` on; `key` is empty for a schedule that is to be made.
-
-    With the `minutes` of the platform the notes say when it runs in a full one.
 
     InvalidInput as saving would raise it, but for a name and a job, which it does not need.
     """
@@ -124,14 +122,13 @@ def forecast_of(
     ).spec  # fmt: skip
     after = after or now
     runs = preview(spec, after=after, count=count, key=key)
-    met = hint(spec, key=key, minutes=minutes, after=after) if minutes is not None else None
-    full = told(met) if met is not None else ""
     old = known.spec if known is not None else None
     differs = isinstance(old, Spec) and old != spec
     return Forecast(
         words=describe(spec), zone=spec.zone, runs=runs, left_out=_left_out(spec, after, runs),
-        notes=[*notes(spec), *([] if key else seed_notes(spec, data.get("trigger"))), *([full] if full else [])],
+        notes=[*notes(spec), *([] if key else seed_notes(spec, data.get("trigger")))],
         change=compare(old, spec, after=after, count=count, key=key) if differs and old is not None else None,
+        spec=spec,
     )  # fmt: skip
 
 

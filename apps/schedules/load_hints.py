@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from apps.schedules.cron_parse import compile_cron
 from apps.schedules.timing import Cron, Spec, actual_at, occurrences
-from kernel.durations import span
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -74,22 +73,6 @@ def hint(spec: Spec, *, key: str, minutes: Minutes, after: datetime) -> Hint | N
         quieter = _other_minute(spec, key, minutes, after, most)
         jitter = _with_jitter(spec, minutes, runs, most)
     return Hint(minute_of(at), level, minutes.times_usual(most), quieter, jitter)
-
-
-def told(hint: Hint) -> str:
-    """A hint in words; empty when there is nothing to say."""
-    if hint.level == "calm":
-        return ""
-    ways = []
-    if hint.quieter is not None:
-        ways.append(f"{hint.quieter.changes['trigger']['cron']} is quieter ({hint.quieter.times_usual:g} times)")
-    if hint.jitter is not None:
-        ways.append(f"a jitter of {span(hint.jitter.changes['jitter_s'])} spreads its runs")
-    more = f"; {', and '.join(ways)}" if ways else ""
-    return (
-        f"Full minute: at {hint.at:%H:%M} UTC {hint.times_usual:g} times as many runs of the whole platform are"
-        f" expected as in the average minute{more}."
-    )
 
 
 def minute_of(at: datetime) -> datetime:

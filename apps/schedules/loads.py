@@ -57,12 +57,6 @@ class Glance:
 glance = Glance()
 
 
-def expected_minutes(conn: Conn, now: datetime) -> Minutes | None:
-    """Expected runs of all tenants in the minutes of the next day, seconds old; None where nothing is known."""
-    known = glance.take(conn, now)
-    return None if known is None else known[1]
-
-
 def load_hint(conn: Conn, spec: Spec, *, key: str, now: datetime) -> LoadHint | None:
     """Where the next runs of a schedule fall; None where nothing is known of it, or it does not run within a day."""
     known = glance.take(conn, now)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps.schedules.load_hints import Minutes, hint, nominals_in, quietest, shifted, spread, told
+from apps.schedules.load_hints import Minutes, hint, nominals_in, quietest, shifted, spread
 from apps.schedules.timing import actual_at, spec_from_api
 
 NOW = datetime(2027, 3, 1, 8, 0, tzinfo=UTC)
@@ -70,14 +70,3 @@ def test_a_dry_run_moves_each_run_to_where_its_jitter_has_it() -> None:
     assert sorted(moved.elements()) == sorted(actual_at(later, key, at).replace(second=0) for _, key, at in runs)
     assert shifted({full: -50, full + MINUTE: 3}, minutes=minutes({60: 40})) == [(full, 0), (full + MINUTE, 13)]
     assert quietest(minutes({61: 1, 55: 1, 70: 0}), full) == [full + 10 * MINUTE, full + MINUTE, full - 5 * MINUTE]
-
-
-def test_a_hint_in_words() -> None:
-    spec = spec_from_api({"trigger": {"cron": "0 9 * * *"}}, now=NOW)
-    full = hint(spec, key="k", minutes=minutes({60: 100}), after=NOW)
-    assert full is not None and told(full) == (
-        "Full minute: at 09:00 UTC 9.9 times as many runs of the whole platform are expected as in the average minute;"
-        " 1 9 * * * is quieter (1.1 times), and a jitter of 5 min spreads its runs."
-    )
-    calm = hint(spec, key="k", minutes=minutes({}), after=NOW)
-    assert calm is not None and told(calm) == ""

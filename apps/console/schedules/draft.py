@@ -15,11 +15,12 @@ from apps.audit.actors import Actor
 from apps.console.schedules.payload import unmasked
 from apps.console.shown import masked
 from apps.presenting.fields import Field, Form
+from apps.presenting.load_words import load_words
 from apps.presenting.schedule_fields import Offered, definition_of, fill, schedule_form
 from apps.presenting.schedule_shown import Forecast, Limits, differences, forecast_of, known_of
 from apps.schedules import services
 from apps.schedules.defined import DefinedSchedule, schedule_as_given
-from apps.schedules.loads import expected_minutes
+from apps.schedules.loads import load_hint
 from apps.schedules.names import calendar_options, job_options, workflow_options
 from apps.schedules.services_calendars import exclusion_read
 from kernel.errors import Faults
@@ -70,8 +71,13 @@ class Draft:
         return forecast_of(
             self.data, key=str(found.schedule.pk) if found is not None else "", known=known, now=now, count=SHOWN,
             limits=Limits(plan.min_interval_s, plan.max_payload_bytes), exclusion_of=exclusion_read,
-            minutes=expected_minutes(door.raw(), now),
         )  # fmt: skip
+
+    def load(self, forecast: Forecast, now: datetime) -> list[str]:
+        """Where its runs meet those of others, in sentences."""
+        key = str(self.found.schedule.pk) if self.found is not None else ""
+        told = load_hint(door.raw(), forecast.spec, key=key, now=now)
+        return load_words(told.hint if told is not None else None)
 
     def changes(self) -> list[tuple[str, Any, Any]]:
         """Member, as it is, as the form has it; none for a new schedule."""

@@ -12,13 +12,15 @@ def unmasked(given: Any, stored: Any) -> Any:
     if given == masked(stored):
         return stored
     if isinstance(given, dict) and isinstance(stored, dict):
-        return {name: _member(name, value, stored) for name, value in given.items()}
+        shown = masked(stored)  # as a whole: what a member is may depend on the others
+        return {name: _member(name, value, stored, shown) for name, value in given.items()}
     if isinstance(given, list) and isinstance(stored, list):
         return [unmasked(value, stored[place]) if place < len(stored) else value for place, value in enumerate(given)]
     return given
 
 
-def _member(name: str, value: Any, stored: dict[str, Any]) -> Any:
+def _member(name: str, value: Any, stored: dict[str, Any], shown: Any) -> Any:
     if name not in stored:
         return value
-    return stored[name] if masked({name: stored[name]})[name] == value else unmasked(value, stored[name])
+    was_shown = isinstance(shown, dict) and shown.get(name) == value
+    return stored[name] if was_shown else unmasked(value, stored[name])

@@ -90,11 +90,13 @@ def _looked_at(draft: Draft, now: datetime, *, faulty: int = 400) -> dict[str, A
 def _outlook(draft: Draft, now: datetime) -> dict[str, Any]:
     """What it would do and change, from now on looked at; nothing where that can't be told."""
     try:
-        forecast = draft.forecast(now) if draft.data is not None else None
+        if draft.data is None:
+            return {}
+        forecast = draft.forecast(now)
     except InvalidInput:
         return {}
     draft.form["seen"].value = draft.seen
-    return {"forecast": forecast, "changes": draft.changes()}
+    return {"forecast": forecast, "changes": draft.changes(), "load": draft.load(forecast, now)}
 
 
 def _stale(draft: Draft, now: datetime) -> dict[str, Any]:

@@ -66,8 +66,5 @@ def keep(
 ) -> None:
     """Writes the measurement, and adds it to its minute."""
     loads.write(conn, found, due_is_exact=due_is_exact, every_s=every_s)
-    total = TenantLoad(0)
-    for one in found.values():
-        total.plus(one)
     slots = sum(count for worker in workers for count in worker.slots.values())
-    loads.sample(conn, total, slots=slots, workers=len(workers))
+    loads.sample(conn, loads.added_up(found.values()), slots=slots, workers=len(workers))

@@ -1,0 +1,30 @@
+"""Masks in an operator's form of a schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.console.schedules.payload import unmasked
+from apps.console.shown import masked
+
+NAMES = st.sampled_from(["token", "Authorization", "n", "api_key", "plain"])
+PAYLOADS = st.recursive(
+    st.none() | st.integers() | st.text(max_size=8) | st.just("https://me:hush@x/?token=hush"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=12,
+)  # fmt: skip
+
+
+@given(PAYLOADS)
+def test_what_is_sent_back_as_it_was_shown_stays(payload: Any) -> None:
+    assert unmasked(masked(payload), payload) == payload
+
+
+def test_what_is_changed_beside_a_mask_is_taken() -> None:
+    stored = {"token": "hush", "n": 1, "of": [{"secret": "a", "k": 1}, {"k": 2}]}
+    sent = {"token": "***", "n": 2, "of": [{"secret": "***", "k": 3}], "new": "***"}
+    assert unmasked(sent, stored) == {"token": "hush", "n": 2, "of": [{"secret": "a", "k": 3}], "new": "***"}
+    assert unmasked({"token": "other"}, stored) == {"token": "other"}
+    assert unmasked("***", {"a": 1}) == "***"
