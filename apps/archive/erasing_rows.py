@@ -11,6 +11,7 @@ from uuid import UUID
 
 import psycopg
 
+from apps.usage import failures
 from kernel.ids import ID_SLACK, attempt_id, first_id_at, made_at
 from tenants.statements import in_schema
 
@@ -164,6 +165,7 @@ def empty(conn: Conn, schema: str, tenant_id: int, found: Sequence[Found], other
     run(_RUNS, [ids])
     run(_ATTEMPTS, [sorted(attempt_id(one.id, n) for one in found for n in range(1, one.attempt_count + 1))])
     run(_LETTERS, [ids])
+    failures.forget(conn, tenant_id, ids)
     texts = [f"%{one}%" for one in ids]
     first = first_id_at(made_at(ids[0]) - ID_SLACK)
     last = first_id_at(max([made_at(ids[-1]), *(one.finished_at for one in found if one.finished_at)]) + AFTERWARDS)

@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 
 from apps.audit.services import record
 from apps.audit.trail import TrailMixin, actor_of, database_now
-from apps.console.selecting import ticked
+from apps.console.selecting import refuse_hidden, ticked
 from apps.dispatch.reserves import overbooked
 from tenants import door
 from tenants.apikeys import scope_faults
@@ -37,6 +37,11 @@ class SmallAdmin(TrailMixin, BaseAdmin):
     list_per_page = 100
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.method == "POST":
+            refuse_hidden(self, request)
+        return super().changelist_view(request, extra_context)
 
 
 class PlanForm(PlanModelForm):

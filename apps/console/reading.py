@@ -23,6 +23,8 @@ from django.template.response import TemplateResponse
 from django.utils.http import urlencode
 from psycopg.errors import QueryCanceled
 
+from apps.console.selecting import refuse_hidden
+
 if TYPE_CHECKING:
     BaseAdmin = admin.ModelAdmin[Any]
     BasePaginator = Paginator[Any]
@@ -110,6 +112,7 @@ class ReadOnlyAdmin(BaseAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method != "GET":  # an action has its own transactions
+            refuse_hidden(self, request)
             return super().changelist_view(request, extra_context)
         return bounded(self, request, lambda: super(ReadOnlyAdmin, self).changelist_view(request, extra_context))
 

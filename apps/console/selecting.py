@@ -4,8 +4,18 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest
+
+
+def refuse_hidden(model_admin: Any, request: HttpRequest) -> None:
+    """PermissionDenied for an action that somebody sends although their role does not offer it; that is in the trail.
+
+    Django itself only says that no action was selected.
+    """
+    name = request.POST.get("action", "")
+    if name and name in (model_admin.actions or ()) and name not in model_admin.get_actions(request):
+        raise PermissionDenied
 
 
 def ticked(model_admin: Any, request: HttpRequest) -> list[Any]:

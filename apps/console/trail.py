@@ -19,6 +19,7 @@ from tenants.models import Member, Tenant
 
 NAMES = ("actor", "action", "object", "tenant", "request", "since", "until", "window", "refused")
 WINDOWS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
+FIRST_YEAR, LAST_YEAR = 1970, 9000
 NOBODY = -1
 VALUE_CHARS = 200
 CHANGES_SHOWN = 20
@@ -81,7 +82,9 @@ def moment_of(text: str) -> datetime | None:
         found = parse_datetime(text) if text else None
     except ValueError:
         return None
-    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+    if found is None or not FIRST_YEAR <= found.year <= LAST_YEAR:
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
 def _text(values: Mapping[str, Any], name: str) -> str | None:

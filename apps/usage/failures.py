@@ -4,7 +4,7 @@ A cause is one fingerprint: class, status, host and message without its varying 
 failed and of dead letters that were made, whatever became of these since. Texts come from tenants: escape them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -112,6 +112,9 @@ GROUP BY 1 ORDER BY 3 DESC, 2 DESC, 1
 """
 
 
+_FORGET = "UPDATE usage_failurecause SET message = '' WHERE tenant_id = %s AND execution_id = ANY(%s)"
+
+
 def groups(
     conn: Conn, *, step: str, since: datetime, most: int = 50, by: str = "attempts", tenant_id: int | None = None,
     fingerprint: str | None = None,
@@ -158,6 +161,11 @@ def tenants_of(conn: Conn, fingerprint: str, *, step: str, since: datetime) -> l
     """To whom one cause happened, most dead letters first."""
     rows = conn.execute(_TENANTS, [fingerprint, STEP_S[step], since, ROWS_MOST])
     return [OfTenant._make(row) for row in rows]
+
+
+def forget(conn: Conn, tenant_id: int, execution_ids: Collection[UUID]) -> None:
+    """What these executions said of their causes is not kept: they were erased. Counts stay."""
+    conn.execute(_FORGET, [tenant_id, list(execution_ids)])
 
 
 def _statement(by: str, tenant_id: int | None, fingerprint: str | None) -> str:

@@ -4,9 +4,10 @@ Written by the dispatcher that measures (`apps.dispatch.pressure`), every few se
 count nothing themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -66,13 +67,12 @@ class TenantLoad:
         """All that is to be done now and is not in a worker's hands."""
         return self.due + self.ready
 
-    def plus(self, other: "TenantLoad") -> None:
-        """Adds the numbers of another one; the oldest is the oldest of both. Lateness can't be added."""
-        for one in fields(self):
-            if one.name not in ("tenant_id", "oldest_due_s", "dispatch_p99_s"):
-                setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
-        self.oldest_due_s = max(self.oldest_due_s, other.oldest_due_s)
-        self.dispatch_p99_s = None
+
+def added_up(rows: Iterable[TenantLoad]) -> TenantLoad:
+    """All of them as one; the oldest is the oldest of all. Lateness can't be added."""
+    known = list(rows)
+    oldest_s = max((one.oldest_due_s for one in known), default=0.0)
+    return TenantLoad(0, oldest_due_s=oldest_s, **{name: sum(map(of, known)) for name, of in _COUNTED.items()})
 
 
 class Loads(NamedTuple):
@@ -92,10 +92,7 @@ class Loads(NamedTuple):
 
     def total(self) -> TenantLoad:
         """All of them together."""
-        found = TenantLoad(0)
-        for one in (*self.tenants, self.others):
-            found.plus(one)
-        return found
+        return added_up((*self.tenants, self.others))
 
 
 class Sample(NamedTuple):
@@ -115,9 +112,7 @@ class Sample(NamedTuple):
 def write(conn: Conn, loads: Mapping[int, TenantLoad], *, due_is_exact: bool, every_s: float) -> None:
     """Keeps a measurement, made now; the next one comes about `every_s` later."""
     ranked = sorted(loads.values(), key=lambda one: (-one.waiting, -one.running, -one.ended, one.tenant_id))
-    others = TenantLoad(0)
-    for one in ranked[TENANTS_KEPT:]:
-        others.plus(one)
+    others = added_up(ranked[TENANTS_KEPT:])
     body = {"exact": due_is_exact, "others": _row(others), "tenants": [_row(one) for one in ranked[:TENANTS_KEPT]]}
     conn.execute(_WRITE, {"every_s": every_s, "body": orjson.dumps({"names": _NAMES, **body}).decode()})
 
@@ -145,6 +140,9 @@ def samples(conn: Conn, *, start: datetime, end: datetime) -> list[Sample]:
 
 
 _NAMES = [one.name for one in fields(TenantLoad)]
+_COUNTED = {
+    name: attrgetter(name) for name in _NAMES if name not in ("tenant_id", "oldest_due_s", "dispatch_p99_s")
+}  # fmt: skip
 
 
 def _row(one: TenantLoad) -> list[Any]:

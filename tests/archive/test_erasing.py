@@ -16,6 +16,7 @@ from apps.archive.parquet import reading
 from apps.archive.restoring import batch_restore
 from apps.archive.verifying import batch_check
 from apps.dispatch.workflow_runs import WorkflowService
+from apps.usage.rolling import roll_up
 from kernel.errors import Conflict, InvalidInput, NotFound
 from tests.api.makers import TARGET, Makers, audit, begin, kill, settle, utc_now
 from tests.archive.hands import abandon, archive, count, done_batches, history, workflow
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 Conn = psycopg.Connection[Any]
 WORD = "Mallory-7f1c"
+CAUSE = "no Mallory-"  # what figures say of the failure
 TABLES = """
 SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND (n.nspname = 'public' OR n.nspname LIKE 't\\_%%')
@@ -72,7 +74,7 @@ def fail(conn: Conn, registry: Registry, execution_id: str) -> None:
 def test_what_it_was_about_is_nowhere_and_that_it_ran_stays(
     conn: Conn, acme: Tenant, registry: Registry, api: Api, make: Makers
 ) -> None:
-    """Payload, labels, answer, error, letter, event, delivery, kept answers; the delivery is on its way meanwhile."""
+    """Payload, labels, result, error and cause, letter, event, delivery, kept answers; a delivery is on its way."""
     webhook = make_webhook(acme, registry, now=utc_now()).webhook
     body = {"job": make.job()["id"], "payload": {"name": WORD}, "labels": {"customer": WORD}}
     one = api.post("executions", body, Idempotency_Key="k1").body["id"]
@@ -84,6 +86,9 @@ def test_what_it_was_about_is_nowhere_and_that_it_ran_stays(
     carry(conn, registry, acme)
     deliveries = deliveries_of(conn, acme, webhook)
     sent = begin(conn, str(deliveries[0]["id"]))
+    while roll_up(conn):
+        pass
+    assert "usage_failurecause" in places(conn, CAUSE)
     before = places(conn)
     assert before == {
         "executions_execution", "executions_attempt", "deadletters_deadletter", "events_event", "api_idempotentanswer"
@@ -92,6 +97,7 @@ def test_what_it_was_about_is_nowhere_and_that_it_ran_stays(
     done = api.post(f"executions/{one}/erase", {"reason": "asked for", "everything": True}).body
     assert {one, again} <= set(done["executions"]) and other not in done["executions"]
     assert done["done"] is False and set(done["left"]) == {str(deliveries[0]["id"])}
+    assert "usage_failurecause" not in places(conn, CAUSE)
     assert places(conn) == {"executions_execution"}, "only what is being sent just now"
     assert conn.execute("SELECT execution_id FROM tickets_ticket WHERE cancel_requested").fetchall() == [
         (sent.execution_id,)

@@ -50,6 +50,7 @@ def test_filters_changes_and_export(acme: Any, globex: Any, conn: Conn) -> None:
         ("action=schedule.pause", 1), ("object=s-2", 1), ("refused=1", 1), ("window=day", 2), ("window=week", 3),
         ("actor=user:7", 3), ("actor=nobody", 0), ("request=none", 0), ("since=nonsense", 3),
         (f"until={(now - timedelta(days=1)):%Y-%m-%dT%H:%M}", 1), ("before=nonsense", 3), ("before=1", 0),
+        ("since=0001-01-01T00:00", 3), ("until=9999-12-31T23:59", 3),
     ):  # fmt: skip
         assert len(shown(ada, query)) == count, query
     with CaptureQueriesContext(connection) as read:

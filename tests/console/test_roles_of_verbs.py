@@ -53,7 +53,7 @@ def test_each_verb_asks_for_its_level(database: None, acme: Any, conn: Conn, rol
     assert rows.fetchall() == refused, "what is not there was not refused"
 
 
-def test_stock_actions_follow_the_same_roles(database: None, acme: Any) -> None:
+def test_stock_actions_follow_the_same_roles(database: None, acme: Any, conn: Conn) -> None:
     from django.contrib.admin import site
     from django.contrib.auth.models import Group, User
     from django.test import RequestFactory
@@ -71,6 +71,11 @@ def test_stock_actions_follow_the_same_roles(database: None, acme: Any) -> None:
             found = next(one for model, one in of_site._registry.items() if model._meta.label_lower == table)
             assert (action in found.get_actions(request)) == (level in levels), (role, path, action)
             assert found.has_view_permission(request) == (role != "none"), (role, path)
+    viewer = User.objects.get(username="viewer")
+    for path, action, _ in STOCK:  # sent all the same
+        assert logged_in(viewer).post(path, {"action": action, "_selected_action": "0"}).status_code == 403, path
+    rows = conn.execute("SELECT object_id, reason FROM audit_auditevent WHERE NOT allowed ORDER BY id")
+    assert rows.fetchall() == [(path.removeprefix("/t/acme"), "permission") for path, _, _ in STOCK]
 
 
 def test_every_verb_that_a_page_offers_is_there() -> None:

@@ -63,7 +63,8 @@ def test_look_reason_do_receipt(acme: Any, conn: Conn, parked: uuid.UUID) -> Non
     assert trail(conn, "dueentry.unpark")[1:] == [("admin:responder", False, "changed")]
     assert responder.get(f"/admin/do/dueentry.unpark/{uuid.uuid4()}/").status_code == 404
     assert responder.get(f"/admin/do/ticket.cancel/{parked}/").status_code == 404, "that one is in a tenant"
-    assert responder.get("/admin/do/nothing.at-all/x/").status_code == 404
+    for path in ("nothing.at-all/x", "tenant.pause/%00", "lease.release/fire/99999999999", "breaker.reset/x%2F%2Fy"):
+        assert responder.get(f"/admin/do/{path}/").status_code == 404, path
 
 
 def test_whose_role_is_not_enough_sees_why(acme: Any, conn: Conn, parked: uuid.UUID) -> None:

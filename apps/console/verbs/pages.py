@@ -82,7 +82,7 @@ def verb_page(site: AdminSite, request: HttpRequest, name: str, target: str) -> 
     """Looks, does, or shows what was done."""
     tenant = getattr(request, "console_tenant", None)
     verb = verb_named(name)
-    if verb is None or (verb.scope == "tenant") != (tenant is not None):
+    if verb is None or (verb.scope == "tenant") != (tenant is not None) or "\0" in target:
         raise Http404("There is no such verb.")
     if request.method != "POST" and not roles.may(request.user, roles.VIEW):
         raise PermissionDenied
@@ -110,7 +110,7 @@ def _post(sheet: Sheet) -> HttpResponse:
             sheet.why = WhyForm(initial={"reason": data.get("reason", "")})
         if wants_look or not fields_fit or not sheet.why.is_valid():
             return _form_page(sheet, _look(sheet))
-    reason = str(data.get("reason", "")).strip()[:REASON_CHARS]
+    reason = str(data.get("reason", "")).replace("\0", "").strip()[:REASON_CHARS]
     actor = replace(sheet.ask.actor, because=reason)
     sheet.ask = replace(sheet.ask, actor=actor, reason=reason, version=str(data.get("version", "")))
     newest = AuditEvent.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
