@@ -83,10 +83,11 @@ def patterns(kind: str, site: AdminSite) -> list[URLPattern]:
     ]
 
 
-def is_there(kind: str, name: str) -> bool:
-    """Whether there is such a page."""
+def level_of(kind: str, name: str) -> str | None:
+    """What a page takes, "" for all staff; None where there is no such page."""
     _find()
-    return (kind, name) in PAGES
+    found = PAGES.get((kind, name))
+    return found.level if found is not None else None
 
 
 def shown(

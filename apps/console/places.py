@@ -1,10 +1,11 @@
-"""Where one can go: the navigation of both sites. A place is shown once there is a page of its name."""
+"""Where one can go: the navigation of both sites. A place is shown to those who may see the page of its name."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from apps.console.pages import PUBLIC, TENANT, is_there
+from apps.console.pages import PUBLIC, TENANT, level_of
+from apps.console.roles import may
 
 
 class Place(NamedTuple):
@@ -42,7 +43,13 @@ OF_TENANT = (
 )
 
 
-def places_of(slug: str = "") -> list[tuple[Place, str]]:
-    """The places of the platform, or of a tenant, each with its address."""
+def places_of(user: Any, slug: str = "") -> list[tuple[Place, str]]:
+    """The places of the platform, or of a tenant, that somebody may go to, each with its address."""
     kind, found, base = (TENANT, OF_TENANT, f"/t/{slug}/admin/") if slug else (PUBLIC, OF_PLATFORM, "/admin/")
-    return [(one, base + one.path) for one in found if one.path == "" or is_there(kind, one.name)]
+    return [(one, base + one.path) for one in found if _is_open(kind, one, user)]
+
+
+def _is_open(kind: str, one: Place, user: Any) -> bool:
+    if kind == TENANT and one.path == "":
+        return True  # Django's own first page
+    return (level := level_of(kind, one.name)) is not None and (not level or may(user, level))

@@ -28,6 +28,7 @@ def main() -> None:
             "noop",
             "celery",
             "lists",
+            "console",
             "writes",
             "audit",
             "figures",
@@ -68,6 +69,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
         from tests.bench import (
             ageing,
             audit,
+            console,
             edges,
             fire_release,
             flood,
@@ -102,6 +104,9 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
                 f" dispatch lateness as a multiple of that without the flood (budget {flood.BUDGET}):"
                 f" {flood.told(flood.run(made))}"
             )
+            return
+        if args.only == "console":
+            console.report(stage.prepare(tenants=args.tenants, own_queues=0), executions=args.history)
             return
         if args.only == "edges":
             made = stage.prepare(tenants=1, own_queues=1)

@@ -65,10 +65,10 @@ def _measure(path: str, read: Read) -> Measured:
     worked: list[float] = []
 
     def timed(one: str) -> dict[str, Any]:
-        begun, before = time.perf_counter(), _cpu_ms()
+        begun, before = time.perf_counter(), cpu_ms()
         found = read(one)
         taken.append((time.perf_counter() - begun) * 1000)
-        worked.append(_cpu_ms() - before)
+        worked.append(cpu_ms() - before)
         return found
 
     first = read(path)
@@ -80,7 +80,7 @@ def _measure(path: str, read: Read) -> Measured:
     return Measured(path, statistics.median(taken), p95_ms, statistics.median(worked), len(first.get("items", ())))
 
 
-def _cpu_ms() -> float:
+def cpu_ms() -> float:
     """CPU so far of this process and of the backend, which is on this machine."""
     from django.db import connection
 

@@ -114,7 +114,7 @@ def run(*, tenants: int = TENANTS, ready: int = READY, rounds: int = ROUNDS, hea
     queues = _tenants(tenants)
     owner = door.connect("bench round fill", owner=True, guarded=False)
     owner.execute("TRUNCATE tickets_ticket, tickets_worker, tickets_hold, tickets_bucket")
-    _fill(owner, queues, 0, ready - 1)
+    fill(owner, queues, 0, ready - 1)
     if head:
         tenant, queue = next(iter(queues.items()))
         owner.execute(_HEAD, {"tenant": tenant, "queue": queue, "head": head, "many": ready})
@@ -134,7 +134,7 @@ def run(*, tenants: int = TENANTS, ready: int = READY, rounds: int = ROUNDS, hea
             found.append(Round(one[0], one[1], one[2], released))
         ended = owner.execute(_END, [ENDED]).rowcount
         if ended:
-            _fill(owner, queues, made, made + ended - 1)
+            fill(owner, queues, made, made + ended - 1)
             made += ended
     conn.close()
     owner.close()
@@ -215,7 +215,7 @@ def _tenants(count: int) -> dict[int, str]:
     return {one.id: one.queue("python") for one in registry.by_id.values() if one.slug.startswith("r")}
 
 
-def _fill(conn: Any, queues: dict[int, str], first: int, last: int) -> None:
+def fill(conn: Any, queues: dict[int, str], first: int, last: int) -> None:
     values = {
         "ids": list(queues), "queues": list(queues.values()), "tenants": len(queues), "first": first, "last": last,
         "most": last + 1,

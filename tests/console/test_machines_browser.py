@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.processes import Processes
 
 Conn = psycopg.Connection[Any]
-LETTERS = 60
+LETTERS = 40
 RATE = "15"
 BASE = "/t/acme/admin"
 

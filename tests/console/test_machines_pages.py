@@ -140,6 +140,8 @@ def test_a_run_of_a_workflow_is_drawn_listed_and_driven(page: Any, text_of: Any,
     assert 'class="graph"' in text and 'class="step step-failed"' in text
     assert text.count('class="gantt"') == 3 and "somebody is to approve or reject it" in text
     assert f"needs &#x27;{ASKS}&#x27; to succeed, which is running" in text
+    explain = f"/t/acme/admin/workflows/run/{run}/explain/"
+    assert f'href="{explain}"' in text and page.get(explain).status_code == 200
     does(page, "workflowstep.skip", f"{run}/{WAITS}", "not today")
     text = text_of(path)
     assert "not today" in text and "step-skipped" in text.replace("step-other", "")

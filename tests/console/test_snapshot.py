@@ -76,7 +76,8 @@ def test_who_has_no_role_sees_nothing_of_it(acme: Tenant, stranger: Any) -> None
     bob = logged_in(User.objects.create_user("bob", password="not a word", is_staff=True))
     assert bob.get(LIVE).status_code == 403
     assert bob.get("/admin/").headers["Location"] == "/admin/tables/"
-    assert b"data-live" not in bob.get("/admin/tables/").content
+    tables = bob.get("/admin/tables/").content
+    assert b"data-live" not in tables and b"/admin/live/" not in tables, "and is led nowhere else"
     assert stranger.get(LIVE).status_code == 302
 
 

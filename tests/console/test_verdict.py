@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -153,6 +154,24 @@ def test_every_rule_has_its_case_and_its_runbook() -> None:
     tried = {mark.args[1][n][0] for mark in test_a_rule_says_it.pytestmark for n in range(len(mark.args[1]))}
     assert set(codes) == tried
     assert {*codes, "on_time"} == set(RUNBOOKS)
+
+
+def test_commands_of_runbooks_are_there() -> None:
+    from django.core.management import get_commands
+
+    from apps.console.verdict.runbooks import RUNBOOKS
+
+    told = {word for one in RUNBOOKS.values() for word in re.findall(r"manage\.py (\w+)", " ".join(one.steps))}
+    assert {"dispatcher", "doctor", "pool_wanted"} <= told <= set(get_commands())
+
+
+def test_remedies_are_verbs_that_there_are() -> None:
+    from apps.console.verbs.registry import all_verbs
+
+    cases = next(mark.args[1] for mark in test_a_rule_says_it.pytestmark)
+    told = {remedy.verb for _, _, given in cases for one in said(**given) for remedy in one.remedies}
+    assert {"lease.rebalance", "breaker.reset", "tenant.pause", "dispatch.resume", "queue.resume"} <= told
+    assert told <= set(all_verbs())
 
 
 def test_what_explains_the_others_comes_first() -> None:

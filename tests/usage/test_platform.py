@@ -205,3 +205,19 @@ def test_whose_work_is_due_waits_and_runs(
     (sample,) = loads.samples(conn, start=utc_now() - timedelta(minutes=1), end=utc_now() + MINUTE)[-1:]
     assert (sample.due, sample.ready, sample.running, sample.workers, sample.dispatchers) == (3, 1, 2, 1, 1)
     assert sample.oldest_due_s >= 3_600
+
+
+def test_what_is_due_and_what_was_done_lately_is_found_by_the_index(conn: Conn, database: None) -> None:
+    """However many entries there are that are not due, and minutes of days past: by a time that a plan can use."""
+    from apps.due.entries import DUE_BY_TENANT
+    from apps.usage import lately
+
+    for query, bound in (
+        (DUE_BY_TENANT, "due_at <= statement_timestamp()"), (lately._OF_TENANTS, "starts_at >="),
+        (lately._LATENESS_OF_TENANTS, "starts_at >="), (lately._SUMS, "starts_at >="),
+    ):  # fmt: skip
+        with conn.transaction():
+            conn.execute("SET LOCAL enable_seqscan = off")
+            plan = "\n".join(row[0] for row in conn.execute(f"EXPLAIN {query}", {"shards": [1, 2], "most": 5}))
+        entered = [line for line in plan.splitlines() if "Index Cond" in line]
+        assert any(bound in line for line in entered), plan

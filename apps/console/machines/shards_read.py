@@ -55,7 +55,7 @@ WHERE expires_at > clock_timestamp()
 
 _OLDEST = """
 SELECT key, tenant_id, kind, due_at, nominal_at, queue, extract(epoch FROM clock_timestamp() - due_at)::float8
-FROM due_dueentry WHERE shard = %s AND parked = '' AND due_at <= clock_timestamp() ORDER BY due_at LIMIT %s
+FROM due_dueentry WHERE shard = %s AND parked = '' AND due_at <= statement_timestamp() ORDER BY due_at LIMIT %s
 """
 
 

@@ -73,7 +73,8 @@ LEFT JOIN auth_user u ON a.subject = 'user:' || u.id LEFT JOIN tenants_tenant t 
 WHERE a.at >= %s AND (a.subject LIKE 'user:%%' OR a.actor LIKE 'command:%%') ORDER BY a.id DESC LIMIT %s
 """
 _PAUSES = """
-SELECT p.pool, p.paused_by, p.paused_at, p.reason FROM tenants_dispatchpause p
+SELECT p.pool, coalesce(u.username, p.paused_by), p.paused_at, p.reason FROM tenants_dispatchpause p
+LEFT JOIN auth_user u ON p.paused_by = 'user:' || u.id
 WHERE p.tenant_id IS NULL ORDER BY p.pool LIMIT 20
 """
 _REPLICA = "SELECT max(extract(epoch FROM replay_lag))::float8 FROM pg_stat_replication"

@@ -23,7 +23,7 @@ def places(context: Any) -> dict[str, Any]:
     """The navigation; a page says by `place` where it belongs."""
     tenant = context.get("console_tenant")
     current = context.get("place") or ("tables" if tenant is not None else "")
-    return {"found": places_of(tenant.slug if tenant is not None else ""), "current": current}
+    return {"found": places_of(context["request"].user, tenant.slug if tenant is not None else ""), "current": current}
 
 
 @register.inclusion_tag("console/strip.html", takes_context=True)

@@ -59,7 +59,8 @@ class Pausing(Verb):
     def do(self, ask: Ask) -> Receipt:
         held, service = self.held(ask), dispatch_pause if self.stops else dispatch_resume
         service(pool=held.pool, tenant_id=held.tenant_id, actor=ask.actor, now=ask.now, reason=ask.reason)
-        text = f"Nothing of {held.words} is started any more." if self.stops else f"Released again: {held.words}."
+        whose = f" of {held.words}" if held != Held() else ""
+        text = f"Nothing{whose} is started any more." if self.stops else f"Released again: {held.words}."
         return Receipt(text, self.page, Step(self.opposite, ask.target))
 
 

@@ -48,7 +48,7 @@ RUNBOOKS: dict[str, Runbook] = {
     "no_worker": Runbook(
         "Runs are ready and nobody takes them.",
         (
-            "Start workers: `python manage.py worker` or the container of your deployment.",
+            "Start workers: `celery -A workers.app worker`, or the container of your deployment.",
             "They are started and not seen: look at their log, the broker's address and the database's.",
         ),
     ),
@@ -77,7 +77,7 @@ RUNBOOKS: dict[str, Runbook] = {
         "One tenant makes up more than half of what waits. Fair share keeps the others going: look at their lateness.",
         (
             "The others are in time: leave it, it drains.",
-            "The others are late: give the tenant a limit (*Change quota*), or pause its dispatch for a while."
+            "The others are late: give the tenant a limit (*Change plan*), or pause its dispatch for a while."
             " Nothing of it"
             " is lost.",
             "Tell the tenant: a loop that submits runs, or a backfill without a rate, is the usual cause.",
@@ -136,7 +136,7 @@ RUNBOOKS: dict[str, Runbook] = {
     "at_capacity": Runbook(
         "All slots of a pool are busy. Each run waits for one to be free.",
         (
-            "Start more workers of that pool; `python manage.py pressure` says how many slots are wanted.",
+            "Start more workers of that pool; `python manage.py pool_wanted` says how many slots are wanted.",
             "One job holds most of them: give it a limit, or let it have a pool of its own.",
         ),
     ),

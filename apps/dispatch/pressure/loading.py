@@ -13,7 +13,7 @@ from apps.usage.loads import TenantLoad
 from kernel.clock import monotonic_s
 
 Conn = psycopg.Connection[Any]
-DUE_PER_SHARD = 2_000  # entries that are counted, the oldest
+DUE_PER_SHARD = 500  # entries that are counted, the oldest: a burst has other things to do
 PAST_EVERY_S = 10.0  # at least: the sums are added to every five seconds
 SHARE = 20  # it takes at most one part in so many of the time
 
