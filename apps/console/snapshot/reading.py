@@ -48,8 +48,8 @@ _UNHEARD = """
 SELECT q FROM unnest(%s::varchar[]) AS q WHERE NOT EXISTS (
     SELECT 1 FROM tickets_worker w WHERE w.expires_at > clock_timestamp() AND NOT w.draining AND q = ANY(w.queues))
 """
-# While calls wait one of them tries again at least every HTTP_BREAKER_OPEN_MAX_S: a breaker that has not changed for longer is
-# of a destination that nobody calls any more.
+# While calls wait one of them tries again at least every HTTP_BREAKER_OPEN_MAX_S: a breaker that has not changed for
+# longer is of a destination that nobody calls any more.
 _SHUT = """
 SELECT b.destination, count(DISTINCT b.tenant_id), min(b.opened_at), max(b.reason), max(t.slug), min(b.id::text)
 FROM (SELECT * FROM tickets_breaker
