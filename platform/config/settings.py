@@ -191,6 +191,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "apps.api.middleware.RequestIdMiddleware",
     "apps.api.middleware.TenantMiddleware",
+    "apps.presenting.plain_queries.PlainQueryMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
