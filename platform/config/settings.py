@@ -216,6 +216,7 @@ TEMPLATES = [
         },
     }
 ]
+AUTHENTICATION_BACKENDS = ["apps.console.permissions.Permissions", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
