@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import psycopg
+import pytest
 
 from tests.console.test_browser import log_in
 from tests.executors.receiver import Receiver
@@ -28,6 +29,7 @@ RATE = "15"
 BASE = "/t/acme/admin"
 
 
+@pytest.mark.timeout(300)  # real processes, one of them killed
 def test_a_replay_goes_on_after_a_crash_and_a_failed_run_is_retried(
     acme: Tenant, conn: Conn, registry: Registry, receiver: Receiver, web: Web, processes: Processes,
     wait_for: Callable[..., object],

@@ -118,7 +118,11 @@ def test_it_is_paused_with_what_that_leaves_out_and_goes_on(page: Any, acme: Ten
     lines = {line.name: line.value for line in looked.lines}
     assert lines["Missed meanwhile"].startswith("5, from") and lines["Of those would run"] == "0"
     assert "past" in page.post(url, {"resume_at": "2001-01-01T00:00Z", "look": "1"}).content.decode()
+    opened = page.get(url).context["why"]
     assert "is paused. It goes on by itself at" in do(page, schedule, "pause", resume_at=until).content.decode()
+    seen = {name: opened[name].value() or "" for name in ("version", "meant", "seen")}
+    stale = page.post(url, {**seen, "reason": "too late"})
+    assert stale.status_code == 409 and "What has changed" in stale.content.decode()
     detail = page.get(f"{BASE}{schedule}/").content.decode()
     assert "by <bdi>admin:ada</bdi>: <bdi>because</bdi>" in detail and "It goes on by itself" in detail
     receipt = do(page, schedule, "resume", catch_up="on").content.decode()

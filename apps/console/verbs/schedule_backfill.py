@@ -63,7 +63,7 @@ class Backfill(OfSchedule):
         return Preview(title, [*lines, *_lines(outlook)], version, outlook["warnings"], link=link)
 
     def do(self, ask: Ask) -> Receipt:
-        found = self.found(ask)
+        found = self.as_seen(ask)
         made = backfill_ask(
             tenant=ask.inside, actor=ask.actor, schedule_id=found.schedule.pk, now=ask.now,
             data={**_data(ask), "reason": ask.reason},

@@ -56,9 +56,13 @@ class OfSchedule(Verb):
         return version_of(found.schedule.pk, found.schedule.revision)
 
     def found(self, ask: Ask) -> DefinedSchedule:
-        """The schedule. NotFound; Stale when it is no longer the one that was looked at."""
-        found = access_schedule(_uuid(ask.target))
-        if ask.version and ask.version != self.version(found):
+        """The schedule. NotFound."""
+        return access_schedule(_uuid(ask.target.partition("/")[0]))
+
+    def as_seen(self, ask: Ask) -> DefinedSchedule:
+        """The schedule, to do something to it. NotFound; Stale when it is no longer as it was looked at."""
+        found = self.found(ask)
+        if ask.version != self.version(found):
             raise Stale("The schedule has changed since; look again.")
         return found
 
@@ -96,7 +100,7 @@ class Trigger(OfSchedule):
         return said
 
     def do(self, ask: Ask) -> Receipt:
-        found = self.found(ask)
+        found = self.as_seen(ask)
         made = schedule_trigger(
             tenant=ask.inside, actor=ask.actor, schedule_id=found.schedule.pk, now=ask.now,
             overlap=ask.given.get("overlap") or None, reason=ask.reason,
@@ -147,7 +151,7 @@ class Pause(OfSchedule):
         return ["What runs now goes on. No debt builds up while it is paused.", missed]
 
     def do(self, ask: Ask) -> Receipt:
-        found, faults = self.found(ask), Faults()
+        found, faults = self.as_seen(ask), Faults()
         until = _resume_at(ask, found, faults)
         faults.raise_if_any()
         services.schedule_pause(
@@ -186,7 +190,7 @@ class Resume(OfSchedule):
         )  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
-        found = self.found(ask)
+        found = self.as_seen(ask)
         services.schedule_resume(
             tenant=ask.inside, actor=ask.actor, schedule_id=found.schedule.pk, now=ask.now,
             catch_up=bool(ask.given.get("catch_up")), expect={found.schedule.revision}, reason=ask.reason,
@@ -210,7 +214,7 @@ class Delete(OfSchedule):
         return ["It never runs again. Its history stays, and what runs now goes on. This can't be taken back."]
 
     def do(self, ask: Ask) -> Receipt:
-        found = self.found(ask)
+        found = self.as_seen(ask)
         services.schedule_delete(
             tenant=ask.inside, actor=ask.actor, schedule_id=found.schedule.pk, now=ask.now,
             expect={found.schedule.revision}, reason=ask.reason,
@@ -224,12 +228,6 @@ class Restore(OfSchedule):
 
     name, label, level = "schedule.restore", "Put it back", OPERATE
 
-    def found(self, ask: Ask) -> DefinedSchedule:
-        found = access_schedule(_uuid(ask.target.partition("/")[0]))
-        if ask.version and ask.version != self.version(found):
-            raise Stale("The schedule has changed since; look again.")
-        return found
-
     def more(self, ask: Ask, found: DefinedSchedule, shape: dict[str, Any]) -> list[Line]:
         older = _older(ask, found)
         changed = differences(schedule_as_given(found), _as_of(found, older))
@@ -242,7 +240,7 @@ class Restore(OfSchedule):
         return ["Name and labels stay as they are: versions do not hold them."]
 
     def do(self, ask: Ask) -> Receipt:
-        found = self.found(ask)
+        found = self.as_seen(ask)
         data = _as_of(found, _older(ask, found))
         before = found.schedule.version
         saved = services.schedule_replace(
@@ -279,7 +277,11 @@ def _resume_at(ask: Ask, found: DefinedSchedule, faults: Faults) -> datetime | N
     text = str(ask.given.get("resume_at") or "").strip()
     if not text:
         return None
-    until = read_instant(text, "/resume_at", spec_from_json(found.definition.spec).zone, faults)
+    try:
+        zone = spec_from_json(found.definition.spec).zone
+    except TimingInvalid:  # a text that can't be read has no zone, and may be paused all the same
+        zone = "UTC"
+    until = read_instant(text, "/resume_at", zone, faults)
     if until is not None and until <= ask.now:
         faults.add("/resume_at", "past", "This lies in the past; leave it empty to resume it by hand.")
     return until

@@ -86,4 +86,4 @@ def _saved(request: HttpRequest, schedule: Schedule) -> dict[str, Any] | None:
         return None
     before = int(text)
     target = f"{schedule.pk}/{before}" if 0 < before < schedule.version else ""
-    return {"made": not before, "target": target}
+    return {"made": not before, "target": target, "before": before}
