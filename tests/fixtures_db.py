@@ -133,8 +133,10 @@ def db(transactional_db: None) -> None:
 def clean() -> None:
     """Removes what a test may have written, in all schemas, children before parents; leases are free again."""
     from apps.audit import personal
+    from apps.schedules.loads import glance
 
     personal.forget()
+    glance.forget()
     conn = _cleaner()
     filled = _filled(conn)
     if filled:

@@ -71,6 +71,18 @@ SELECT now() - n * interval '10 seconds', 1 + n %% 1000, 'command:bench', 'sched
 FROM generate_series(1, 200000) n
 """
 
+# What the figures know of the letter that is looked at.
+_CAUSE = """
+INSERT INTO usage_failurecause (tenant_id, fingerprint, error_class, status, host, message, first_at, last_at,
+                                execution_id)
+VALUES (%(tenant)s, %(cause)s, 'http', '500', 'host.test', 'no', now(), now(), gen_random_uuid())
+ON CONFLICT DO NOTHING;
+INSERT INTO usage_failure (step_s, starts_at, tenant_id, fingerprint, attempts, letters)
+VALUES (3600, date_trunc('hour', now()), %(tenant)s, %(cause)s, 1, 1) ON CONFLICT DO NOTHING;
+INSERT INTO usage_platformfailure (step_s, starts_at, fingerprint, attempts, letters, tenants)
+VALUES (3600, date_trunc('hour', now()), %(cause)s, 1, 1, '{}') ON CONFLICT DO NOTHING
+"""
+
 
 class Measured(NamedTuple):
     """A page; `cpu_ms` and `statements` are medians, the latter without what begins and ends transactions."""
@@ -218,6 +230,9 @@ def _world(conn: Any, tenant: Any) -> World:
     state = "SELECT id FROM executions_execution WHERE state = '{}' ORDER BY id DESC LIMIT 1"
     letter = "SELECT {} FROM deadletters_deadletter WHERE resolved_at IS NULL ORDER BY id DESC LIMIT 1"
     run, operation, backfill = _made(tenant)
+    fingerprint = found(letter.format("fingerprint"))
+    for statement in _CAUSE.split(";"):
+        conn.execute(statement, {"tenant": tenant.pk, "cause": fingerprint})
     return World(
         slug=tenant.slug, tenant=tenant.pk, job=found("SELECT id FROM schedules_job WHERE name = 'job 5'"),
         schedule=found("SELECT id FROM schedules_schedule WHERE name = 'schedule 1'"),
@@ -226,7 +241,7 @@ def _world(conn: Any, tenant: Any) -> World:
             " (SELECT 1 FROM executions_execution e WHERE e.id = t.execution_id) LIMIT 1"
         ),
         done=found(state.format("succeeded")), dead=found(state.format("dead")), letter=found(letter.format("id")),
-        fingerprint=found(letter.format("fingerprint")), run=run, operation=operation, backfill=backfill, shard=1,
+        fingerprint=fingerprint, run=run, operation=operation, backfill=backfill, shard=1,
         worker=str(found("SELECT id FROM tickets_worker LIMIT 1")),
         dispatcher=str(found("SELECT id FROM due_dispatcher ORDER BY expires_at DESC LIMIT 1")),
         queue=found("SELECT queues[1] FROM tickets_worker LIMIT 1", ""),

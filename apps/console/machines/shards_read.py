@@ -106,7 +106,11 @@ class LeaseRow(NamedTuple):
     @property
     def why(self) -> str:
         """Why it changed its holder last, in words; empty before it ever did."""
-        return WHY.get(self.taken_why, self.taken_why) if self.taken_at else ""
+        if self.taken_at is None:
+            return ""
+        if not self.taken_why and self.term > 1:  # a dispatcher of the version before gave it up, or took it
+            return "not told"
+        return WHY.get(self.taken_why, self.taken_why)
 
     @property
     def more_due(self) -> bool:

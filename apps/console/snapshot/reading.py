@@ -48,9 +48,12 @@ _UNHEARD = """
 SELECT q FROM unnest(%s::varchar[]) AS q WHERE NOT EXISTS (
     SELECT 1 FROM tickets_worker w WHERE w.expires_at > clock_timestamp() AND NOT w.draining AND q = ANY(w.queues))
 """
+# While calls wait one of them tries again at least every HTTP_BREAKER_OPEN_MAX_S: a breaker that has not changed for
+# longer is of a destination that nobody calls any more.
 _SHUT = """
 SELECT b.destination, count(DISTINCT b.tenant_id), min(b.opened_at), max(b.reason), max(t.slug), min(b.id::text)
-FROM (SELECT * FROM tickets_breaker WHERE state <> 'closed' LIMIT %s) b
+FROM (SELECT * FROM tickets_breaker
+      WHERE state <> 'closed' AND changed_at > clock_timestamp() - %s * interval '1 second' LIMIT %s) b
 LEFT JOIN tenants_tenant t ON t.id = b.tenant_id GROUP BY 1 ORDER BY 2 DESC, 3 LIMIT %s
 """
 _COUNTED = """
@@ -133,7 +136,7 @@ def slugs(conn: Conn, tenants: Collection[int]) -> Mapping[int, str]:
 
 def shut(conn: Conn) -> tuple[Shut, ...]:
     """Destinations whose breakers are not closed, those of most tenants first."""
-    return tuple(Shut(*row) for row in conn.execute(_SHUT, [SHUT_ROWS, SHUT]))
+    return tuple(Shut(*row) for row in conn.execute(_SHUT, [2 * settings.HTTP_BREAKER_OPEN_MAX_S, SHUT_ROWS, SHUT]))
 
 
 def counted(conn: Conn) -> Mapping[str, int]:
