@@ -24,7 +24,8 @@ ELSEWHERE = (
 # Bases that nobody sees; an invariant; what only the operator meets.
 INTERNAL = {
     "error", "forbidden", "conflict", "no_tenant", "grace_over", "not_deleting", "not_suspended", "still_running",
-    "passphrase_wrong", "parcel_damaged", "parcel_not_written", "not_importing", "ids_in_use",
+    "passphrase_wrong", "parcel_damaged", "parcel_not_written", "not_importing", "ids_in_use", "changed", "already_paused",
+    "not_paused",
 }  # fmt: skip
 
 
