@@ -17,6 +17,7 @@ ELSEWHERE = (
     "dispatch/simulation",
     "management/commands",
     "apps/portal",
+    "apps/presenting",
     "apps/life",
     "tenants/renaming.py",
     "tenants/provisioning.py",
@@ -24,7 +25,8 @@ ELSEWHERE = (
 # Bases that nobody sees; an invariant; what only the operator meets.
 INTERNAL = {
     "error", "forbidden", "conflict", "no_tenant", "grace_over", "not_deleting", "not_suspended", "still_running",
-    "passphrase_wrong", "parcel_damaged", "parcel_not_written", "not_importing", "ids_in_use",
+    "passphrase_wrong", "parcel_damaged", "parcel_not_written", "not_importing", "ids_in_use", "changed",
+    "already_paused", "not_paused",
 }  # fmt: skip
 
 

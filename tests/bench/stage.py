@@ -26,7 +26,8 @@ def services(folder: Path) -> Iterator[None]:
     running.start()
     os.environ.update(running.variables())
     os.environ.setdefault("SECRET_KEY", "bench")
-    os.environ.setdefault("SECRETS_KEYS", "bench:" + base64.b64encode(os.urandom(32)).decode())
+    # Always the same: a folder that is used again holds what was encrypted with it.
+    os.environ.setdefault("SECRETS_KEYS", "bench:" + base64.b64encode(b"a bench has no secrets to keep..").decode())
     os.environ.setdefault("LOG_LEVEL", "WARNING")
     try:
         yield

@@ -53,7 +53,7 @@ VERBS: tuple[str, ...] = (
     "/admin/do/tenant.plan/{slug}/", "/admin/do/worker.drain/{worker}/", "/admin/do/lease.release/fire/{shard}/",
     "/t/{slug}/admin/do/ticket.cancel/{waiting}/",
 )  # fmt: skip
-EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/views/", "/admin/views/?url=/admin/")
+EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/find/?q={dead}", "/admin/views/", "/admin/views/?url=/admin/")
 
 # --- in a tenant ------------------------------------------------------------------------------------------------------
 TENANT = ("/t/{slug}/admin/",)

@@ -112,7 +112,7 @@ class _ManyOfCause(_OfCause):
         group = self.group(ask)
         found = operation_rehearse(tenant=ask.inside, actor=ask.actor, wish=self.wish(ask), now=ask.now)
         alive = list(_alive(ask))
-        lines = [*self.lines(ask, group), Line("The operation", "-", f"would be about {found.count:,} dead letters")]
+        lines = [*self.lines(ask, group), Line("Would be worked off", f"{found.count:,} dead letters")]
         warnings = [*found.warnings, *(f"Operation {one} is at work on this cause already." for one in alive)]
         return Preview(
             f"{self.label} of this cause", lines, version_of(group.fingerprint, sorted(map(str, alive))), warnings,
