@@ -79,7 +79,7 @@ def page(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied
     form = Form(request.GET if "source" in request.GET else None)
     context: dict[str, Any] = {
-        **admin.site.each_context(request), "title": "What if", "form": form, "known": KNOWN,
+        **admin.site.each_context(request), "title": "What if", "place": "overview", "form": form, "known": KNOWN,
         "runs_max": f"{RUNS_MAX:,}", "limit_s": LIMIT_S,
     }  # fmt: skip
     status = 200

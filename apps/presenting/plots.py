@@ -71,9 +71,7 @@ def lines(
     if target is not None:
         y = _y(scale, target[0])
         drawn.append(f'<line class="target" x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        drawn.append(
-            f'<text class="target" x="{WIDE - RIGHT}" y="{y - 4:.1f}" text-anchor="end">{escape(target[1])}</text>'
-        )
+        drawn.append(f'<text class="target" x="{LEFT + 4}" y="{y - 4:.1f}">{escape(target[1])}</text>')
     for mark in marks:
         x = LEFT + mark.at * step
         drawn.append(
@@ -87,7 +85,7 @@ def lines(
             if len(part) == 1:
                 [(at, value)] = part
                 place = f'cx="{LEFT + at * step:.1f}" cy="{_y(scale, value):.1f}"'
-                drawn.append(f'<circle class="dot line-{line.tone}" {place} r="2"/>')
+                drawn.append(f'<circle class="dot line-{line.tone}" {place} r="3"/>')
             else:
                 drawn.append(f'<polyline class="line line-{line.tone}" points="{points}"{dashed}/>')
     every = max(1, -(-len(labels) // 6))

@@ -58,6 +58,8 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "pools": facts.pools,
         "dispatchers": [one for one in facts.dispatchers if one.silent_s < 900],
         "drawn": drawn,
+        "ended": [sum(row[at] for row in past.values()) for at in range(4)],
+        "waited": backlog[max(backlog)] if backlog else (None,) * 4,
         "now": now,
         "workers": [one for one in facts.workers if one.silent_s < 0],
     }
@@ -96,7 +98,7 @@ def tiles(facts: Facts) -> list[Tile]:
         Tile(
             "Failure rate",
             _percent(facts.hour),
-            f"attempts, 1 h; last week {_percent(facts.week_ago)}",
+            f"attempts, 1 h; last week {_percent(facts.week_ago, none='none')}",
             "/admin/dead-letters/?what=failures",
             _failing(facts),
         ),
@@ -128,9 +130,9 @@ def _drain(facts: Facts, waits: int) -> str:
     return f"gone in {span((waits + facts.due) / faster)}" if faster > 0.01 else "not shrinking"
 
 
-def _percent(spell: Spell) -> str:
+def _percent(spell: Spell, *, none: str = "-") -> str:
     share = spell.failing
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return none if share is None else f"{100 * share:.1f} %"
 
 
 def _failing(facts: Facts) -> str:

@@ -109,8 +109,8 @@ def _slow(conn: Conn, now: datetime) -> Memory:
             for one in loads.samples(conn, start=now - PAST, end=now + timedelta(minutes=1))
         ],
         "top": [
-            [one.fingerprint, one.cause.error_class, one.cause.host, one.cause.message[:200], one.attempts, one.letters,
-             len(one.tenants), one.cause.last_at.isoformat()]
+            [one.fingerprint, f"{one.cause.error_class} {one.cause.status}".strip(), one.cause.host,
+             one.cause.message[:200], one.attempts, one.letters, len(one.tenants), one.cause.last_at.isoformat()]
             for one in failures.groups(conn, step="minute", since=now - PAST, most=TOP).groups if one.cause
         ],
         "changes": reading.changes(conn, since=now - PAST),

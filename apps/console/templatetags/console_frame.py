@@ -22,7 +22,7 @@ register = template.Library()
 def places(context: Any) -> dict[str, Any]:
     """The navigation; a page says by `place` where it belongs."""
     tenant = context.get("console_tenant")
-    current = context.get("place") or ("tables" if tenant is not None else "")
+    current = context.get("place", "tables")  # Django's own pages say nothing
     return {"found": places_of(context["request"].user, tenant.slug if tenant is not None else ""), "current": current}
 
 

@@ -24,6 +24,7 @@ from apps.audit.shown import shown
 from apps.audit.trail import actor_of, database_now
 from apps.console import roles
 from apps.console.confirming import refuse
+from apps.console.places import place_of_verb
 from apps.console.verbs.base import Ask, Changed, Line, Preview, Receipt, Step, Verb
 from apps.console.verbs.doing import REASON_CHARS, verb_do, verb_look
 from apps.console.verbs.offering import verb_url
@@ -212,5 +213,7 @@ def _unsigned(sheet: Sheet, text: str) -> dict[str, Any]:
 
 def _shown(sheet: Sheet, template: str, *, status: int = 200, **context: Any) -> TemplateResponse:
     sheet.request.current_app = sheet.site.name  # Django's own way to say it to `{% url %}`
-    around = sheet.site.each_context(sheet.request)
-    return TemplateResponse(sheet.request, template, {**around, "verb": sheet.verb, **context}, status=status)
+    place, url = place_of_verb(sheet.verb.name, sheet.ask.tenant.slug if sheet.ask.tenant else "")
+    around = {**sheet.site.each_context(sheet.request), "verb": sheet.verb, "place": place.name}
+    around["above"] = None if place.name == "overview" else (place.label, url)
+    return TemplateResponse(sheet.request, template, {**around, **context}, status=status)

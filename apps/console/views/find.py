@@ -41,7 +41,7 @@ def _pages(request: HttpRequest, slug: str, *, whole: bool) -> list[Page]:
     """The places of the platform and of the tenant, the operator's views, and, when something is asked, all tables."""
     found = [Page(place.label, url) for place, url in places_of(request.user)]
     if slug:
-        found += [Page(f"{place.label} of {slug}", url) for place, url in places_of(request.user, slug)]
+        found += [Page(f"{place.label} of {slug}", url) for place, url in places_of(request.user, slug)[1:]]
     found += [Page(view.name, view.url) for view in views_of(request.user)]
     if whole:
         tables = (model for app in admin.site.get_app_list(request) for model in app["models"])
