@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 PATH = re.compile(r"/t/(?P<slug>[a-z0-9-]{1,40})(?P<rest>/admin(?:/.*)?)", re.DOTALL)
 OPERATORS = ("/admin", "/t/")
 TENANT_URLS = "apps.console.tenant_urls"
+CLOSED = (Tenant.Status.PROVISIONING, Tenant.Status.DELETING)  # such a tenant has no pages of its own
 
 
 def tenant_of(request: HttpRequest) -> Tenant:
@@ -52,7 +53,7 @@ class TenantPathMiddleware:
         if match["rest"] == "/admin":
             return HttpResponseRedirect(f"{path}/")
         tenant = Tenant.objects.select_related("plan").filter(slug=match["slug"]).first()
-        if tenant is None or tenant.status in (Tenant.Status.PROVISIONING, Tenant.Status.DELETING):
+        if tenant is None or tenant.status in CLOSED:
             raise Http404("There is no such tenant.")
         return self._serve(request, tenant, match["rest"])
 

@@ -10,12 +10,13 @@ from django.contrib import admin
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from kernel.masking import MASK, masked_url
+from kernel.masking import MASK, is_credential_name, masked_url
 from kernel.printing import LINES, printable
 from kernel.secretrules import is_internal, is_reference
 
 SHOWN_CHARS = 4_000
-SECRET = re.compile(r"authori[sz]ation|cookie|token|secret|passw|api[-_]?key|credential|signature", re.IGNORECASE)
+# Of the names of credentials (kernel.masking) those that are ordinary words in JSON: an author, a key, a code.
+ORDINARY = re.compile(r"author(?!i[sz])|^(?:key|code)$", re.IGNORECASE)
 
 
 def json_field(name: str, label: str = "") -> Callable[[Any, Any], str]:
@@ -50,7 +51,9 @@ def masked(value: Any) -> Any:
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    return bool(value) and SECRET.search(name) is not None and not is_reference(value)
+    if not value or is_reference(value) or (name == "auth" and isinstance(value, dict | list)):
+        return False  # what a target's `auth` holds has names of its own
+    return is_credential_name(ORDINARY.sub("", name))
 
 
 def tenant_link(slug: str | None, path: str, text: object) -> str:

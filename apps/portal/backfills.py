@@ -7,7 +7,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from apps.operations.backfill.reading import backfill_find, backfill_shape, backfills, outlook_shape
+from apps.operations.backfill.reading import backfill_find, backfill_shape, backfills, outlook_shape, schedule_of
 from apps.operations.backfill.recognising import ONLY
 from apps.operations.backfill.services import Rehearsal, backfill_ask
 from apps.operations.backfill.wish import AT_ONCE
@@ -94,8 +94,8 @@ class BackfillDetail(OperationDetail):
 
     def get(self, request: HttpRequest, backfill_id: UUID) -> HttpResponse:
         found = backfill_find(backfill_id)
-        shape = backfill_shape(self.tenant, found, now=self.now)
-        schedule = Schedule.objects.filter(pk=shape["schedule"]).first()
+        schedule = schedule_of(found)
+        shape = backfill_shape(self.tenant, found, now=self.now, schedule=schedule)
         return self.page(
             "portal/backfill.html", title="Backfill", one=found, shape=shape, schedule=schedule, bar=bar(found),
             words=(WORDS[shape["only"]], WORDS[shape["order"]]), since=shape["from"], offers=self._offers(found),

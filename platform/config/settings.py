@@ -191,6 +191,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "apps.api.middleware.RequestIdMiddleware",
     "apps.api.middleware.TenantMiddleware",
+    "apps.presenting.plain_queries.PlainQueryMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -215,6 +216,7 @@ TEMPLATES = [
         },
     }
 ]
+AUTHENTICATION_BACKENDS = ["apps.console.permissions.Permissions", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

@@ -65,6 +65,7 @@ def test_filters_changes_and_export(acme: Any, globex: Any, conn: Conn) -> None:
     rows = [orjson.loads(line) for line in told.splitlines()]
     assert [row["action"] for row in rows] == ["schedule.resume", "schedule.pause"]
     assert rows[1]["after"]["status"] == HOSTILE and rows[1]["link"] is None
+    assert rows[1]["before"] == {"status": "active", "api_key": "***"} and b"hush" not in told
     told = b"".join(auditor.post("/admin/audit/export/", {"tenant": "globex"}).streaming_content)
     (line,) = csv.DictReader(io.StringIO(told.decode()))
     assert line["action"] == "'=cmd()", "a spreadsheet computes nothing"

@@ -119,10 +119,12 @@ def test_dead_letters_are_seen_to(conn: Conn, acme: Any, globex: Any, failing: s
     assign = f"{base}/deadletters.assign/{failing}/"
     assert "responder sees to it" in done(responder, assign, operator="responder")
     assert responder.post(assign, {"operator": "viewer", "reason": "x"}).status_code == 200, "that one may not"
+    assert "?operator=responder" in done(responder, assign, operator="operator"), "the way back is whose it was"
+    done(responder, assign, operator="responder")
     assert "<bdi>responder</bdi> sees to it" in html_of(viewer, f"/t/acme/admin/dead-letters/causes/{failing}/")
     assert ">responder</bdi>" in html_of(viewer, "/admin/dead-letters/")
     assert "Nobody in particular" in done(responder, f"{base}/deadletters.unassign/{failing}/")
-    assert [row[1] for row in trail(conn, "deadletters.assign")] == [True]
+    assert [row[1] for row in trail(conn, "deadletters.assign")] == [True] * 3
     assert [row[1] for row in trail(conn, "deadletters.unassign")] == [True]
     assert responder.get(f"/t/globex/admin/do/deadletters.assign/{failing}/").status_code == 404
 

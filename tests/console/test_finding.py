@@ -97,6 +97,14 @@ def test_the_page_and_what_the_palette_asks(page: Any, stranger: Any, acme: Tena
     assert 'href="/t/acme/admin/"' in part and part in whole and "<html" not in part
     assert "(table)" in page.get("/admin/find/?q=breakers").content.decode()
     assert "tickets/ticket" not in page.get("/admin/find/").content.decode()
+    from tenants.models import Tenant
+
+    for status, home in (("provisioning", f"/admin/tenants/tenant/{acme.pk}/change/"), ("suspended", "/t/acme/admin/")):
+        Tenant.objects.filter(pk=acme.pk).update(status=status)
+        assert f'href="{home}"' in page.get("/admin/find/", {"q": "acme"}).content.decode()
+        for text in ("acme a", f"acme {uuid7()}"):  # its schema may not be there (any more)
+            found = page.get("/admin/find/", {"q": text, "tenant": "acme"}).content.decode()
+            assert "too slow" not in found
     for text in ("<script>alert(1)</script>", "\0", "a" * 9_000, str(uuid7()), "%", "acme %_\\"):
         assert page.get("/admin/find/", {"q": text, "after": "9" * 20, "tenant": text}).status_code == 200
     assert stranger.get("/admin/find/", {"q": "acme"}).status_code == 302

@@ -28,7 +28,7 @@ def test_a_killed_dispatcher_is_seen_with_evidence_and_remedy(
     with web.tab("localhost") as tab:
         tab.open("/admin/login/")
         log_in(tab)
-        tab.page.wait_for_function("document.querySelector('[data-live=sentence]').innerText.includes('On time')")
+        tab.page.wait_for_function("() => document.querySelector('[data-live=sentence]').innerText.includes('On time')")
         kill(first)
         says(tab, f"A dispatcher died .*:{first.pid}.*took over its")
         assert _held_by(conn) == {second.pid}, "what it says is so"

@@ -118,7 +118,8 @@ def test_operations_of_all_tenants_are_seen_and_driven(page: Any, text_of: Any, 
     does(page, "operation.pause", one.pk, "wait")
     assert read(acme, one.pk).state == "paused"
     assert "Resume" in text_of("/admin/operations/?tenant=acme"), "paused ones are listed, too"
-    does(page, "operation.pace", one.pk, "faster", rate_per_s="50", max_in_flight="", stop_after_failures="9")
+    told = does(page, "operation.pace", one.pk, "faster", rate_per_s="50", max_in_flight="", stop_after_failures="9")
+    assert "?rate_per_s=0.5&amp;max_in_flight=&amp;stop_after_failures=" in told, "the way back has the pace of before"
     changed = read(acme, one.pk)
     assert (changed.rate_per_s, changed.max_in_flight, changed.stop_after_failures) == (50.0, None, 9)
     does(page, "operation.resume", one.pk, "go on")
@@ -150,10 +151,12 @@ def test_a_run_of_a_workflow_is_drawn_listed_and_driven(page: Any, text_of: Any,
     assert missing.status_code == 404
 
 
-def does(page: Any, verb: str, target: Any, reason: str, **fields: str) -> None:
-    """Looks at the verb's page, fills it in and sends it."""
+def does(page: Any, verb: str, target: Any, reason: str, **fields: str) -> str:
+    """Looks at the verb's page, fills it in and sends it; the receipt."""
     url = f"/t/acme/admin/do/{verb}/{quote(str(target), safe='')}/"
     look = page.get(url, fields)
     hidden = dict(re.findall(r'name="(version|meant|seen)" value="([^"]*)"', look.content.decode()))
     done = page.post(url, {"reason": reason, **hidden, **fields})
     assert done.status_code == 303, done.content.decode()
+    receipt: str = page.get(done["Location"]).content.decode()
+    return receipt

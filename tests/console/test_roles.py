@@ -22,7 +22,10 @@ STOCK_OF = {
 
 
 def test_what_each_role_may(database: None) -> None:
+    from django.contrib.auth.backends import ModelBackend
     from django.contrib.auth.models import Group, User
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
 
     from apps.console.roles import LEVELS, lacks, may
 
@@ -35,6 +38,11 @@ def test_what_each_role_may(database: None) -> None:
         assert not lacks(user, "view")
     assert "platform" in lacks(User.objects.get(username="operator"), "platform")
     assert may(User.objects.create_superuser("root"), "audit")
+    with CaptureQueriesContext(connection) as read:
+        some = User.objects.get(username="operator")
+        assert some.has_perm("console.operate") and some.has_module_perms("tickets") and not some.has_perm("auth.x")
+        assert ModelBackend().has_perm(some, "console.view") and not some.has_perm("console.view", some)
+    assert len(read) == 2, "the user, and what they may do"
     out = User.objects.get(username="viewer")
     out.is_staff = False
     assert not may(out, "view")

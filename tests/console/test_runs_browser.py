@@ -88,7 +88,7 @@ def told_as_text(tab: Tab, content: str, slug: str) -> None:
     command = page.inner_text("#curl")
     assert command.startswith("curl --globoff") and "\u202e" not in command and "Authorization: ***" in command
     page.get_by_role("button", name="Copy").click()
-    page.wait_for_function("document.querySelector('[data-copied=curl]').textContent !== ''")
+    page.wait_for_function("() => document.querySelector('[data-copied=curl]').textContent !== ''")
     wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0, "names as long as can be"
     assert not tab.findings(LOOKS)

@@ -28,3 +28,15 @@ def test_what_is_changed_beside_a_mask_is_taken() -> None:
     assert unmasked(sent, stored) == {"token": "hush", "n": 2, "of": [{"secret": "a", "k": 3}], "new": "***"}
     assert unmasked({"token": "other"}, stored) == {"token": "other"}
     assert unmasked("***", {"a": 1}) == "***"
+
+
+def test_names_of_secrets_and_ordinary_words() -> None:
+    secret = {
+        "private_key": "a", "accessKey": "b", "pwd": "c", "jwt": "d", "session_id": "e", "X-Auth": "f", "apiKey": "g",
+        "SSH_PASSPHRASE": "h", "author_token": "i", "Authorization": "j", "sig": "k", "client-key": ["l"],
+    }  # fmt: skip
+    assert set(masked(secret).values()) == {"***"}
+    plain = {"author": "Ada", "authors": ["Ada"], "key": "order", "code": "http_status", "keyboard": 1, "token": ""}
+    assert masked(plain) == plain
+    auth = {"auth": {"type": "bearer", "token": {"secret": "NAME"}}}
+    assert masked(auth) == auth, "how it proves who it is may be seen"

@@ -291,6 +291,22 @@ def test_alarms_and_rows_that_wait_are_on_the_first_page(page: Any, acme: Any, c
     assert re.search(r"Alarms of the audit trail</a></th><td class=\"num\">1<", text)
 
 
+def test_a_nul_in_an_address_is_left_out(page: Any, acme: Any) -> None:
+    from django.test import Client
+
+    from apps.presenting.plain_queries import without_nul
+
+    for path in (
+        "/admin/audit/auditevent/?action=%00", "/admin/audit/auditevent/?before=a%00", "/admin/operations/?tenant=%00",
+        "/admin/workflow-runs/?tenant=a%00b", "/admin/find/?q=a&tenant=%00", "/t/acme/admin/executions/?trigger=%0%000",
+    ):  # fmt: skip
+        assert page.get(path).status_code == 200, path
+    for path in ("/admin/auth/user/a%00/change/", "/admin/queues/%00/", "/t/acme/admin/dead-letters/causes/%00/"):
+        assert page.get(path).status_code == 404, path
+    assert Client().get("/console/login?next=%00", headers={"host": "acme.localhost"}).status_code == 200
+    assert without_nul("a=%0%000&b=%2500") == "a=&b=%2500"
+
+
 def test_what_an_operator_may_not_do_is_noted(acme: Any, conn: Conn) -> None:
     from django.contrib.auth.models import User
 

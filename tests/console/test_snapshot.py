@@ -106,6 +106,23 @@ def test_names_and_errors_of_tenants_are_text(page: Any, conn: Conn, acme: Tenan
     assert "Destination &lt;script&gt;" in told
 
 
+def test_a_clock_that_is_set_back_does_not_keep_the_old_one(page: Any, conn: Conn, acme: Tenant) -> None:
+    """Another server takes over, and its clock is an hour behind: what was made is from the future."""
+    from apps.console.snapshot import store
+
+    before = page.get(LIVE).json()["number"]
+    make_ticket(acme)
+    store.kept.forget()
+    conn.execute(
+        "UPDATE console_snapshot SET made_at = made_at + interval '1 hour', body = jsonb_set(body::jsonb,"
+        " '{memory,slow,at}', to_jsonb(made_at + interval '1 hour'))::text"
+    )
+    told = page.get(f"{LIVE}?parts=overview").json()
+    assert told["number"] == before + 1
+    at = "SELECT (body::jsonb->'memory'->'slow'->>'at')::timestamptz <= now() FROM console_snapshot"
+    assert conn.execute(at).fetchone() == (True,), "nor what hardly changes"
+
+
 def test_a_database_that_is_too_slow_is_said(
     page: Any, conn: Conn, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from apps.console.finding.locating import Conn, Place, TooSlow, in_history, in_shared, in_tenant
+from apps.console.middleware import CLOSED
 from apps.console.reading import as_uuid, short_statements
 from apps.schedules.models import Job, Schedule
 from kernel.pools import WORKFLOW
@@ -115,11 +116,15 @@ def _by_id(
 
 def _at(place: Place, key: UUID, run_key: str) -> Iterator[Found]:
     word = WORDS.get(place.kind, place.kind)
-    slug = Tenant.objects.filter(pk=place.tenant_id).values_list("slug", flat=True).first() or ""
+    tenant = Tenant.objects.filter(pk=place.tenant_id).first()
+    slug = tenant.slug if tenant is not None else ""
     if place.kind in OVER_ALL:
         yield Found(word, str(key), slug, "/admin/" + OVER_ALL[place.kind].format(id=key))
         return
-    root = f"/t/{quote(slug)}/admin/"
+    root = _home(tenant) if tenant is not None else ""
+    if tenant is None or tenant.status in CLOSED:
+        yield Found(word, str(key), slug, root or "/admin/tenants/")
+        return
     if run_key:
         query = urlencode({"window": "all", "q": run_key})
         yield Found("execution", run_key, slug, f"{root}executions/?{query}")
@@ -128,13 +133,21 @@ def _at(place: Place, key: UUID, run_key: str) -> Iterator[Found]:
 
 
 def _tenant(slug: str) -> Tenant | None:
-    return Tenant.objects.filter(slug=slug).first() if slug else None
+    """The tenant whose pages are open under this slug."""
+    return Tenant.objects.exclude(status__in=CLOSED).filter(slug=slug).first() if slug else None
+
+
+def _home(tenant: Tenant) -> str:
+    """Its pages; of one that has none (any more) its row."""
+    return (
+        f"/admin/tenants/tenant/{tenant.pk}/change/" if tenant.status in CLOSED else f"/t/{quote(tenant.slug)}/admin/"
+    )
 
 
 def _tenants(text: str) -> Iterator[Found]:
     wanted = Q(slug__icontains=text) | Q(name__icontains=text)
-    for slug, name in Tenant.objects.filter(wanted).order_by("slug").values_list("slug", "name")[:EACH]:
-        yield Found("tenant", slug, name, f"/t/{quote(slug)}/admin/")
+    for one in Tenant.objects.filter(wanted).order_by("slug")[:EACH]:
+        yield Found("tenant", one.slug, one.name, _home(one))
 
 
 def _definitions(tenant: Tenant, text: str) -> list[Found]:

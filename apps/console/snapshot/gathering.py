@@ -40,7 +40,7 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
     now, earliest = entries.peek(conn, range(settings.SHARDS))
     oldest = min((at for at in earliest.values() if at <= now), default=None)
     slow = memory.get("slow", {})
-    if not slow or (now - datetime.fromisoformat(slow["at"])).total_seconds() >= SLOW_S:
+    if not slow or not 0 <= (now - datetime.fromisoformat(slow["at"])).total_seconds() < SLOW_S:  # clocks are set back
         slow = _slow(conn, now)
     measured, load = pressure.read(conn), loads.read(conn)
     figures = measured.figures if measured is not None else {}
@@ -175,6 +175,6 @@ def _stale_writes(before: Memory | None, now_told: Mapping[str, int], now: datet
     grown = sum(max(0, count - before["told"].get(key, 0)) for key, count in told.items())
     kept = [
         one for one in before["grown"]
-        if (now - datetime.fromisoformat(one[0])).total_seconds() < STALE_WINDOW_S
+        if 0 <= (now - datetime.fromisoformat(one[0])).total_seconds() < STALE_WINDOW_S
     ]  # fmt: skip
     return {"told": told, "grown": [*kept, [now.isoformat(), grown]] if grown else kept}

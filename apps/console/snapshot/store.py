@@ -93,8 +93,8 @@ def latest() -> Snapshot:
         row = _read(door.raw())
         if row is not None:
             before = row[0]
-            if row[1] < FRESH_S or connection.in_atomic_block:
-                return kept.keep(row[0], for_s=max(0.0, FRESH_S - row[1]))
+            if _is_fresh(row[1]) or connection.in_atomic_block:
+                return kept.keep(row[0], for_s=min(FRESH_S, max(0.0, FRESH_S - row[1])))
         return _make(before if row is not None else None)
     except (OperationalError, psycopg.OperationalError):
         return kept.keep(_slow(before), for_s=AGAIN_S)
@@ -110,7 +110,7 @@ def _make(before: Snapshot | None) -> Snapshot:
         elif not _first(conn):
             return kept.keep(before, for_s=FRESH_S / 4)
         row = _read(conn)
-        if row is not None and row[1] < FRESH_S:
+        if row is not None and _is_fresh(row[1]):
             return kept.keep(row[0], for_s=FRESH_S - row[1])
         began = monotonic_s()
         facts, memory = gathering.gather(conn, row[0].memory if row is not None else {})
@@ -142,6 +142,11 @@ def _slow(before: Snapshot | None) -> Snapshot:
 def _first(conn: Conn) -> bool:
     row = conn.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK]).fetchone()
     return bool(row and row[0])
+
+
+def _is_fresh(age_s: float) -> bool:
+    """One from the future is not: the database's clock was set back, or another server took over with a slower one."""
+    return 0 <= age_s < FRESH_S
 
 
 def _read(conn: Conn) -> tuple[Snapshot, float] | None:

@@ -6,9 +6,10 @@ from typing import Any
 
 from django import forms
 
-from apps.console.assigning import assign, assigned, operators, unassign
+from apps.console.assigning import Assigned, assign, assigned, operators, unassign
 from apps.console.letters import cause_url, letter_url
 from apps.console.roles import OPERATE, RESPOND
+from apps.console.shown import masked
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
 from apps.console.verbs.live import id_of
 from apps.console.verbs.registry import register
@@ -38,7 +39,7 @@ class _OfLetter(Verb):
         state = letter.resolution or "open"
         lines = [
             Line("Execution", str(letter.execution_id)),
-            Line("Error", error_line(letter.error)),
+            Line("Error", error_line(masked(letter.error))),
             Line("Failed", f"{moment(letter.created_at)} UTC, after {letter.attempts:,} attempts"),
             Line("State", state, self.becomes),
         ]
@@ -81,7 +82,7 @@ class _OfCause(Verb):
     def lines(self, ask: Ask, group: Group) -> list[Line]:
         count = f"{group.letters:,}{'' if group.is_exact else '+'}"
         return [
-            Line("Cause", error_line(group.error)),
+            Line("Cause", error_line(masked(group.error))),
             Line("Open dead letters", count),
             Line("First and last", f"{moment(group.oldest_at)} to {moment(group.newest_at)} UTC"),
         ]
@@ -169,10 +170,9 @@ class _Assigning(_OfCause):
     """Whose it is: whether or not a letter of it is open, since more may come."""
 
     def seen(self, ask: Ask, after: str) -> Preview:
-        group, known = group_read(ask.inside, ask.target), assigned([ask.target], tenant_id=ask.inside.pk)
-        if group is None and not known:
+        group, who = group_read(ask.inside, ask.target), _seen_to(ask)
+        if group is None and who is None:
             self.group(ask)
-        who = next(iter(known.values()), None)
         told = self.lines(ask, group) if group is not None else [Line("Open dead letters", "0")]
         return Preview(
             f"{self.label}: this cause", [*told, Line("Seen to by", who.login if who else "nobody", after)],
@@ -190,9 +190,9 @@ class Assign(_Assigning):
         return self.seen(ask, str(ask.given.get("operator") or "whoever is chosen below"))
 
     def do(self, ask: Ask) -> Receipt:
-        login = str(ask.given["operator"])
+        login, before = str(ask.given["operator"]), _seen_to(ask)
         assign(tenant=ask.inside, fingerprint=ask.target, login=login, actor=ask.actor, now=ask.now)
-        undo = Step("deadletters.unassign", ask.target, ask.inside.slug)
+        undo = _back_to(ask, before) if before else Step("deadletters.unassign", ask.target, ask.inside.slug)
         return Receipt(f"{login} sees to it.", cause_url(ask.inside, ask.target), undo=undo)
 
 
@@ -206,11 +206,21 @@ class Unassign(_Assigning):
         return self.seen(ask, "nobody")
 
     def do(self, ask: Ask) -> Receipt:
-        before = next(iter(assigned([ask.target], tenant_id=ask.inside.pk).values()), None)
+        before = _seen_to(ask)
         unassign(tenant=ask.inside, fingerprint=ask.target, actor=ask.actor, now=ask.now)
-        given = {"operator": before.login} if before else {}
-        undo = Step("deadletters.assign", ask.target, ask.inside.slug, given=given)
+        undo = _back_to(ask, before)
         return Receipt("Nobody in particular sees to it.", cause_url(ask.inside, ask.target), undo=undo)
+
+
+def _seen_to(ask: Ask) -> Assigned | None:
+    """Who sees to the cause."""
+    return next(iter(assigned([ask.target], tenant_id=ask.inside.pk).values()), None)
+
+
+def _back_to(ask: Ask, before: Assigned | None) -> Step:
+    """Whose it was is chosen in the form already."""
+    given = {"operator": before.login} if before else {}
+    return Step("deadletters.assign", ask.target, ask.inside.slug, given=given)
 
 
 def _alive(ask: Ask) -> Any:

@@ -7,7 +7,7 @@ from uuid import UUID
 from apps.console.effects import entries_unpark
 from apps.console.reading import as_uuid
 from apps.console.roles import RESPOND
-from apps.console.verbs.base import Ask, Line, Preview, Receipt, Verb, version_of
+from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
 from apps.console.verbs.registry import register
 from apps.due.models import DueEntry
 from apps.outcomes.cancel import execution_cancel
@@ -64,7 +64,8 @@ class CancelTicket(Verb):
     def do(self, ask: Ask) -> Receipt:
         done = execution_cancel(tenant=ask.inside, actor=ask.actor, execution_id=id_of(ask), now=ask.now)
         text = "It is cancelled." if done.outcome == "done" else "It was asked to stop."
-        return Receipt(text, f"/t/{ask.inside.slug}/admin/executions/{ask.target}/")
+        then = [Step("execution.rerun", str(id_of(ask)), ask.inside.slug)] if done.outcome == "done" else []
+        return Receipt(text, f"/t/{ask.inside.slug}/admin/executions/{ask.target}/", then=then)
 
 
 @register

@@ -177,8 +177,11 @@ class PaceOperation(OperationVerb):
 
     def do(self, ask: Ask) -> Receipt:
         given = {name: ask.given.get(name) for name in PaceForm.base_fields if name in pacing.NAMES}
+        before = {name: getattr(found(ask), name) for name in PaceForm.base_fields}
         one = services.operation_repace(**self.about(ask), given=given)
-        return Receipt("Its pace is changed, from now on.", link_of(ask, one))
+        was = {name: "" if value is None else str(value) for name, value in before.items()}
+        undo = Step(self.name, ask.target, ask.inside.slug, given=was)
+        return Receipt("Its pace is changed, from now on.", link_of(ask, one), undo=undo)
 
 
 def found(ask: Ask) -> Operation:

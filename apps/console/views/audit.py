@@ -18,6 +18,7 @@ from apps.audit.trail import actor_of
 from apps.console import roles
 from apps.console.chips import changed, chips
 from apps.console.pages import page
+from apps.console.shown import masked
 from apps.console.trail import given_of, rows_of, wanted_of
 from apps.console.verbs.trail import OPERATORS
 from apps.presenting.paging import CURSOR
@@ -76,7 +77,7 @@ def _told(one: Shown) -> dict[str, Any]:
     values = (
         str(event.uid), event.at.isoformat(), event.tenant_id, one.who, event.role, one.opened.address,
         one.opened.agent, event.action, event.object_type, event.object_id, event.allowed, event.reason,
-        event.request_id, event.before, event.after, seal.number if seal else None,
+        event.request_id, masked(event.before), masked(event.after), seal.number if seal else None,
         bytes(seal.head).hex() if seal else None,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))

@@ -14,7 +14,7 @@ from apps.console.views.tenant_operations import page_of, state_filter
 from apps.due import outlines
 from apps.operations.backfill.forecast import uses
 from apps.operations.backfill.outlook import per_day_of
-from apps.operations.backfill.reading import backfill_find, backfill_shape, backfills
+from apps.operations.backfill.reading import backfill_find, backfill_shape, backfills, schedule_of
 from apps.operations.backfill.wish import AT_ONCE, wish_of
 from apps.operations.codes import reasons_read
 from apps.operations.states import ENDS
@@ -55,8 +55,8 @@ def backfill_list(request: HttpRequest, now: datetime) -> dict[str, Any]:
 def backfill(request: HttpRequest, now: datetime, key: UUID) -> dict[str, Any]:
     """One of them, day by day."""
     tenant, conn, one = tenant_of(request), door.raw(), backfill_find(key)
-    shape = backfill_shape(tenant, one, now=now)
-    schedule = Schedule.objects.filter(pk=shape["schedule"]).first()
+    schedule = schedule_of(one)
+    shape = backfill_shape(tenant, one, now=now, schedule=schedule)
     live = (tenant.plan.max_live, live_of(conn, tenant.pk, most=tenant.plan.max_live)) if tenant.plan.max_live else None
     at_once = one.max_in_flight or AT_ONCE
     return {

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from apps.operations.backfill.forecast import Pace, expected_end, measured_end
 from apps.operations.backfill.live import typical_s
@@ -15,7 +15,7 @@ from apps.operations.backfill.services import ACTION, TARGET, Asked
 from apps.operations.backfill.wish import AT_ONCE, Wish, wish_of
 from apps.operations.models import Operation
 from apps.operations.states import ITEM_STATES
-from apps.schedules.models import Schedule
+from apps.schedules.models import Schedule, ScheduleVersion
 from apps.schedules.timing import spec_from_json
 from kernel.errors import NotFound
 from kernel.pools import WORKFLOW
@@ -63,11 +63,24 @@ def backfill_item(one: Operation) -> dict[str, Any]:
     }
 
 
-def backfill_shape(tenant: Tenant, one: Operation, *, now: datetime) -> dict[str, Any]:
-    """A backfill with its progress day by day, and when it will have ended. In the tenant."""
+def schedule_of(one: Operation) -> Schedule | None:
+    """The schedule of a backfill with its job, and the text of its trigger as `spec`; None when it is gone."""
+    current = ScheduleVersion.objects.filter(schedule=OuterRef("pk"), version=OuterRef("version"))
+    found = Schedule.objects.select_related("job").annotate(spec=Subquery(current.values("spec")[:1]))
+    schedule: Schedule | None = found.filter(pk=wish_of(one.params).schedule_id).first()
+    return schedule
+
+
+def backfill_shape(
+    tenant: Tenant, one: Operation, *, now: datetime, schedule: Schedule | None = None
+) -> dict[str, Any]:
+    """A backfill with its progress day by day, and when it will have ended. In the tenant.
+
+    `schedule` is what `schedule_of` has found, where the caller needs it, too.
+    """
     wish = wish_of(one.params)
-    schedule = Schedule.objects.select_related("job").filter(pk=wish.schedule_id).first()
-    zone = "UTC" if schedule is None else zone_of(schedule)
+    schedule = schedule or schedule_of(one)
+    zone = "UTC" if schedule is None else _zone_of(schedule)
     parts = progress(door.raw(), tenant.schema_name, one.pk, wish.within, zone)
     is_workflow = schedule is not None and schedule.job.kind == WORKFLOW
     return {
@@ -122,9 +135,9 @@ def wish_shape(wish: Wish) -> dict[str, Any]:
     }
 
 
-def zone_of(schedule: Schedule) -> str:
+def _zone_of(schedule: Schedule) -> str:
     """The zone in which the schedule has its days."""
-    text = schedule.versions.filter(version=schedule.version).values_list("spec", flat=True).first()
+    text = getattr(schedule, "spec", None)  # `schedule_of` has put it there
     return "UTC" if text is None else spec_from_json(text).zone
 
 
