@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 
 import psycopg
+from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
@@ -53,6 +54,9 @@ class TenantPathMiddleware:
         if match["rest"] == "/admin":
             return HttpResponseRedirect(f"{path}/")
         tenant = Tenant.objects.select_related("plan").filter(slug=match["slug"]).first()
+        if tenant is not None and tenant.status in CLOSED and request.method == "GET":
+            messages.warning(request, f"Tenant {tenant.slug} is {tenant.status}: it has no other page than this one.")
+            return HttpResponseRedirect(reverse("admin:tenants_tenant_change", args=[tenant.pk]))
         if tenant is None or tenant.status in CLOSED:
             raise Http404("There is no such tenant.")
         return self._serve(request, tenant, match["rest"])

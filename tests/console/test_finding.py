@@ -102,6 +102,10 @@ def test_the_page_and_what_the_palette_asks(page: Any, stranger: Any, acme: Tena
     for status, home in (("provisioning", f"/admin/tenants/tenant/{acme.pk}/change/"), ("suspended", "/t/acme/admin/")):
         Tenant.objects.filter(pk=acme.pk).update(status=status)
         assert f'href="{home}"' in page.get("/admin/find/", {"q": "acme"}).content.decode()
+        if status == "provisioning":
+            told = page.get("/t/acme/admin/executions/", follow=True)
+            assert told.redirect_chain == [(home, 302)] and "Tenant acme is provisioning" in told.content.decode()
+            assert page.post("/t/acme/admin/do/schedule.pause/x/").status_code == 404
         for text in ("acme a", f"acme {uuid7()}"):  # its schema may not be there (any more)
             found = page.get("/admin/find/", {"q": text, "tenant": "acme"}).content.decode()
             assert "too slow" not in found

@@ -62,6 +62,8 @@ def test_what_is_new_is_sent_and_what_is_not_is_304(page: Any, conn: Conn, acme:
     assert set(first.json()["parts"]) == {"sentence", "tiles", "changes"}
     same = page.get(LIVE, headers={"If-None-Match": first.headers["ETag"]})
     assert same.status_code == 304 and not same.content
+    weak = {"If-None-Match": f'"other", W/{first.headers["ETag"]}'}
+    assert page.get(LIVE, headers=weak).status_code == 304, "as it comes back from behind a proxy"
     make_ticket(acme)
     anew(conn)
     other = page.get(LIVE, headers={"If-None-Match": first.headers["ETag"]})

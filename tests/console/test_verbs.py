@@ -63,7 +63,13 @@ def test_look_reason_do_receipt(acme: Any, conn: Conn, parked: uuid.UUID) -> Non
     assert trail(conn, "dueentry.unpark")[1:] == [("admin:responder", False, "changed")]
     assert responder.get(f"/admin/do/dueentry.unpark/{uuid.uuid4()}/").status_code == 404
     assert responder.get(f"/admin/do/ticket.cancel/{parked}/").status_code == 404, "that one is in a tenant"
-    for path in ("nothing.at-all/x", "tenant.pause/%00", "lease.release/fire/99999999999", "breaker.reset/x%2F%2Fy"):
+    for path in (
+        "nothing.at-all/x",
+        "tenant.pause/%00",
+        "lease.release/fire/99999999999",
+        f"lease.release/fire/{'9' * 5_000}",
+        "breaker.reset/x%2F%2Fy",
+    ):
         assert responder.get(f"/admin/do/{path}/").status_code == 404, path
 
 
@@ -77,12 +83,21 @@ def test_whose_role_is_not_enough_sees_why(acme: Any, conn: Conn, parked: uuid.U
     assert conn.execute("SELECT count(*) FROM due_dueentry WHERE parked <> ''").fetchall() == [(1,)]
 
 
-def test_a_verb_in_a_tenant(acme: Any, globex: Any, conn: Conn, parked: uuid.UUID) -> None:
+def test_a_verb_in_a_tenant(acme: Any, globex: Any, conn: Conn, parked: uuid.UUID, monkeypatch: Any) -> None:
+    from apps.console import reading
+    from apps.console.verbs.live import CancelTicket
+    from tenants import door
+
     responder = of_role("responder")
     ticket = conn.execute("SELECT execution_id FROM tickets_ticket").fetchall()[0][0]
     assert responder.get(f"/t/globex/admin/do/ticket.cancel/{ticket}/").status_code == 404
-    looked = responder.get(f"/t/acme/admin/do/ticket.cancel/{ticket}/")
+    url = f"/t/acme/admin/do/ticket.cancel/{ticket}/"
+    looked = responder.get(url)
     assert looked.status_code == 200 and "tenant-band" in looked.content.decode()
+    monkeypatch.setattr(reading, "STATEMENT_MS", 50)
+    monkeypatch.setattr(CancelTicket, "look", lambda self, ask: door.raw().execute("SELECT pg_sleep(2)"))
+    for slow in (responder.get(url), responder.post(url, {"look": "1"})):
+        assert slow.status_code == 503 and "Cancel: this takes too long" in slow.content.decode()
 
 
 def test_a_run_that_waits_is_released_now(acme: Any, conn: Conn) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.db.models.functions import Now
@@ -19,6 +20,7 @@ from kernel.errors import Conflict, NotFound
 from tenants import door
 
 SHARDS, WORKERS = "/admin/shards/", "/admin/workers/"
+SHARD = re.compile(r"[0-9]{1,9}")
 
 
 class Draining(Verb):
@@ -195,7 +197,7 @@ class Rebalance(Verb):
 
 def _lease(ask: Ask) -> ShardLease:
     kind, _, shard = ask.target.partition("/")
-    found = ShardLease.objects.filter(kind=kind, shard=int(shard)).first() if shard.isdecimal() else None
+    found = ShardLease.objects.filter(kind=kind, shard=int(shard)).first() if SHARD.fullmatch(shard) else None
     if found is None:
         raise NotFound("There is no such lease.")
     return found

@@ -15,9 +15,11 @@ from django import forms
 from django.contrib.admin import AdminSite
 from django.core import signing
 from django.core.exceptions import PermissionDenied
+from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
+from psycopg.errors import QueryCanceled
 
 from apps.audit.models import AuditEvent
 from apps.audit.shown import shown
@@ -25,11 +27,13 @@ from apps.audit.trail import actor_of, database_now
 from apps.console import roles
 from apps.console.confirming import refuse
 from apps.console.places import place_of_verb
+from apps.console.reading import short_statements
 from apps.console.verbs.base import Ask, Changed, Line, Preview, Receipt, Step, Verb
 from apps.console.verbs.doing import REASON_CHARS, verb_do, verb_look
 from apps.console.verbs.offering import verb_url
 from apps.console.verbs.registry import verb_named
 from kernel.errors import Forbidden, InvalidInput, NotFound, ShardbeatError
+from tenants import door
 
 ROWS_SHOWN = 20
 DONE, LOOK = "done", "look"
@@ -99,6 +103,10 @@ def verb_page(site: AdminSite, request: HttpRequest, name: str, target: str) -> 
         return _form_page(sheet, _look(sheet))
     except NotFound as error:
         raise Http404(error.detail) from error
+    except (OperationalError, QueryCanceled) as error:
+        if not isinstance(door.cause_of(error), QueryCanceled):
+            raise
+    return _shown(sheet, "console/narrow_page.html", status=503, title=f"{verb.label}: this takes too long")
 
 
 def _post(sheet: Sheet) -> HttpResponse:
@@ -148,7 +156,9 @@ def _fill(sheet: Sheet, data: Mapping[str, Any] | None) -> bool:
 
 
 def _look(sheet: Sheet) -> Preview:
-    return verb_look(sheet.verb, sheet.ask, user=sheet.request.user)
+    """No statement of it takes longer than those of a page."""
+    with short_statements():
+        return verb_look(sheet.verb, sheet.ask, user=sheet.request.user)
 
 
 def _form_page(
