@@ -25,8 +25,11 @@ def queue_name(*, pool: str, tenant_id: int, slug: str, own: bool, group: str = 
 
 
 def queues_of(tenants: Iterable["Tenancy"], *, group: str, pools: Sequence[str]) -> list[str]:
-    """All queues of a worker group in these pools: those that its tenants share, and the own ones of active tenants."""
-    own = [one for one in tenants if one.own_queue and one.active and one.group == group]
+    """All queues of a worker group in these pools: those that its tenants share, and the own ones of tenants.
+
+    Also of one whose dispatch is paused: what was handed to its queue goes on. Not of one that is suspended.
+    """
+    own = [one for one in tenants if one.own_queue and not one.suspended and one.group == group]
     names: list[str] = []
     for pool in pools:
         if group:

@@ -78,7 +78,7 @@ def columns(series: Sequence[Column], *, meaning: str, across: int = 1_000, limi
     bars.append(f'<text x="34" y="14" text-anchor="end">{most:,}</text>')
     if most > 1:
         bars.append(f'<text x="34" y="{14 + COLUMNS_HEIGHT // 2}" text-anchor="end">{most / 2:,.10g}</text>')
-    bars.append(f'<text x="34" y="{COLUMNS_HEIGHT + 14}" text-anchor="end">0</text>')
+    bars.append(f'<text x="34" y="{COLUMNS_HEIGHT + 10}" text-anchor="end">0</text>')
     for number, column in enumerate(series):
         bottom, left = 10.0 + COLUMNS_HEIGHT, 40 + number * wide
         for tone, count in column.counts:
@@ -115,7 +115,8 @@ def spark(values: Sequence[float], *, meaning: str) -> str:
 
 
 def _labels(series: Sequence[Column], wide: float) -> list[str]:
-    every = max(1, -(-len(series) // 8))
+    most = 5 if any(len(one.label) > len("00:00") for one in series) else 8  # so many have room beside each other
+    every = max(1, -(-len(series) // most))
     return [
         f'<text x="{40 + (number + 0.5) * wide:.1f}" y="{COLUMNS_HEIGHT + 27}" text-anchor="middle">'
         f"{escape(one.label)}</text>"

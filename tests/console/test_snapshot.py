@@ -161,11 +161,14 @@ def test_one_slow_reading_is_no_news() -> None:
 
 def test_queues_that_nobody_listens_to_are_named(conn: Conn, acme: Tenant) -> None:
     from apps.console.snapshot import reading
+    from tenants.models import Tenant
 
     live_worker(conn, queues=["http.own.acme"])
     live_worker(conn, queues=["python.own.acme"], draining=True)
     assert reading.unheard(conn, ["http.own.acme", "python.own.acme"]) == ["python.own.acme"]
     assert reading.unheard(conn, []) == []
+    Tenant.objects.filter(pk=acme.pk).update(dispatch_paused=True)  # an operator holds it back: no worker would help
+    assert reading.unheard(conn, ["python.own.acme", "python.own.acme@vip", "python.shared.0"]) == ["python.shared.0"]
 
 
 def test_late_writes_of_workers_are_told_while_they_are_new() -> None:

@@ -47,6 +47,9 @@ SELECT count(*) FROM (SELECT 1 FROM due_dueentry
 _UNHEARD = """
 SELECT q FROM unnest(%s::varchar[]) AS q WHERE NOT EXISTS (
     SELECT 1 FROM tickets_worker w WHERE w.expires_at > clock_timestamp() AND NOT w.draining AND q = ANY(w.queues))
+  AND NOT EXISTS (
+    SELECT 1 FROM tenants_tenant t WHERE t.slug = split_part(split_part(q, '.own.', 2), '@', 1)
+    AND (t.dispatch_paused OR t.status <> 'active'))
 """
 # While calls wait one of them tries again at least every HTTP_BREAKER_OPEN_MAX_S: a breaker that has not changed for
 # longer is of a destination that nobody calls any more.
@@ -111,7 +114,7 @@ def due(conn: Conn, now: datetime) -> int:
 
 
 def unheard(conn: Conn, queues: Collection[str]) -> list[str]:
-    """Those of these queues that no live worker listens to."""
+    """Those of these queues that no live worker listens to. Not a tenant's own that an operator holds back."""
     return [row[0] for row in conn.execute(_UNHEARD, [list(queues)])] if queues else []
 
 

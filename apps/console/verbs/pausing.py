@@ -146,7 +146,7 @@ def _waiting() -> list[Line]:
     """What is alive: what would wait, and what goes on."""
     counts = alive_counts(door.raw())
     return [
-        Line(f"Runs {state}", f"{min(count, COUNTED_MAX):,}{'+' if count > COUNTED_MAX else ''}, over all tenants")
+        Line(f"Runs {state}", f"{min(count, COUNTED_MAX):,}{'+' if count > COUNTED_MAX else ''}, all pools and tenants")
         for state, count in counts.items()
         if state in ("ready", "queued", "running")
     ]
