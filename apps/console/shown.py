@@ -17,6 +17,9 @@ from kernel.secretrules import is_internal, is_reference
 SHOWN_CHARS = 4_000
 # Of the names of credentials (kernel.masking) those that are ordinary words in JSON: an author, a key, a code.
 ORDINARY = re.compile(r"author(?!i[sz])|^(?:key|code)$", re.IGNORECASE)
+# In a text, which may be cut: a member of JSON that is no object and no list, and a pair as forms send them.
+MEMBER = re.compile(r'("([^"\\]{1,100})"\s*:\s*)("(?:[^"\\]|\\.)+(?:"|\\?\Z)|[^\s",{}\[\]]+)')
+PAIR = re.compile(r"(?<![^?&;\s])([\w.-]{1,100})=([^&;\s]+)")
 
 
 def json_field(name: str, label: str = "") -> Callable[[Any, Any], str]:
@@ -41,13 +44,22 @@ def masked(value: Any) -> Any:
     """The value with what looks like a secret, by its name or in a URL, left out. A secret's name is none."""
     if is_reference(value):
         return MASK if is_internal(value["secret"]) else value
-    if isinstance(value, str) and "://" in value:
-        return masked_url(value)
+    if isinstance(value, str):
+        return masked_text(value)
     if isinstance(value, dict):
         return {key: MASK if _is_secret(str(key), one) else masked(one) for key, one in value.items()}
     if isinstance(value, list):
         return [masked(one) for one in value]
     return value
+
+
+def masked_text(text: str) -> str:
+    """A text that may hold JSON, a form or a URL, whole or cut, without the values of what has a secret's name."""
+    if "://" in text:
+        text = masked_url(text)
+    if ":" in text:
+        text = MEMBER.sub(lambda one: f'{one[1]}"{MASK}"' if _is_secret(one[2], one[3]) else one[0], text)
+    return PAIR.sub(lambda one: f"{one[1]}={MASK}" if _is_secret(one[1], one[2]) else one[0], text)
 
 
 def _is_secret(name: str, value: Any) -> bool:

@@ -38,5 +38,12 @@ def test_names_of_secrets_and_ordinary_words() -> None:
     assert set(masked(secret).values()) == {"***"}
     plain = {"author": "Ada", "authors": ["Ada"], "key": "order", "code": "http_status", "keyboard": 1, "token": ""}
     assert masked(plain) == plain
+    for text, shown in (
+        ('{"access_token": "a\\"b", "n": 1}', '{"access_token": "***", "n": 1}'), ('{"pwd":77}', '{"pwd":"***"}'),
+        ('{"n": [1], "token": {"a": "b"}, "key": "k"}',) * 2, ("a=1&password=x%20y", "a=1&password=***"),
+        ('cut {"refresh_token": "ab', 'cut {"refresh_token": "***"'), ("see https://x/?token=a", "see https://x/?token=***"),
+        ("Set-Cookie: none, a == b", "Set-Cookie: none, a == b"),
+    ):  # fmt: skip
+        assert masked(text) == shown
     auth = {"auth": {"type": "bearer", "token": {"secret": "NAME"}}}
     assert masked(auth) == auth, "how it proves who it is may be seen"

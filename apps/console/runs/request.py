@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from apps.console.shown import masked
+from apps.console.shown import masked, masked_text
 from kernel.httprules import DEFAULT_METHOD
 from kernel.httptemplates import filled_target, told
 from kernel.masking import MASK, masked_target
@@ -58,7 +58,7 @@ def request_of(target: Mapping[str, Any], payload: Any, values: Mapping[str, Any
         headers.append(("Content-Type", "application/json"))
     headers += _authorization(shown.get("auth"), notes)
     headers.append(("Idempotency-Key", run_key))
-    if secret_names(target) or MASK in json.dumps([made.get("url"), headers], default=str):
+    if secret_names(target) or MASK in json.dumps([made.get("url"), headers, body], default=str):
         notes.append(f"Put the secrets in where <NAME> or {MASK} stands.")
     notes.append("Signatures and the headers of one attempt are not in it.")
     url = str(made.get("url", ""))
@@ -79,7 +79,7 @@ def _headers(made: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _body(made: Mapping[str, Any], payload: Any, method: str) -> str | None:
     body = made.get("body")
     if isinstance(body, str):
-        return body
+        return masked_text(body)
     if body is None and (payload is None or method in WITHOUT_PAYLOAD):
         return None
     return json.dumps(masked(payload if body is None else body), ensure_ascii=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from apps.console.shown import SHOWN_CHARS, masked
+from apps.console.shown import SHOWN_CHARS, masked, masked_text
 from kernel.printing import LINES, printable
 
 HEADERS_MOST = 60
@@ -33,5 +33,5 @@ def answer_of(result: Any) -> Answered | None:
     body = str(result["body"] or "")
     notes = ["The body is no text; this is base64."] if result.get("base64") else []
     notes += ["Only its beginning was kept."] if result.get("truncated") else []
-    text = printable(body[:SHOWN_CHARS], keep=LINES)
+    text = printable(masked_text(body[:SHOWN_CHARS]), keep=LINES)
     return Answered(result["status"], headers[:HEADERS_MOST], text, max(0, len(body) - SHOWN_CHARS), notes, None)
