@@ -73,11 +73,12 @@ def columns(series: Sequence[Column], *, meaning: str, across: int = 1_000, limi
     most = max((one.total for one in series), default=0) or 1
     if limit is not None and most < limit <= most * LIMIT_SHOWN:
         most = round(limit)
+    most += most % 2 if most > 1 else 0  # its half, which has a line of its own, is a whole number
     wide = (across - 40) / max(1, len(series))
     bars = [f'<line class="grid" x1="40" x2="{across}" y1="{y}" y2="{y}"/>' for y in (10, 10 + COLUMNS_HEIGHT // 2)]
     bars.append(f'<text x="34" y="14" text-anchor="end">{most:,}</text>')
     if most > 1:
-        bars.append(f'<text x="34" y="{14 + COLUMNS_HEIGHT // 2}" text-anchor="end">{most / 2:,.10g}</text>')
+        bars.append(f'<text x="34" y="{14 + COLUMNS_HEIGHT // 2}" text-anchor="end">{most // 2:,}</text>')
     bars.append(f'<text x="34" y="{COLUMNS_HEIGHT + 10}" text-anchor="end">0</text>')
     for number, column in enumerate(series):
         bottom, left = 10.0 + COLUMNS_HEIGHT, 40 + number * wide
