@@ -54,6 +54,8 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "changed": len(changes),
         "top": slow.get("top", ()),
         "ahead": sum(runs for _, runs in slow.get("ahead", ())),
+        "ahead_most": max((runs for _, runs in slow.get("ahead", ())), default=0),
+        "capacity": round(pictures.capacity(facts)),
         "shares": shares(facts),
         "pools": facts.pools,
         "dispatchers": [one for one in facts.dispatchers if one.silent_s < 900],
