@@ -307,6 +307,16 @@ def test_a_nul_in_an_address_is_left_out(page: Any, acme: Any) -> None:
     assert without_nul("a=%0%000&b=%2500") == "a=&b=%2500"
 
 
+def test_what_is_ticked_and_is_no_id_is_left_out(page: Any, acme: Any) -> None:
+    for path, action in (
+        ("/admin/tickets/ticket/", "cancel"), ("/admin/tenants/tenant/", "suspend"),
+        ("/admin/tenants/apikey/", "revoke"), ("/t/acme/admin/deadletters/deadletter/", "replay"),
+    ):  # fmt: skip
+        for text in ("", "<script>", "9" * 5_000, "\0"):
+            sent = page.post(path, {"action": action, "_selected_action": text}, follow=True)
+            assert sent.status_code == 200, (path, text[:9])
+
+
 def test_what_an_operator_may_not_do_is_noted(acme: Any, conn: Conn) -> None:
     from django.contrib.auth.models import User
 

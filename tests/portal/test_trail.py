@@ -38,7 +38,8 @@ def test_nothing_of_another_tenant_and_nothing_but_text(
 def test_pages_of_the_trail_have_no_gap(
     acme: Tenant, conn: Any, registry: Any, console_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from apps.portal import paging, trail
+    from apps.portal import trail
+    from apps.presenting import paging
 
     stock(acme, conn, registry)
     browser = console_of(acme)
