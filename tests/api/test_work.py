@@ -34,7 +34,7 @@ def test_a_deadlock_costs_a_second_try(make: Makers, acme: Any) -> None:
         return in_tenant(acme, piece)
 
     assert in_parallel(2, work) == ["done", "done"]
-    assert sorted(tries) == [1, 2]
+    assert max(tries) == 2, "who lost may be in time to make the other one lose, too"
 
 
 def test_again_starts_anew_and_ends_somewhen(acme: Any) -> None:
