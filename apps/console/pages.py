@@ -17,7 +17,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -134,6 +134,8 @@ def _answer(
     return found.render() if isinstance(found, TemplateResponse) else found
 
 
+@cache
 def _find() -> None:
+    """Once a process: the navigation of every page asks for the levels of some twenty others."""
     for module in pkgutil.iter_modules(views.__path__):
         import_module(f"{views.__name__}.{module.name}")
