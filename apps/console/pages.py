@@ -95,7 +95,7 @@ def shown(
 ) -> TemplateResponse:
     """What all pages have around them."""
     request.current_app = site.name  # Django's own way to say it to `{% url %}`
-    whole = {**site.each_context(request), "title": one.title, "place": one.place, "page": one, **context}
+    whole = {**site.each_context(request), "title": one.title, "place": one.place, **context}
     return TemplateResponse(request, template or one.template, whole, status=status)
 
 
