@@ -57,12 +57,10 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "ahead_most": max((runs for _, runs in slow.get("ahead", ())), default=0),
         "capacity": round(pictures.capacity(facts)),
         "shares": shares(facts),
-        "pools": facts.pools,
         "dispatchers": [one for one in facts.dispatchers if one.silent_s < 900],
         "drawn": drawn,
         "ended": [sum(row[at] for row in past.values()) for at in range(4)],
         "waited": backlog[max(backlog)] if backlog else (None,) * 4,
-        "now": now,
         "workers": [one for one in facts.workers if one.silent_s < 0],
     }
     told = {name: render_to_string(f"console/live/{name}.html", context) for name in OVERVIEW if name != "sentence"}
@@ -108,14 +106,13 @@ def tiles(facts: Facts) -> list[Tile]:
 
 
 def shares(facts: Facts) -> list[dict[str, Any]]:
-    """Of what is due and runs, by tenant, for bars."""
+    """Of what is due and runs, by tenant."""
     total = sum(one.due + one.running for one in facts.shares) or 1
     return [
         {
             "slug": one.slug,
             "due": one.due,
             "running": one.running,
-            "share": (one.due + one.running) / total,
             "percent": round(100 * (one.due + one.running) / total),
         }
         for one in facts.shares

@@ -57,7 +57,6 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
         pools=tuple(_pool(one) for one in pools_of(figures)) if fresh else (),
         unserved=tuple((name, queues[name]) for name in reading.unheard(conn, list(queues))),
         shares=reading.shares(conn, load) if load is not None and not load.stale else (),
-        live=measured.live if measured is not None and fresh else 0,
         minute=Spell(*slow["minute"]), lately=Spell(*slow["lately"]), hour=Spell(*slow["hour"]),
         week_ago=Spell(*slow["week_ago"]), failing=tuple(Failing(*one) for one in slow["failing"]),
         shut=reading.shut(conn), pauses=reading.pauses(conn),
@@ -82,7 +81,6 @@ def _slow(conn: Conn, now: datetime) -> Memory:
     groups = failures.groups(conn, step="minute", since=now - LATELY).groups
     samples = {group.cause.host: group.cause.message for group in groups if group.cause}
     hosts = failures.hosts(groups)[:HOSTS_KEPT]
-    slugs = reading.slugs(conn, {tenant for one in hosts for tenant in one.tenants[:1]})
     return {
         "at": now.isoformat(),
         "replica_lag_s": reading.replica_lag_s(conn),
@@ -91,9 +89,7 @@ def _slow(conn: Conn, now: datetime) -> Memory:
         "hour": _rate(hour.now),
         "week_ago": _rate(hour.week_ago) if hour.week_ago is not None else Spell(3_600.0),
         "failing": [
-            Failing(one.host, one.attempts, len(one.tenants), slugs.get(one.tenants[0], "") if one.tenants else "",
-                    samples.get(one.host, "")[:200])
-            for one in hosts
+            Failing(one.host, one.attempts, len(one.tenants), samples.get(one.host, "")[:200]) for one in hosts
         ],
         **reading.put_aside(conn, sends=slots.SENDS_MAX),
         "alarms": chain.alarms(conn, most=CAP + 1),

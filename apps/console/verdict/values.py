@@ -83,7 +83,6 @@ class Failing(NamedTuple):
     host: str
     failures: int
     tenants: int
-    slug: str = ""  # of a tenant that has it
     sample: str = ""
 
 
@@ -94,7 +93,6 @@ class Shut(NamedTuple):
     tenants: int
     since: datetime
     reason: str
-    slug: str
     breaker: str  # id of one of them
 
 
@@ -137,7 +135,6 @@ class Facts:
     pools: tuple[Pool, ...] = ()
     unserved: tuple[tuple[str, int], ...] = ()  # queues that nothing consumes, with what waits in each
     shares: tuple[Share, ...] = ()
-    live: int = 0
     minute: Spell = NO_MINUTE
     lately: Spell = NO_RUNS
     hour: Spell = NO_HOUR
