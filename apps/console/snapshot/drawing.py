@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 
 from apps.console.snapshot import pictures
 from apps.console.snapshot.checks import checks
+from apps.console.verdict.machines import LOST_S
 from apps.console.verdict.values import Facts, Spell, Verdict, counted
 from apps.console.verdict.work import LATE_S
 from kernel.durations import span
@@ -57,7 +58,7 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "ahead_most": max((runs for _, runs in slow.get("ahead", ())), default=0),
         "capacity": round(pictures.capacity(facts)),
         "shares": shares(facts),
-        "dispatchers": [one for one in facts.dispatchers if one.silent_s < 900],
+        "dispatchers": [one for one in facts.dispatchers if one.silent_s < LOST_S],
         "drawn": drawn,
         "ended": [sum(row[at] for row in past.values()) for at in range(4)],
         "waited": backlog[max(backlog)] if backlog else (None,) * 4,
