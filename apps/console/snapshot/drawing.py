@@ -19,6 +19,7 @@ from kernel.durations import span
 
 STRIP = ("sentence", "tiles", "changes")  # on every page
 OVERVIEW = (*STRIP, "lateness", "backlog", "throughput", "ahead", "failures", "shares", "shards", "machines", "checks")
+SETS = {"strip": STRIP, "overview": OVERVIEW}  # by what a page asks for
 WORSE = 1.5  # times the failure rate of last week
 CHANGES = 6
 
