@@ -21,7 +21,7 @@ from apps.dispatch.pressure.gauging import pools_of
 from apps.dispatch.pressure.queueing import queues_of
 from apps.due import entries, forecast, slots
 from apps.usage import failures, loads, platform, pressure
-from apps.usage.reading import Period
+from apps.usage.reading import Period, Spread
 from tenants import behind
 
 Conn = psycopg.Connection[Any]
@@ -85,7 +85,7 @@ def _slow(conn: Conn, now: datetime) -> Memory:
         "at": now.isoformat(),
         "replica_lag_s": reading.replica_lag_s(conn),
         "minute": _minute(past, now),
-        "lately": _spell(past, now - LATELY, 300.0)._replace(**_lateness(conn, now, LATELY)),
+        "lately": _with_lateness(_spell(past, now - LATELY, 300.0), platform.lateness(conn, now=now, window=LATELY)),
         "hour": _rate(hour.now),
         "week_ago": _rate(hour.week_ago) if hour.week_ago is not None else Spell(3_600.0),
         "failing": [
@@ -130,8 +130,7 @@ def _minute(past: list[Period], now: datetime) -> Spell:
     for at in (began - timedelta(minutes=1), began):
         found = next((one for one in past if one.starts_at == at), None)
         if found is not None and (spell := _spell([found], at, 60.0)).ended:
-            late = found.spreads["dispatch"]
-            return spell._replace(times=late.times, p50_s=late.p50_s, p99_s=late.p99_s)
+            return _with_lateness(spell, found.spreads["dispatch"])
     return Spell(60.0)
 
 
@@ -143,9 +142,9 @@ def _spell(past: list[Period], since: datetime, seconds: float) -> Spell:
     return Spell(seconds, ended, total["dead"], total["attempts"], total["attempts_failed"])
 
 
-def _lateness(conn: Conn, now: datetime, window: timedelta) -> dict[str, Any]:
-    late = platform.lateness(conn, now=now, window=window)
-    return {"times": late.times, "p50_s": late.p50_s, "p99_s": late.p99_s}
+def _with_lateness(spell: Spell, late: Spread) -> Spell:
+    """With how late its first releases were."""
+    return spell._replace(times=late.times, p50_s=late.p50_s, p99_s=late.p99_s)
 
 
 def _pool(one: Any) -> Pool:
