@@ -57,7 +57,7 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "top": slow.get("top", ()),
         "ahead": sum(runs for _, runs in slow.get("ahead", ())),
         "ahead_most": max((runs for _, runs in slow.get("ahead", ())), default=0),
-        "capacity": round(pictures.capacity(facts)),
+        "capacity": round(facts.capacity),
         "shares": shares(facts),
         "dispatchers": [one for one in facts.dispatchers if one.silent_s < LOST_S],
         "drawn": drawn,

@@ -17,6 +17,7 @@ from apps.audit import chain
 from apps.console.snapshot import reading
 from apps.console.verdict.machines import UNSEALED_MANY
 from apps.console.verdict.values import CAP, Facts, Failing, Pool, Spell
+from apps.dispatch.forecast.capacity import capacity_of
 from apps.dispatch.pressure.gauging import pools_of
 from apps.dispatch.pressure.queueing import queues_of
 from apps.due import entries, forecast, slots
@@ -48,6 +49,7 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
     workers, live = reading.workers(conn)
     stale = _stale_writes(memory.get("stale"), {one.id: one.stale for one in workers}, now)
     queues = {one.queue: one.depth for one in queues_of(figures) if one.depth} if fresh else {}
+    capacity = capacity_of(figures) if fresh else None
     facts = Facts(
         now=now, replica_lag_s=slow["replica_lag_s"], dispatchers=reading.dispatchers(conn), workers=workers,
         workers_live=live, slices=reading.slices(conn), due=reading.due(conn, now) if oldest is not None else 0,
@@ -55,6 +57,7 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
         measured_s=measured.age_s if measured is not None else None,
         stale_after_s=pressure.STALE_S + pressure.STALE_ROUNDS * measured.every_s if measured is not None else 0.0,
         pools=tuple(_pool(one) for one in pools_of(figures)) if fresh else (),
+        capacity=capacity.per_minute if capacity is not None else 0.0,
         unserved=tuple((name, queues[name]) for name in reading.unheard(conn, list(queues))),
         shares=reading.shares(conn, load) if load is not None and not load.stale else (),
         minute=Spell(*slow["minute"]), lately=Spell(*slow["lately"]), hour=Spell(*slow["hour"]),
@@ -150,7 +153,7 @@ def _with_lateness(spell: Spell, late: Spread) -> Spell:
 def _pool(one: Any) -> Pool:
     return Pool(
         one.pool, one.group, one.slots, one.running, one.queued, sum(one.ready.values()), one.held, one.later,
-        one.oldest_wait_s["live"], one.arrivals_per_s, one.ended_per_s, one.run_s,
+        one.oldest_wait_s["live"], one.arrivals_per_s, one.ended_per_s,
     )  # fmt: skip
 
 

@@ -48,7 +48,6 @@ class Pool(NamedTuple):
     oldest_wait_s: float
     in_per_s: float
     out_per_s: float
-    run_s: float = 1.0  # how long a run holds a slot
 
     @property
     def name(self) -> str:
@@ -133,6 +132,7 @@ class Facts:
     measured_s: float | None = None  # since the figures of pools; None: never
     stale_after_s: float = 20.0  # older figures are worth nothing
     pools: tuple[Pool, ...] = ()
+    capacity: float = 0.0  # runs a minute that the slots there are get done; 0: not known
     unserved: tuple[tuple[str, int], ...] = ()  # queues that nothing consumes, with what waits in each
     shares: tuple[Share, ...] = ()
     minute: Spell = NO_MINUTE
