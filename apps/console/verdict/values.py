@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from kernel.durations import span
+
 CAP = 10_000
 
 
@@ -200,3 +202,14 @@ def number(count: int, one: str, many: str = "") -> str:
 def counted(count: int) -> str:
     """ "1,204"; what was counted to CAP only is "10,000+"."""
     return f"{count:,}" if count <= CAP else f"{CAP:,}+"
+
+
+def dispatchers_alive(facts: Facts) -> Evidence:
+    """As several rules tell it."""
+    return Evidence("Dispatchers alive", str(len(facts.alive)), "heartbeats that hold", "due/dispatcher/?live=yes")
+
+
+def due_now(facts: Facts) -> Evidence:
+    """As several rules tell it."""
+    oldest = f"all tenants, the oldest for {span(facts.oldest_due_s)}"
+    return Evidence("Due now", counted(facts.due), oldest, "due/dueentry/?due=now")
