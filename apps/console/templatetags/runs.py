@@ -8,8 +8,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.console.shown import SHOWN_CHARS
-from kernel.printing import LINES, printable
+from apps.console.shown import beginning
 
 register = template.Library()
 
@@ -17,12 +16,9 @@ register = template.Library()
 @register.filter
 def excerpted(text: str, label: str) -> SafeString:
     """The beginning of a long text, whatever it holds, in a place of its own that is called `label`."""
-    rest = len(text) - SHOWN_CHARS
-    more = f"\n... {rest:,} more characters" if rest > 0 else ""
     return format_html(
-        '<pre class="excerpt" tabindex="0" role="region" aria-label="{}">{}{}</pre>',
-        label, printable(text[:SHOWN_CHARS], keep=LINES), more,
-    )  # fmt: skip
+        '<pre class="excerpt" tabindex="0" role="region" aria-label="{}">{}</pre>', label, beginning(text)
+    )
 
 
 @register.filter
