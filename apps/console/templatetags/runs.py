@@ -9,6 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.console.shown import beginning
+from apps.console.templatetags.when import time_element
 
 register = template.Library()
 
@@ -26,8 +27,4 @@ def clock(at: datetime, zone: str = "") -> SafeString:
     """A moment of a timeline, to the millisecond in UTC; times.js tells it in the zone that was chosen."""
     moment = at.astimezone(UTC)
     text = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
-    of_schedule = format_html(' data-zone="{}"', zone) if zone and zone != "UTC" else ""
-    return format_html(
-        '<time class="when clock" datetime="{}Z" title="{} UTC"{}>{}</time>', text.replace(" ", "T"), text, of_schedule,
-        text,
-    )  # fmt: skip
+    return time_element(moment, zone, text=text, classes="when clock")
