@@ -12,6 +12,7 @@ from django.conf import settings
 from apps.dispatch.pressure.gauging import PoolFigures, pools_of
 from apps.dispatch.pressure.queueing import QueueFigures, queues_of
 from apps.usage import pressure
+from kernel.pools import pool_of_queue
 
 Conn = psycopg.Connection[Any]
 WORKERS_MOST = 200
@@ -139,7 +140,7 @@ def queue_read(conn: Conn, name: str) -> Queue | None:
     workers = [_worker(row) for row in conn.execute(_WORKERS.format(where=listen), [name, WORKERS_MOST])]
     if one is None and not workers:
         return None
-    row = _with_consumers(conn, [one or QueueFigures(name, name.split(".", 1)[0])])[0]
+    row = _with_consumers(conn, [one or QueueFigures(name, pool_of_queue(name))])[0]
     return Queue(row, workers, None if measured is None else measured.measured_at)
 
 
