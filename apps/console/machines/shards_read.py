@@ -12,7 +12,7 @@ from django.conf import settings
 
 from apps.console.machines.process import COLUMNS, ProcessRow, process_of
 from apps.due.leases import WHY
-from kernel.pools import CELERY_POOLS, POOL_NUMBER, WORKFLOW
+from kernel.pools import POOL_NUMBER, RELEASED
 
 Conn = psycopg.Connection[Any]
 DUE_COUNTED = 150  # of each shard: 64 of them read about 10,000 index entries at most
@@ -22,7 +22,6 @@ LOOPS_STUCK_MS = 5_000  # a loop that is so far behind loses its leases
 SERVES = {"fire": "fires what is due", "release": "hands tickets to workers", "reconcile": "looks for what came apart",
           "seal": "seals the audit trail"}  # fmt: skip
 _POOLS = {number: pool for pool, number in POOL_NUMBER.items()}
-_SERVED = [POOL_NUMBER[pool] for pool in (*CELERY_POOLS, WORKFLOW)]  # pull queues are asked by whoever works for them
 
 _LEASES = """
 SELECT l.kind, l.shard, l.owner, d.host, d.pid,
@@ -179,7 +178,7 @@ def shards_read(conn: Conn) -> Shards:
     """Four statements over shared tables."""
     due = {row[0]: row[1:] for row in conn.execute(_DUE, {"shards": settings.SHARDS, "most": DUE_COUNTED})}
     now: datetime = next(iter(due.values()))[0]
-    leases = [_with_due(LeaseRow(*row), due) for row in conn.execute(_LEASES, [_SERVED])]
+    leases = [_with_due(LeaseRow(*row), due) for row in conn.execute(_LEASES, [list(RELEASED)])]
     dispatchers = [_dispatcher(row) for row in conn.execute(_DISPATCHERS, [DISPATCHERS_MOST])]
     stale = conn.execute(_STALE).fetchone()
     return Shards(now, leases, dispatchers, stale[0] if stale else 0)
