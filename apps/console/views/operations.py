@@ -10,11 +10,11 @@ from django.http import HttpRequest
 from apps.console.machines.slugs import slugs_of, tenant_filter
 from apps.console.pages import page
 from apps.due import outlines
+from apps.operations.outlined import BACKFILL
 from apps.presenting.paging import PAGE_ROWS, cursor_of, listed
 from apps.presenting.progress import bar
 from tenants import door
 
-BACKFILL = "backfill"
 CHIPS = (("", "under way or paused"), ("ended", "ended in the last day"))
 
 
