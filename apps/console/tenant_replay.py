@@ -10,40 +10,30 @@ from django.http import Http404, HttpRequest, HttpResponse
 from apps.audit.trail import actor_of, database_now
 from apps.console.confirming import PERMISSION, ConfirmedForm, asked_for, confirmed_page
 from apps.console.middleware import tenant_of
-from apps.operations.pacing import NAMES as PACE
-from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX, Pace
+from apps.console.replaying import ReplayFields, pace_given
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
-from kernel.errors import Faults
 
 FILTERS = ("fingerprint", "job")
 REASON_CHARS = 500
 TEXT_CHARS = 200
 
 
-class ReplayForm(ConfirmedForm):
+class ReplayForm(ConfirmedForm, ReplayFields):
     """Which letters, and what is done to them."""
+
+    field_order = ("seen", "action", "fingerprint", "job")  # before how fast it goes
 
     action = forms.ChoiceField(choices=[("replay", "replay"), ("resolve", "resolve without a run")])
     fingerprint = forms.CharField(max_length=TEXT_CHARS, required=False, help_text="Of a cause; empty: any.")
     job = forms.UUIDField(required=False, help_text="Id of a job; empty: any.")
-    canary = forms.IntegerField(
-        min_value=1, max_value=WHOLE_MAX, required=False, help_text="So many first; the others when these succeeded."
-    )
-    rate_per_s = forms.FloatField(min_value=RATE_MIN, max_value=RATE_MAX, required=False, help_text="A second at most.")
-    max_in_flight = forms.IntegerField(min_value=1, max_value=WHOLE_MAX, required=False, help_text="Runs at once.")
-    stop_after_failures = forms.IntegerField(min_value=1, max_value=WHOLE_MAX, required=False)
-    new_key = forms.BooleanField(required=False, help_text="As new executions, with run keys of their own.")
     reason = forms.CharField(max_length=REASON_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 3}))
 
     @property
     def wish(self) -> Wish:
         """As the service takes it. InvalidInput."""
         data = self.cleaned_data
-        faults = Faults()
         is_replay = data["action"] == "replay"
-        given = {name: data[name] for name in PACE if data[name] is not None} if is_replay else {}
-        pace = Pace().changed(given, faults)
-        faults.raise_if_any()
+        pace = pace_given(data if is_replay else {})
         filter_: dict[str, Any] = {name: str(data[name]) for name in FILTERS if data[name]} or {"all": True}
         params = {"new_key": data["new_key"]} if is_replay else {}
         return Wish(data["action"], "dead_letters", filter_, params, pace, data["reason"])

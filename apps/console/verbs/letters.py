@@ -8,6 +8,7 @@ from django import forms
 
 from apps.console.assigning import Assigned, assign, assigned, operators, unassign
 from apps.console.letters import cause_url, letter_url
+from apps.console.replaying import ReplayFields, pace_given
 from apps.console.roles import OPERATE, RESPOND
 from apps.console.shown import masked
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
@@ -16,14 +17,12 @@ from apps.console.verbs.registry import register
 from apps.deadletters.groups import Group, group_read
 from apps.deadletters.models import DeadLetter
 from apps.operations.models import Operation
-from apps.operations.pacing import NAMES as PACE
-from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX, Pace
 from apps.operations.services import Wish, operation_create, operation_rehearse
 from apps.operations.states import ENDS
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.resolve import deadletter_resolve
 from apps.presenting.shown import error_line, moment
-from kernel.errors import Faults, NotFound
+from kernel.errors import NotFound
 
 
 class _OfLetter(Verb):
@@ -94,16 +93,6 @@ class _OfCause(Verb):
         return found
 
 
-class ReplayForm(forms.Form):
-    canary = forms.IntegerField(
-        min_value=1, max_value=WHOLE_MAX, required=False, help_text="So many first; the others when these succeeded."
-    )
-    rate_per_s = forms.FloatField(min_value=RATE_MIN, max_value=RATE_MAX, required=False, help_text="A second at most.")
-    max_in_flight = forms.IntegerField(min_value=1, max_value=WHOLE_MAX, required=False, help_text="Runs at once.")
-    stop_after_failures = forms.IntegerField(min_value=1, max_value=WHOLE_MAX, required=False)
-    new_key = forms.BooleanField(required=False, help_text="As new executions, with run keys of their own.")
-
-
 class _ManyOfCause(_OfCause):
     """An operation over all that are open now. Its version changes when another one begins or ends."""
 
@@ -121,10 +110,8 @@ class _ManyOfCause(_OfCause):
         )  # fmt: skip
 
     def wish(self, ask: Ask) -> Wish:
-        faults = Faults()
-        pace = Pace().changed({name: ask.given[name] for name in PACE if ask.given.get(name) is not None}, faults)
-        faults.raise_if_any()
-        return Wish(self.action, "dead_letters", {"fingerprint": ask.target}, self.params(ask), pace, ask.reason)
+        filter_, pace = {"fingerprint": ask.target}, pace_given(ask.given)
+        return Wish(self.action, "dead_letters", filter_, self.params(ask), pace, ask.reason)
 
     def params(self, ask: Ask) -> dict[str, Any]:
         return {}
@@ -143,7 +130,7 @@ class _ManyOfCause(_OfCause):
 class ReplayCause(_ManyOfCause):
     """Runs again all that are open now."""
 
-    name, label, level, key, form = "deadletters.replay", "Replay all", OPERATE, "r", ReplayForm
+    name, label, level, key, form = "deadletters.replay", "Replay all", OPERATE, "r", ReplayFields
     look_first, action = True, "replay"
 
     def params(self, ask: Ask) -> dict[str, Any]:
