@@ -12,7 +12,7 @@ from apps.console.replaying import ReplayFields, pace_given
 from apps.console.roles import OPERATE, RESPOND
 from apps.console.shown import masked
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
-from apps.console.verbs.live import id_of
+from apps.console.verbs.live import id_of, page_of
 from apps.console.verbs.registry import register
 from apps.deadletters.groups import Group, group_read
 from apps.deadletters.models import DeadLetter
@@ -56,7 +56,7 @@ class ReplayLetter(_OfLetter):
     def do(self, ask: Ask) -> Receipt:
         made = deadletter_replay(tenant=ask.inside, actor=ask.actor, letter_id=id_of(ask), now=ask.now)
         return Receipt(
-            f"Execution {made} runs again.", f"/t/{ask.inside.slug}/admin/executions/{made}/",
+            f"Execution {made} runs again.", page_of(ask, made),
             undo=Step("ticket.cancel", str(made), ask.inside.slug),
         )  # fmt: skip
 

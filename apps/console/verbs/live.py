@@ -34,6 +34,11 @@ def ticket_of(ask: Ask) -> Ticket:
     return found
 
 
+def page_of(ask: Ask, key: object) -> str:
+    """The page of an execution of the tenant."""
+    return f"/t/{ask.inside.slug}/admin/executions/{key}/"
+
+
 def slug_of(tenant_id: int) -> str:
     """A tenant as people call it, also when it is gone."""
     return Tenant.objects.filter(pk=tenant_id).values_list("slug", flat=True).first() or f"#{tenant_id}"
@@ -58,14 +63,14 @@ class CancelTicket(Verb):
         refused = "It was asked to stop already." if ticket.cancel_requested else ""
         return Preview(
             f"Cancel execution {ticket.pk}", lines, version_of(ticket.state, ticket.attempt, ticket.cancel_requested),
-            warnings, refused, f"/t/{ask.inside.slug}/admin/executions/{ticket.pk}/",
+            warnings, refused, page_of(ask, ticket.pk),
         )  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
         done = execution_cancel(tenant=ask.inside, actor=ask.actor, execution_id=id_of(ask), now=ask.now)
         text = "It is cancelled." if done.outcome == "done" else "It was asked to stop."
         then = [Step("execution.rerun", str(id_of(ask)), ask.inside.slug)] if done.outcome == "done" else []
-        return Receipt(text, f"/t/{ask.inside.slug}/admin/executions/{ask.target}/", then=then)
+        return Receipt(text, page_of(ask, ask.target), then=then)
 
 
 @register
@@ -87,7 +92,7 @@ class ReleaseTicket(Verb):
         return Preview(
             f"Release execution {ticket.pk} now", lines, version_of(ticket.state, ticket.release, ticket.available_at),
             ["Limits, pauses and breakers hold for it as for all others."], refused,
-            f"/t/{ask.inside.slug}/admin/executions/{ticket.pk}/",
+            page_of(ask, ticket.pk),
         )  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
@@ -95,7 +100,7 @@ class ReleaseTicket(Verb):
             tenant_id=ask.inside.pk, execution_id=id_of(ask), release=ticket_of(ask).release, actor=ask.actor,
             now=ask.now, reason=ask.reason,
         )  # fmt: skip
-        return Receipt("It goes with the next release.", f"/t/{ask.inside.slug}/admin/executions/{ask.target}/")
+        return Receipt("It goes with the next release.", page_of(ask, ask.target))
 
 
 @register

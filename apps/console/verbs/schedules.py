@@ -13,6 +13,7 @@ from apps.console.roles import OPERATE, RESPOND
 from apps.console.schedules.access import MISSING, access_schedule, list_url, schedule_url
 from apps.console.schedules.missed import Missed, missed_while
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
+from apps.console.verbs.live import page_of
 from apps.console.verbs.registry import register
 from apps.dispatch.submit import schedule_trigger
 from apps.presenting.schedule_shown import differences
@@ -110,7 +111,7 @@ class Trigger(OfSchedule):
             overlap=ask.given.get("overlap") or None, reason=ask.reason,
         )  # fmt: skip
         return Receipt(
-            f"{found.schedule.name} was started as {made}.", f"/t/{ask.inside.slug}/admin/executions/{made}/",
+            f"{found.schedule.name} was started as {made}.", page_of(ask, made),
             undo=Step("execution.cancel", str(made), ask.inside.slug),
         )  # fmt: skip
 
