@@ -11,6 +11,7 @@ from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, ver
 from apps.console.verbs.registry import register
 from apps.due.models import DueEntry
 from apps.outcomes.cancel import execution_cancel
+from apps.presenting.shown import moment
 from apps.tickets.commanding import ticket_release
 from apps.tickets.models import Breaker, Ticket
 from apps.tickets.resetting import breaker_reset
@@ -85,7 +86,7 @@ class ReleaseTicket(Verb):
         lines = [
             Line("Execution", str(ticket.pk)),
             Line("State", "waits for its time" if waits else ticket.state, "ready"),
-            Line("Not before", f"{ticket.available_at:%Y-%m-%d %H:%M:%S} UTC", "now" if waits else None),
+            Line("Not before", f"{moment(ticket.available_at)} UTC", "now" if waits else None),
             Line("Release", str(ticket.release or "-")),
         ]
         refused = "" if waits or ticket.state == "queued" else f"It is {ticket.state}: nothing is to be released."
@@ -116,7 +117,7 @@ class UnparkEntry(Verb):
         lines = [
             Line("Due entry", f"{entry.kind} {entry.key}"),
             Line("Tenant", slug_of(entry.tenant_id)),
-            Line("Due at", f"{entry.due_at:%Y-%m-%d %H:%M:%S} UTC"),
+            Line("Due at", f"{moment(entry.due_at)} UTC"),
             Line("Put aside because", entry.parked or "-", "served"),
         ]
         refused = "" if entry.parked else "It is served."

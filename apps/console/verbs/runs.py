@@ -10,6 +10,7 @@ from apps.console.verbs.registry import register
 from apps.dispatch.submit import execution_rerun
 from apps.executions.reading import ExecutionRow
 from apps.outcomes.cancel import execution_cancel
+from apps.presenting.shown import moment
 from apps.schedules.names import names_of
 from kernel.errors import NotFound
 from kernel.transitions import FINAL_STATES
@@ -32,7 +33,7 @@ class ExecutionVerb(Verb):
             Line("Execution", str(row.id)),
             Line("Job", job),
             Line("State", row.state, after),
-            Line("Due", f"{row.actual_at:%Y-%m-%d %H:%M:%S} UTC"),
+            Line("Due", f"{moment(row.actual_at)} UTC"),
             Line("Attempts", str(row.attempt_count)),
         ]
 
