@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from apps.console.effects import entries_unpark
+from apps.console.machines.slugs import slugs_of
 from apps.console.reading import as_uuid
 from apps.console.roles import RESPOND
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
@@ -16,7 +17,6 @@ from apps.tickets.commanding import ticket_release
 from apps.tickets.models import Breaker, Ticket
 from apps.tickets.resetting import breaker_reset
 from kernel.errors import Conflict, NotFound
-from tenants.models import Tenant
 
 
 def id_of(ask: Ask) -> UUID:
@@ -42,7 +42,7 @@ def page_of(ask: Ask, key: object) -> str:
 
 def slug_of(tenant_id: int) -> str:
     """A tenant as people call it, also when it is gone."""
-    return Tenant.objects.filter(pk=tenant_id).values_list("slug", flat=True).first() or f"#{tenant_id}"
+    return slugs_of([tenant_id]).get(tenant_id, f"#{tenant_id}")
 
 
 @register

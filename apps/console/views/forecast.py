@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 
 from apps.console.forecasting import change_words, heat, histogram, hour_of, instant
+from apps.console.machines.slugs import slugs_of
 from apps.console.pages import page
 from apps.dispatch.forecast.capacity import Capacity, capacity_of
 from apps.dispatch.forecast.trying import Trial, try_jitter
@@ -82,7 +83,7 @@ def _who(total: Total, minute: datetime) -> dict[str, Any]:
     peak = next((one for one in total.peaks if one["at"] == minute), None)
     if peak is None:
         return {"peak": None}
-    slugs = dict(Tenant.objects.filter(pk__in=[one[0] for one in peak["tenants"]]).values_list("pk", "slug"))
+    slugs = slugs_of(one[0] for one in peak["tenants"])
     who = [
         (slugs.get(tenant_id, ""), runs, runs / max(1, peak["runs"]), keys) for tenant_id, runs, keys in peak["tenants"]
     ]
