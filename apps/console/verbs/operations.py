@@ -10,7 +10,7 @@ from apps.console.roles import OPERATE
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
 from apps.console.verbs.live import id_of
 from apps.console.verbs.registry import register
-from apps.operations import pacing, services
+from apps.operations import services
 from apps.operations.models import Operation
 from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX
 from apps.operations.reading import name_of, undo_blocked
@@ -176,7 +176,7 @@ class PaceOperation(OperationVerb):
         ]  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
-        given = {name: ask.given.get(name) for name in PaceForm.base_fields if name in pacing.NAMES}
+        given = {name: ask.given.get(name) for name in PaceForm.base_fields}
         before = {name: getattr(found(ask), name) for name in PaceForm.base_fields}
         one = services.operation_repace(**self.about(ask), given=given)
         was = {name: "" if value is None else str(value) for name, value in before.items()}

@@ -172,7 +172,7 @@ def _form_page(
     why = WhyForm({**seen}) if sheet.why.is_bound else WhyForm(initial=seen)
     return _shown(
         sheet, "console/verb.html", status=status, title=preview.title, preview=preview, why=why, own=sheet.own,
-        error=error, differs=differs, lack=roles.lacks(sheet.request.user, sheet.verb.level),
+        error=error, differs=differs,
     )  # fmt: skip
 
 
