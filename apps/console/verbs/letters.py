@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django import forms
 
@@ -78,7 +79,7 @@ class _OfCause(Verb):
 
     scope = "tenant"
 
-    def lines(self, ask: Ask, group: Group) -> list[Line]:
+    def lines(self, group: Group) -> list[Line]:
         count = f"{group.letters:,}{'' if group.is_exact else '+'}"
         return [
             Line("Cause", error_line(masked(group.error))),
@@ -101,11 +102,11 @@ class _ManyOfCause(_OfCause):
     def look(self, ask: Ask) -> Preview:
         group = self.group(ask)
         found = operation_rehearse(tenant=ask.inside, actor=ask.actor, wish=self.wish(ask), now=ask.now)
-        alive = list(_alive(ask))
-        lines = [*self.lines(ask, group), Line("Would be worked off", f"{found.count:,} dead letters")]
+        alive = _alive(ask)
+        lines = [*self.lines(group), Line("Would be worked off", f"{found.count:,} dead letters")]
         warnings = [*found.warnings, *(f"Operation {one} is at work on this cause already." for one in alive)]
         return Preview(
-            f"{self.label} of this cause", lines, version_of(group.fingerprint, sorted(map(str, alive))), warnings,
+            f"{self.label} of this cause", lines, version_of(group.fingerprint, [str(one) for one in alive]), warnings,
             link=cause_url(ask.inside, group.fingerprint),
         )  # fmt: skip
 
@@ -160,7 +161,7 @@ class _Assigning(_OfCause):
         group, who = group_read(ask.inside, ask.target), _seen_to(ask)
         if group is None and who is None:
             self.group(ask)
-        told = self.lines(ask, group) if group is not None else [Line("Open dead letters", "0")]
+        told = self.lines(group) if group is not None else [Line("Open dead letters", "0")]
         return Preview(
             f"{self.label}: this cause", [*told, Line("Seen to by", who.login if who else "nobody", after)],
             version_of(who), link=cause_url(ask.inside, ask.target),
@@ -210,7 +211,7 @@ def _back_to(ask: Ask, before: Assigned | None) -> Step:
     return Step("deadletters.assign", ask.target, ask.inside.slug, given=given)
 
 
-def _alive(ask: Ask) -> Any:
+def _alive(ask: Ask) -> list[UUID]:
     """Operations that have not ended and were asked for with this cause."""
     found = Operation.objects.filter(target="dead_letters", filter__fingerprint=ask.target).exclude(state__in=ENDS)
-    return found.order_by("pk").values_list("pk", flat=True)[:10]
+    return list(found.order_by("pk").values_list("pk", flat=True)[:10])
