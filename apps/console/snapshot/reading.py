@@ -11,7 +11,7 @@ from django.conf import settings
 
 from apps.console.verdict.values import CAP, Pause, Process, Share, Shut, Slice
 from apps.usage.loads import Loads
-from kernel.pools import CELERY_POOLS, POOL_NUMBER, WORKFLOW
+from kernel.pools import RELEASED
 
 Conn = psycopg.Connection[Any]
 PROCESSES = 300
@@ -103,8 +103,7 @@ def workers(conn: Conn) -> tuple[tuple[Process, ...], int]:
 
 def slices(conn: Conn) -> tuple[Slice, ...]:
     """Who serves what."""
-    pools = [POOL_NUMBER[pool] for pool in (*CELERY_POOLS, WORKFLOW)]
-    return tuple(Slice(*row) for row in conn.execute(_SLICES, [pools]))
+    return tuple(Slice(*row) for row in conn.execute(_SLICES, [list(RELEASED)]))
 
 
 def due(conn: Conn, now: datetime) -> int:
