@@ -17,6 +17,7 @@ from apps.console.schedules.access import access_schedule, list_url, schedule_ur
 from apps.console.schedules.draft import Draft, draft_of, taken
 from apps.presenting.paging import as_uuid
 from apps.presenting.schedule_fields import places_of
+from apps.presenting.schedule_shown import Forecast
 from apps.schedules.timing import zone_names
 from kernel.errors import Conflict, InvalidInput, QuotaExceeded, Stale
 
@@ -68,10 +69,10 @@ def _posted(request: HttpRequest, draft: Draft, now: datetime) -> dict[str, Any]
         return _stale(draft, now)
     except InvalidInput as error:
         draft.form.blame(error.errors, places_of(draft.form))
-        return _context(draft, status=error.status, **_outlook(draft, now))
+        return _refused(draft, now, error.status)
     except (Conflict, QuotaExceeded) as error:
         draft.form.refuse(error)
-        return _context(draft, status=error.status, **_outlook(draft, now))
+        return _refused(draft, now, error.status)
     url = schedule_url(draft.tenant, saved.schedule.pk)
     return HttpResponseRedirect(f"{url}?saved={before}", status=303)
 
@@ -80,21 +81,24 @@ def _looked_at(draft: Draft, now: datetime, *, faulty: int = 400) -> dict[str, A
     """The form with what it would do, or with what is wrong with it; then `faulty` is the status."""
     try:
         draft.read()
-        draft.forecast(now)
+        forecast = draft.forecast(now)
     except InvalidInput as error:
         draft.form.blame(error.errors, places_of(draft.form))
         return _context(draft, status=faulty)
-    return _context(draft, **_outlook(draft, now))
+    return _context(draft, **_outlook(draft, forecast, now))
 
 
-def _outlook(draft: Draft, now: datetime) -> dict[str, Any]:
-    """What it would do and change, from now on looked at; nothing where that can't be told."""
+def _refused(draft: Draft, now: datetime, status: int) -> dict[str, Any]:
+    """The form with what is wrong with it, and with what it would do where that can be told."""
     try:
-        if draft.data is None:
-            return {}
-        forecast = draft.forecast(now)
+        outlook = {} if draft.data is None else _outlook(draft, draft.forecast(now), now)
     except InvalidInput:
-        return {}
+        outlook = {}
+    return _context(draft, status=status, **outlook)
+
+
+def _outlook(draft: Draft, forecast: Forecast, now: datetime) -> dict[str, Any]:
+    """What it would do and change, from now on looked at."""
     draft.form["seen"].value = draft.seen
     return {"forecast": forecast, "changes": draft.changes(), "load": draft.load(forecast, now)}
 
