@@ -10,8 +10,8 @@ from uuid import UUID
 from django.http import HttpRequest
 
 from apps.archive.finding import Found, attempts_find, execution_anywhere
-from apps.audit.models import AuditEvent
-from apps.audit.shown import Shown, shown
+from apps.audit.looking import newest_about
+from apps.audit.shown import Shown
 from apps.console.middleware import tenant_of
 from apps.console.pages import TENANT, page
 from apps.console.runs.reading import Around, around_of
@@ -141,8 +141,7 @@ def _trail(request: HttpRequest, tenant: Tenant, row: ExecutionRow, around: Arou
     if not request.user.has_perm("audit.view_auditevent"):
         return None
     things = [str(key) for key in (row.id, around.letter_id) if key is not None]
-    found = AuditEvent.objects.filter(tenant_id=tenant.pk, object_id__in=things).defer("before", "after")
-    return shown(found.order_by("-pk")[:SHOWN_EVENTS], seals=False)
+    return newest_about(tenant.pk, things, most=SHOWN_EVENTS)
 
 
 def _lease(around: Around, now: datetime) -> str:

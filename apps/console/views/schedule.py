@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.http import HttpRequest
 
-from apps.audit.models import AuditEvent
-from apps.audit.shown import Shown, shown
+from apps.audit.looking import newest_about
+from apps.audit.shown import Shown
 from apps.console.middleware import tenant_of
 from apps.console.pages import TENANT, page
 from apps.console.schedules.access import access_schedule, list_url, schedule_url
@@ -45,7 +45,7 @@ def schedule(request: HttpRequest, now: datetime, schedule_id: UUID) -> dict[str
     count = next((one for one in COUNTS if request.GET.get("count") == str(one)), COUNTS[0])
     is_paused = shape["status"] == Schedule.Status.PAUSED
     results = results_of(tenant, schedule_id)
-    changes = _changes(tenant, schedule_id)
+    changes = newest_about(tenant.pk, [str(schedule_id)], most=CHANGES)
     executions = f"/t/{tenant.slug}/admin/executions/"
     return {
         "title": found.schedule.name, "schedule": found.schedule, "shape": shape, "is_paused": is_paused,
@@ -62,11 +62,6 @@ def schedule(request: HttpRequest, now: datetime, schedule_id: UUID) -> dict[str
         "payload": None if shape["payload"] is None else masked(shape["payload"]), "changes": changes,
         "saved": _saved(request, found.schedule),
     }  # fmt: skip
-
-
-def _changes(tenant: Tenant, schedule_id: UUID) -> list[Shown]:
-    rows = AuditEvent.objects.filter(object_id=str(schedule_id), tenant_id=tenant.pk).order_by("-pk")
-    return shown(rows.defer("before", "after")[:CHANGES], seals=False)
 
 
 def _paused_by(tenant: Tenant, schedule_id: UUID, changes: list[Shown], is_paused: bool) -> str:
