@@ -14,7 +14,7 @@ from apps.console.middleware import tenant_of
 from apps.console.pages import TENANT, page
 from apps.console.roles import OPERATE
 from apps.console.schedules.access import access_schedule, list_url, schedule_url
-from apps.console.schedules.draft import Draft, draft_of, taken
+from apps.console.schedules.draft import Draft, draft_of
 from apps.presenting.paging import as_uuid
 from apps.presenting.schedule_fields import places_of
 from apps.presenting.schedule_shown import Forecast
@@ -35,7 +35,7 @@ def schedule_new(request: HttpRequest, now: datetime) -> dict[str, Any] | HttpRe
     tenant, job = tenant_of(request), as_uuid(request.GET.get("job", "") or request.POST.get("job", ""))
     draft = draft_of(tenant, None, also_job=job)
     if request.method == "POST":
-        return _posted(request, taken(draft, request.POST), now)
+        return _posted(request, draft, now)
     draft.form["job"].value = str(job or "")
     return _context(draft)
 
@@ -48,11 +48,12 @@ def schedule_edit(request: HttpRequest, now: datetime, schedule_id: UUID) -> dic
     """Changing one."""
     draft = draft_of(tenant_of(request), access_schedule(schedule_id))
     if request.method == "POST":
-        return _posted(request, taken(draft, request.POST), now)
+        return _posted(request, draft, now)
     return _looked_at(draft, now, faulty=200)  # of a stored text that can't be read: who is here may mend it
 
 
 def _posted(request: HttpRequest, draft: Draft, now: datetime) -> dict[str, Any] | HttpResponse:
+    draft.form.take(request.POST)
     if request.headers.get("HX-Request"):  # the preview follows the form; a fault is an answer, too
         return render(request, PREVIEW, {**_looked_at(draft, now), "now": now})
     if request.POST.get("do") != "save":
