@@ -14,6 +14,7 @@ from apps.console.snapshot import pictures
 from apps.console.snapshot.checks import checks
 from apps.console.verdict.values import Facts, Spell, Verdict, counted
 from apps.console.verdict.work import LATE_S
+from apps.dispatch.forecast.capacity import per_minute
 from kernel.durations import span
 
 STRIP = ("sentence", "tiles", "changes")  # on every page
@@ -37,6 +38,7 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
     slow = memory.get("slow", {})
     now = facts.now
     past, backlog = pictures.by_minute(slow.get("past", ()), now), pictures.by_minute(slow.get("backlog", ()), now)
+    able = per_minute(facts.pools)
     changes = slow.get("changes", ())
     marks = pictures.marks(changes, now)
     drawn = {
@@ -44,7 +46,7 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "backlog": pictures.backlog(backlog, marks, now),
         "throughput": pictures.throughput(past, now),
         "shards": pictures.shards(facts),
-        "ahead": pictures.ahead(slow.get("ahead", ()), facts),
+        "ahead": pictures.ahead(slow.get("ahead", ()), able),
     }
     context = {
         "facts": facts,
@@ -55,7 +57,7 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "top": slow.get("top", ()),
         "ahead": sum(runs for _, runs in slow.get("ahead", ())),
         "ahead_most": max((runs for _, runs in slow.get("ahead", ())), default=0),
-        "capacity": round(pictures.capacity(facts)),
+        "capacity": round(able),
         "shares": shares(facts),
         "pools": facts.pools,
         "dispatchers": [one for one in facts.dispatchers if one.silent_s < 900],

@@ -10,13 +10,12 @@ from django.http import HttpRequest
 
 from apps.console.forecasting import change_words, heat, histogram, hour_of, instant
 from apps.console.pages import page
-from apps.dispatch.forecast.capacity import Capacity, capacity_of
+from apps.dispatch.forecast.capacity import Capacity, capacity_read
 from apps.dispatch.forecast.trying import Trial, try_jitter
 from apps.due import forecast
 from apps.due.forecast import DAY_MINUTES, HOUR, MINUTE, Total
 from apps.schedules.load_hints import JITTERS_S
 from apps.schedules.timing_zones import zone_names
-from apps.usage import pressure
 from kernel.durations import span
 from tenants import door
 from tenants.models import Tenant
@@ -32,8 +31,7 @@ def show(request: HttpRequest, now: datetime) -> dict[str, Any]:
     total = forecast.read(conn)
     if total is None:
         return {"total": None}
-    measured = pressure.read(conn)
-    capacity = capacity_of(measured.figures) if measured is not None and not measured.stale else None
+    capacity = capacity_read(conn)
     per_minute = capacity.per_minute if capacity is not None else None
     minutes = total.of_minutes(now)
     worst = max(minutes, key=lambda one: one[1], default=None)

@@ -7,7 +7,7 @@ import orjson
 from django.core.management.base import CommandParser
 from django.db.models import F
 
-from apps.dispatch.forecast.capacity import Capacity, capacity_of
+from apps.dispatch.forecast.capacity import Capacity, capacity_read
 from apps.dispatch.forecast.summing import fullest
 from apps.dispatch.forecast.trying import Trial, try_jitter
 from apps.due import forecast
@@ -18,7 +18,6 @@ from apps.schedules.models import ScheduleVersion
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_trigger import read_instant
 from apps.schedules.timing_triggers import instant_text
-from apps.usage import pressure
 from kernel.errors import Faults
 from tenants import door
 from tenants.commands import EXIT_FOUND
@@ -64,8 +63,7 @@ class Command(Base):
             self._all(total, options, now)
 
     def _all(self, total: Total, options: dict[str, Any], now: datetime) -> None:
-        measured = pressure.read(door.raw())
-        capacity = capacity_of(measured.figures) if measured is not None and not measured.stale else None
+        capacity = capacity_read(door.raw())
         known = dict(total.of_minutes(now))
         peaks = {one["at"]: one["tenants"] for one in total.peaks}
         slugs = dict(Tenant.objects.values_list("pk", "slug")) if peaks else {}
