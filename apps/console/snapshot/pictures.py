@@ -82,8 +82,9 @@ def throughput(past: ByMinute, now: datetime) -> str:
     return columns(series, meaning=f"Runs that ended in the last hour: {total:,}.", across=WIDE)
 
 
-def ahead(expected: Sequence[tuple[str, int]], able: float) -> str:
-    """What schedules will make in each minute of the next hour, against what the slots get done in one (`able`)."""
+def ahead(expected: Sequence[tuple[str, int]], facts: Facts) -> str:
+    """What schedules will make in each minute of the next hour, against what the slots that there are get done."""
+    able = facts.capacity
     most = max((runs for _, runs in expected), default=0)
     near = 0 < able <= 20 * max(1, most)  # far above all of it the line would only flatten the picture
     told = f", at most {most:,} in a minute" + (f"; {able:,.0f} a minute can be done" if able else "")

@@ -13,6 +13,7 @@ from apps.console.verbs.registry import register
 from apps.operations import pacing, services
 from apps.operations.kinds import KINDS
 from apps.operations.models import Operation
+from apps.operations.outlined import BACKFILL
 from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX
 from apps.operations.states import sources_of
 from kernel.errors import NotFound
@@ -194,7 +195,7 @@ def found(ask: Ask) -> Operation:
 
 def link_of(ask: Ask, one: Operation) -> str:
     """Its page: of a backfill the one with its days."""
-    kind = "backfills" if one.action == "backfill" else "operations"
+    kind = "backfills" if one.action == BACKFILL else "operations"
     return f"/t/{ask.inside.slug}/admin/{kind}/{one.pk}/"
 
 

@@ -9,14 +9,16 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 
 from apps.console.forecasting import change_words, heat, histogram, instant
+from apps.console.machines.slugs import slugs_of
 from apps.console.pages import page
-from apps.dispatch.forecast.capacity import Capacity, capacity_read
+from apps.dispatch.forecast.capacity import Capacity, capacity_of
 from apps.dispatch.forecast.summing import fullest
 from apps.dispatch.forecast.trying import Trial, try_jitter
 from apps.due import forecast
 from apps.due.forecast import DAY_MINUTES, HOUR, MINUTE, Total
 from apps.schedules.load_hints import JITTERS_S
 from apps.schedules.timing_zones import zone_names
+from apps.usage import pressure
 from kernel.durations import span
 from tenants import door
 from tenants.models import Tenant
@@ -32,7 +34,7 @@ def show(request: HttpRequest, now: datetime) -> dict[str, Any]:
     total = forecast.read(conn)
     if total is None:
         return {"total": None}
-    capacity = capacity_read(conn)
+    capacity = capacity_of(pressure.read(conn))
     per_minute = capacity.per_minute if capacity is not None else None
     worst = max(total.of_minutes(now), key=lambda one: one[1], default=None)
     minute = instant(request.GET.get("at", ""), MINUTE)
@@ -81,7 +83,7 @@ def _who(total: Total, minute: datetime) -> dict[str, Any]:
     peak = next((one for one in total.peaks if one["at"] == minute), None)
     if peak is None:
         return {"peak": None}
-    slugs = dict(Tenant.objects.filter(pk__in=[one[0] for one in peak["tenants"]]).values_list("pk", "slug"))
+    slugs = slugs_of(one[0] for one in peak["tenants"])
     who = [
         (slugs.get(tenant_id, ""), runs, runs / max(1, peak["runs"]), keys) for tenant_id, runs, keys in peak["tenants"]
     ]

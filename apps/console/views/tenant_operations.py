@@ -15,6 +15,7 @@ from apps.console.shown import masked
 from apps.due import outlines
 from apps.operations.codes import reasons_read
 from apps.operations.models import Operation
+from apps.operations.outlined import BACKFILL
 from apps.operations.pacing import NAMES as PACE_NAMES
 from apps.operations.reading import items_read
 from apps.operations.states import ENDS, ITEM_STATES, STATES
@@ -22,8 +23,8 @@ from apps.presenting.paging import PAGE_ROWS, Listed, cursor_of, listed
 from apps.presenting.progress import TONES, bar
 from tenants import door
 
-BACKFILL = "backfill"
 ITEMS_SHOWN = 100
+CHIPS = (("", "all"), ("live", "under way or paused"), *((one, one) for one in ENDS))  # of `state_filter`
 
 
 @page(
@@ -79,7 +80,7 @@ def _page_of(request: HttpRequest, found: QuerySet[Operation]) -> dict[str, Any]
     rows = page_of(request, found)
     return {
         "listed": rows, "shown": [(one, bar(one)) for one in rows.rows], "state": state,
-        "chips": [("", "all"), ("live", "under way or paused"), *((one, one) for one in ENDS)],
+        "chips": CHIPS,
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from django.core.management.base import CommandParser
 
-from apps.dispatch.forecast.capacity import Capacity, capacity_read
+from apps.dispatch.forecast.capacity import Capacity, capacity_of
 from apps.dispatch.forecast.summing import fullest
 from apps.dispatch.forecast.trying import Trial, try_jitter
 from apps.due import forecast
@@ -17,6 +17,7 @@ from apps.schedules.reading import schedules_with
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_trigger import read_instant
 from apps.schedules.timing_triggers import instant_text
+from apps.usage import pressure
 from kernel.errors import Faults
 from tenants import door
 from tenants.commands import EXIT_FOUND
@@ -62,7 +63,7 @@ class Command(Base):
             self._all(total, options, now)
 
     def _all(self, total: Total, options: dict[str, Any], now: datetime) -> None:
-        capacity = capacity_read(door.raw())
+        capacity = capacity_of(pressure.read(door.raw()))
         known = dict(total.of_minutes(now))
         peaks = {one["at"]: one["tenants"] for one in total.peaks}
         slugs = dict(Tenant.objects.values_list("pk", "slug")) if peaks else {}
