@@ -49,7 +49,7 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
     workers, live = reading.workers(conn)
     stale = _stale_writes(memory.get("stale"), {one.id: one.stale for one in workers}, now)
     queues = {one.queue: one.depth for one in queues_of(figures) if one.depth} if fresh else {}
-    capacity = capacity_of(figures) if fresh else None
+    capacity = capacity_of(measured)
     facts = Facts(
         now=now, replica_lag_s=slow["replica_lag_s"], dispatchers=reading.dispatchers(conn), workers=workers,
         workers_live=live, slices=reading.slices(conn), due=reading.due(conn, now) if oldest is not None else 0,
