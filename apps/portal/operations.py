@@ -14,7 +14,7 @@ from apps.operations.states import ITEM_STATES, STATES, sources_of
 from apps.portal.pages import Offer, Page
 from apps.presenting.fields import Field, Form, Option, choices
 from apps.presenting.paging import listed, newest, number_of
-from apps.presenting.progress import TONES, bar
+from apps.presenting.progress import bar, counted
 from apps.presenting.shown import look_of
 from apps.schedules.names import names_of
 
@@ -58,7 +58,7 @@ class OperationDetail(Page):
         return self.page(
             "portal/operation.html", title=name_of(one), one=one, bar=bar(one), more=page.after,
             items=[(item, known.get(str(item.target_id), item.target_id)) for item in page.rows],
-            counts=[(name, getattr(one, name)) for name, _ in TONES], state=state, offers=self._offers(one),
+            counts=counted(one), state=state, offers=self._offers(one),
             pace=[(name.replace("_", " "), getattr(one, name)) for name in PACE_NAMES if getattr(one, name)],
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ from apps.operations.pacing import NAMES as PACE_NAMES
 from apps.operations.reading import items_read
 from apps.operations.states import ENDS, ITEM_STATES, STATES
 from apps.presenting.paging import Listed, listed, newest, number_of
-from apps.presenting.progress import TONES, bar
+from apps.presenting.progress import bar, counted
 from tenants import door
 
 ITEMS_SHOWN = 100
@@ -51,7 +51,7 @@ def operation(request: HttpRequest, now: datetime, key: UUID) -> dict[str, Any]:
     return {
         "title": f"{one.action} {one.target.replace('_', ' ')}", "one": one, "seen": outlines.find(conn, one.pk),
         "bar": bar(one), "items": found.rows, "more": found.after, "state": state,
-        "counts": [(name, getattr(one, name)) for name, _ in TONES],
+        "counts": counted(one),
         "pace": [(name.replace("_", " "), getattr(one, name)) for name in PACE_NAMES if getattr(one, name)],
         "reasons": reasons_read(conn, tenant.schema_name, one.pk), "filter": masked(one.filter),
         "params": masked(one.params), "is_backfill": one.action == BACKFILL,
