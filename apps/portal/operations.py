@@ -6,10 +6,9 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.operations.kinds import KINDS
 from apps.operations.models import Operation
 from apps.operations.pacing import NAMES as PACE_NAMES
-from apps.operations.reading import items_read, operation_access
+from apps.operations.reading import items_read, name_of, operation_access, undo_blocked
 from apps.operations.states import ITEM_STATES, STATES, sources_of
 from apps.portal.pages import Offer, Page
 from apps.presenting.fields import Field, Form, Option, choices
@@ -74,19 +73,6 @@ class OperationDetail(Page):
                                blocked=undo_blocked(one) if verb == "undo" else "")
                 )  # fmt: skip
         return found
-
-
-def name_of(one: Operation) -> str:
-    """ "cancel executions" """
-    return f"{one.action} {one.target.replace('_', ' ')}"
-
-
-def undo_blocked(one: Operation) -> str:
-    """Why nothing could be taken back; empty when something may be."""
-    kind = KINDS.get((one.action, one.target))
-    if kind is None or not kind.undoes:
-        return "Nothing takes this back."
-    return "" if one.running + one.succeeded else "It has done nothing yet."
 
 
 def state_word(one: Operation) -> str:

@@ -54,10 +54,10 @@ SELECT q FROM unnest(%s::varchar[]) AS q WHERE NOT EXISTS (
 # While calls wait one of them tries again at least every HTTP_BREAKER_OPEN_MAX_S: a breaker that has not changed for
 # longer is of a destination that nobody calls any more.
 _SHUT = """
-SELECT b.destination, count(DISTINCT b.tenant_id), min(b.opened_at), max(b.reason), max(t.slug), min(b.id::text)
+SELECT b.destination, count(DISTINCT b.tenant_id), min(b.opened_at), max(b.reason), min(b.id::text)
 FROM (SELECT * FROM tickets_breaker
       WHERE state <> 'closed' AND changed_at > clock_timestamp() - %s * interval '1 second' LIMIT %s) b
-LEFT JOIN tenants_tenant t ON t.id = b.tenant_id GROUP BY 1 ORDER BY 2 DESC, 3 LIMIT %s
+GROUP BY 1 ORDER BY 2 DESC, 3 LIMIT %s
 """
 _COUNTED = """
 SELECT

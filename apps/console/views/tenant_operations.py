@@ -17,7 +17,7 @@ from apps.operations.codes import reasons_read
 from apps.operations.models import Operation
 from apps.operations.outlined import BACKFILL
 from apps.operations.pacing import NAMES as PACE_NAMES
-from apps.operations.reading import items_read
+from apps.operations.reading import items_read, name_of
 from apps.operations.states import ENDS, ITEM_STATES, STATES
 from apps.presenting.paging import Listed, listed, newest, number_of
 from apps.presenting.progress import bar, counted
@@ -49,7 +49,7 @@ def operation(request: HttpRequest, now: datetime, key: UUID) -> dict[str, Any]:
     state = state if state in ITEM_STATES else ""
     found = items_read(one, states=[state] if state else [], after=number_of(request), size=ITEMS_SHOWN)
     return {
-        "title": f"{one.action} {one.target.replace('_', ' ')}", "one": one, "seen": outlines.find(conn, one.pk),
+        "title": name_of(one), "one": one, "seen": outlines.find(conn, one.pk),
         "bar": bar(one), "items": found.rows, "more": found.after, "state": state,
         "counts": counted(one),
         "pace": [(name.replace("_", " "), getattr(one, name)) for name in PACE_NAMES if getattr(one, name)],
