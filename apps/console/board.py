@@ -52,7 +52,11 @@ class Row:
 
     @property
     def is_late(self) -> bool:
-        return (self.load.dispatch_p99_s or 0) > LATE_S or self.load.oldest_due_s > LATE_S
+        return (self.load.dispatch_p99_s or 0) > LATE_S or self.has_old_work
+
+    @property
+    def has_old_work(self) -> bool:
+        return self.load.oldest_due_s > LATE_S
 
     @property
     def quota(self) -> tuple[str, int, int] | None:
@@ -72,13 +76,17 @@ class Row:
         """How much of that limit is used."""
         return None if self.quota is None else round(100 * _used(self.quota))
 
+    @property
+    def is_near(self) -> bool:
+        return (self.quota_percent or 0) >= NEAR
+
 
 SHOW: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "": ("all", lambda row: True),
     "busy": ("with work", lambda row: bool(row.load.waiting or row.load.queued or row.load.running)),
     "late": (f"late (over {LATE_S:.0f} s)", lambda row: row.is_late),
     "failing": (f"failing ({100 * FAILING_SHARE:.0f} % and more)", lambda row: row.is_failing),
-    "near": (f"near a limit ({NEAR} %)", lambda row: (row.quota_percent or 0) >= NEAR),
+    "near": (f"near a limit ({NEAR} %)", lambda row: row.is_near),
     "stopped": ("paused or suspended", lambda row: row.paused or row.status != Tenant.Status.ACTIVE),
     "schema": ("another schema version", lambda row: bool(row.schema)),
 }
