@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from apps.usage.counting import day_of
-from apps.usage.loads import Loads, TenantLoad
+from apps.usage.loads import TenantLoad
 from apps.usage.models import DayCount
 from tenants import template
 from tenants.models import Tenant
@@ -100,10 +100,9 @@ SORT: dict[str, tuple[str, Callable[[Row], Any]]] = {
 }
 
 
-def rows_read(loads: Loads | None, *, now: datetime) -> list[Row]:
-    """All tenants, in two statements."""
-    of_tenant = {one.tenant_id: one for one in loads.tenants} if loads is not None else {}
-    total = loads.total() if loads is not None else TenantLoad(0)
+def rows_read(loads: Sequence[TenantLoad], *, total: TenantLoad, now: datetime) -> list[Row]:
+    """All tenants with their shares of the total, in two statements."""
+    of_tenant = {one.tenant_id: one for one in loads}
     today = dict(DayCount.objects.filter(day=day_of(now)).values_list("tenant_id", "runs")[:TENANTS_MOST])
     current = template.version()
     found = Tenant.objects.values_list(
