@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from apps.due.forecast import HOUR, Total
+from apps.due.forecast import HOUR
 from apps.presenting.charts import Column, columns
 from apps.schedules.timing_zones import load_zone
 from kernel.durations import span
@@ -103,11 +103,6 @@ def histogram(minutes: Sequence[tuple[datetime, int]], *, capacity: float | None
     most = max(minutes, key=lambda one: one[1], default=None)
     told = "nothing is expected" if most is None or not most[1] else f"most in {most[0]:%H:%M}, {most[1]:,} runs"
     return columns(series, meaning=f"Expected runs by minute, UTC: {told}", limit=capacity)
-
-
-def hour_of(total: Total, hour: datetime, now: datetime) -> list[tuple[datetime, int]]:
-    """The minutes of an hour, as far as they are known by minutes."""
-    return [one for one in total.of_minutes(now, len(total.minutes)) if hour <= one[0] < hour + HOUR]
 
 
 def instant(text: str, step: timedelta) -> datetime | None:

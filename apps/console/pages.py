@@ -17,7 +17,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -95,7 +95,7 @@ def shown(
 ) -> TemplateResponse:
     """What all pages have around them."""
     request.current_app = site.name  # Django's own way to say it to `{% url %}`
-    whole = {**site.each_context(request), "title": one.title, "place": one.place, "page": one, **context}
+    whole = {**site.each_context(request), "title": one.title, "place": one.place, **context}
     return TemplateResponse(request, template or one.template, whole, status=status)
 
 
@@ -134,6 +134,8 @@ def _answer(
     return found.render() if isinstance(found, TemplateResponse) else found
 
 
+@cache
 def _find() -> None:
+    """Once a process: the navigation of every page asks for the levels of some twenty others."""
     for module in pkgutil.iter_modules(views.__path__):
         import_module(f"{views.__name__}.{module.name}")

@@ -35,9 +35,14 @@ def json_field(name: str, label: str = "") -> Callable[[Any, Any], str]:
 
 def excerpt(text: str) -> SafeString:
     """The beginning of a text, whatever it holds."""
+    return format_html('<pre class="excerpt">{}</pre>', beginning(text))
+
+
+def beginning(text: str) -> str:
+    """Its first SHOWN_CHARS, and how much more there is; still to be escaped."""
     rest = len(text) - SHOWN_CHARS
     more = f"\n... {rest:,} more characters" if rest > 0 else ""
-    return format_html('<pre class="excerpt">{}{}</pre>', printable(text[:SHOWN_CHARS], keep=LINES), more)
+    return f"{printable(text[:SHOWN_CHARS], keep=LINES)}{more}"
 
 
 def masked(value: Any) -> Any:

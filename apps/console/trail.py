@@ -12,6 +12,7 @@ from django.utils.dateparse import parse_datetime
 from apps.audit.actors import member, operator
 from apps.audit.looking import OPERATORS_OWN, Wanted
 from apps.audit.shown import Shown
+from apps.console.machines.slugs import slugs_of
 from apps.console.shown import masked
 from apps.console.verbs.trail import OPERATORS
 from kernel.printing import printable
@@ -63,8 +64,7 @@ def wanted_of(given: Mapping[str, str], *, now: datetime) -> Wanted:
 
 def rows_of(found: list[Shown]) -> list[Row]:
     """The rows as the page shows them."""
-    ids = {one.event.tenant_id for one in found if one.event.tenant_id}
-    slugs = dict(Tenant.objects.filter(pk__in=ids).values_list("pk", "slug"))
+    slugs = slugs_of(one.event.tenant_id for one in found if one.event.tenant_id)
     return [Row(one, slugs.get(one.event.tenant_id or 0, ""), changes_of(one)) for one in found]
 
 

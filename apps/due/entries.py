@@ -77,7 +77,7 @@ COLUMNS = ", ".join(Entry._fields)
 
 # What the forecast is told: the entry as it was before, in the statement that changes it (see `forecast`). It is read
 # in the statement's snapshot, without a lock: what a statement has changed itself it could not lock.
-_WAS = ", ".join(forecast.Planned._fields)
+_WAS = forecast.PLANNED
 
 PUT = f"""
 WITH was AS (SELECT {_WAS} FROM due_dueentry WHERE key = %(key)s AND parked = ''),

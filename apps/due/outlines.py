@@ -42,6 +42,11 @@ class Outline(NamedTuple):
     started_at: datetime | None
     finished_at: datetime | None
 
+    @property
+    def done(self) -> int:
+        """Items of which nothing more is to come."""
+        return self.succeeded + self.skipped + self.failed + self.undone
+
 
 class Seen(NamedTuple):
     """An outline as pages read it. `per_s` is how many items ended in a second lately; None: not measured yet."""
@@ -52,16 +57,10 @@ class Seen(NamedTuple):
     failures: int
 
     @property
-    def done(self) -> int:
-        """Items of which nothing more is to come."""
-        one = self.outline
-        return one.succeeded + one.skipped + one.failed + one.undone
-
-    @property
     def left_s(self) -> float | None:
         """How long the rest takes at the pace of lately; None when nobody can say."""
         one = self.outline
-        rest = one.planned - self.done
+        rest = one.planned - one.done
         return rest / self.per_s if rest and self.per_s and one.state == "running" else None
 
 
@@ -97,8 +96,7 @@ DELETE FROM due_operationoutline WHERE operation_id = ANY(ARRAY(
 
 def put(conn: Conn, one: Outline, *, now: datetime) -> None:
     """The operation is like this now. Called under the operation's lock, so the latest word is the last."""
-    done = one.succeeded + one.skipped + one.failed + one.undone
-    conn.execute(_PUT, {**one._asdict(), "now": now, "done": done, "every_s": PACE_EVERY_S})
+    conn.execute(_PUT, {**one._asdict(), "now": now, "done": one.done, "every_s": PACE_EVERY_S})
 
 
 def read(

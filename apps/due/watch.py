@@ -7,7 +7,7 @@ import psycopg
 from django.conf import settings
 
 from apps.due import entries
-from kernel.pools import CELERY_POOLS, POOL_NUMBER, WORKFLOW
+from kernel.pools import RELEASED
 
 Conn = psycopg.Connection[Any]
 CAP = 10_000  # no count goes further: more is "10,000+"
@@ -41,6 +41,5 @@ def look(conn: Conn) -> Watch:
         [CAP + 1],
     ).fetchone()
     assert row is not None
-    pools = [POOL_NUMBER[pool] for pool in (*CELERY_POOLS, WORKFLOW)]
-    unheld = conn.execute(_UNHELD, [pools]).fetchall()
+    unheld = conn.execute(_UNHELD, [list(RELEASED)]).fetchall()
     return Watch(now, row[0], unheld, max(now - oldest, timedelta()), row[1])

@@ -11,10 +11,7 @@ from apps.due.outlines import Outline
 from apps.operations.models import Operation
 
 BACKFILL = "backfill"
-_SAME = (
-    "action", "target", "state", "waits_for", "planned", "pending", "running", "succeeded", "skipped", "failed",
-    "undone", "rate_per_s", "max_in_flight", "created_by", "reason", "created_at", "started_at", "finished_at",
-)  # fmt: skip
+_SAME = tuple(name for name in Outline._fields if name not in ("operation_id", "tenant_id", "schedule_id"))
 
 
 def outline(conn: psycopg.Connection[Any], one: Operation, *, tenant_id: int, now: datetime) -> None:

@@ -51,7 +51,7 @@ class Offered(NamedTuple):
     calendars: Sequence[tuple[str, str]]
 
 
-def schedule_form(*, offered: Offered, zones_id: str = "zones") -> Form:
+def schedule_form(*, offered: Offered) -> Form:
     """Empty, with the defaults."""
     jobs = [*(Option(*one) for one in offered.jobs), *(_workflow(*one) for one in offered.workflows)]
     calendars = [Option(*one) for one in offered.calendars]
@@ -67,7 +67,7 @@ def schedule_form(*, offered: Offered, zones_id: str = "zones") -> Form:
         Field("rrule", "Rule", "code", rows=2, help="Such as FREQ=MONTHLY;BYDAY=-1FR (RFC 5545)."),
         Field("dtstart", "First occurrence", help="DTSTART. Empty: from now on."),
         Field("trigger", "Trigger", "code", rows=5, help='As the API takes it, such as {"every": {"weeks": 2}}.'),
-        Field("timezone", "Time zone", value="UTC", suggestions=zones_id),
+        Field("timezone", "Time zone", value="UTC", suggestions="zones"),
         Field("start_at", "Not before", help="Empty: from now on."),
         Field("end_at", "Not after", help="Empty: without an end."),
         Field("misfire", "When a run was missed", "select", "fire_once", options=_worded("misfire")),

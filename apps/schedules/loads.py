@@ -1,17 +1,14 @@
 """What a schedule's runs meet, from the forecast as this process has seen it last."""
 
-import threading
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import psycopg
 
 from apps.due import forecast
-from apps.due.forecast import DAY_MINUTES
 from apps.schedules.load_hints import Hint, Minutes, Quieter, hint
 from apps.schedules.timing import Spec
-from kernel.clock import monotonic_s
+from kernel.glance import Glance
 
 Conn = psycopg.Connection[Any]
 GLANCE_S = 5.0
@@ -25,36 +22,15 @@ class LoadHint(NamedTuple):
     hint: Hint
 
 
-class Glance:
-    """The forecast by minutes as it was at most GLANCE_S ago. Holds one, of a day."""
-
-    def __init__(self, *, clock: Callable[[], float] = monotonic_s) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._until = float("-inf")
-        self._known: tuple[datetime, Minutes] | None = None
-
-    def take(self, conn: Conn, now: datetime) -> tuple[datetime, Minutes] | None:
-        """When it was made, and the minutes from then on; None when there is none that is of use."""
-        with self._lock:
-            if self._clock() < self._until:
-                return self._known
-            self._until = self._clock() + GLANCE_S  # the others go on with what was known, whatever this read does
-        total = forecast.read(conn)
-        found = None
-        if total is not None and abs(now - total.made_at) <= USABLE:
-            found = total.made_at, Minutes(total.of_minutes(now, DAY_MINUTES))
-        with self._lock:
-            self._known = found
-        return found
-
-    def forget(self) -> None:
-        """The next one reads it again."""
-        with self._lock:
-            self._until = float("-inf")
+def minutes_read(conn: Conn, now: datetime) -> tuple[datetime, Minutes] | None:
+    """When the forecast was made, and the minutes from now on; None when there is none that is of use."""
+    total = forecast.read(conn)
+    if total is None or abs(now - total.made_at) > USABLE:
+        return None
+    return total.made_at, Minutes(total.of_minutes(now))
 
 
-glance = Glance()
+glance = Glance(minutes_read, first=None, for_s=GLANCE_S)
 
 
 def load_hint(conn: Conn, spec: Spec, *, key: str, now: datetime) -> LoadHint | None:

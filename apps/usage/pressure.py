@@ -4,8 +4,6 @@ Nobody who asks for a run counts what there is: with a million rows that would c
 is at most GLANCE_S old in this process and as old in the row as `every_s` says.
 """
 
-import threading
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,8 +12,8 @@ import psycopg
 from django.conf import settings
 
 from apps.usage.draining import wait_s
-from kernel.clock import monotonic_s
 from kernel.errors import Overloaded
+from kernel.glance import Glance
 
 Conn = psycopg.Connection[Any]
 GLANCE_S = 1.0
@@ -93,35 +91,13 @@ def admit(conn: Conn) -> None:
         )
 
 
-class Glance:
-    """What this process knows of it, for GLANCE_S. Holds two numbers, whatever there is."""
-
-    def __init__(self, *, clock: Callable[[], float] = monotonic_s) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._until = float("-inf")
-        self._known = (0, 0.0)
-
-    def take(self, conn: Conn) -> tuple[int, float]:
-        """(live, ended a second). Where no dispatcher measures, `live` is a rough one and nothing ends."""
-        with self._lock:
-            if self._clock() < self._until:
-                return self._known
-            self._until = self._clock() + GLANCE_S  # the others go on with what was known, whatever this read does
-        found = read(conn)
-        if found is not None and not found.stale:
-            known = (found.live, found.ended_per_s)
-        else:
-            row = conn.execute(_ROUGHLY).fetchone()
-            known = (int(row[0]) if row else 0, 0.0)
-        with self._lock:
-            self._known = known
-        return known
-
-    def forget(self) -> None:
-        """The next one looks again."""
-        with self._lock:
-            self._until = float("-inf")
+def live_read(conn: Conn) -> tuple[int, float]:
+    """(live, ended a second). Where no dispatcher measures, `live` is a rough one and nothing ends."""
+    found = read(conn)
+    if found is not None and not found.stale:
+        return found.live, found.ended_per_s
+    row = conn.execute(_ROUGHLY).fetchone()
+    return (int(row[0]) if row else 0, 0.0)
 
 
-glance = Glance()
+glance = Glance(live_read, first=(0, 0.0), for_s=GLANCE_S)

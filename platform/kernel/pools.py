@@ -6,6 +6,8 @@ PULL = "pull"  # its tickets wait for the tenant's own workers
 DELIVERY = "queue"  # pull jobs that our workers put on the tenant's own broker
 WORKFLOW = "workflow"  # runs of workflows: a dispatcher looks after them, no worker
 CELERY_POOLS = ("http", "python", "container", DELIVERY)
+# Numbers of those whose tickets a dispatcher releases; pull queues are asked by whoever works for them.
+RELEASED = tuple(POOL_NUMBER[pool] for pool in (*CELERY_POOLS, WORKFLOW))
 # A pull job may be edited from one to the other while runs of it are alive; of all others the pool is their kind.
 SPANNED = (PULL, DELIVERY)
 BATCH_TASK = "shardbeat.batch"  # the Celery task that a release rings

@@ -44,11 +44,11 @@ FROM generate_series(date_trunc('minute', now()) - interval '1 day', date_trunc(
 ON CONFLICT DO NOTHING;
 INSERT INTO due_operationoutline (operation_id, tenant_id, action, target, state, planned, succeeded, created_by,
                                   created_at, seen_at, mark_at)
-SELECT gen_random_uuid(), 1 + n %% 1000, CASE WHEN n %% 2 = 0 THEN 'backfill' ELSE 'replay' END, 'executions',
-       CASE WHEN n %% 3 = 0 THEN 'running' ELSE 'completed' END, 1000, n %% 1000, 'bench', now(), now(), now()
+SELECT gen_random_uuid(), 1 + n % 1000, CASE WHEN n % 2 = 0 THEN 'backfill' ELSE 'replay' END, 'executions',
+       CASE WHEN n % 3 = 0 THEN 'running' ELSE 'completed' END, 1000, n % 1000, 'bench', now(), now(), now()
 FROM generate_series(1, 2000) n;
 INSERT INTO audit_auditevent (at, tenant_id, actor, action, object_type, object_id, allowed, reason, request_id)
-SELECT now() - n * interval '10 seconds', 1 + n %% 1000, 'command:bench', 'schedule.update', 'schedule', n, true, '', ''
+SELECT now() - n * interval '10 seconds', 1 + n % 1000, 'command:bench', 'schedule.update', 'schedule', n, true, '', ''
 FROM generate_series(1, 200000) n
 """
 
@@ -91,7 +91,7 @@ def _figures(conn: Any) -> None:
             _SUMS.format(table="rollup", tenant="tenant_id,", id="t.id,", tenants="CROSS JOIN tenants_tenant t"), values
         )
         conn.execute(_SUMS.format(table="platformrollup", tenant="", id="", tenants=""), {**values, "count": 8 * count})
-    for statement in _FAILURES.replace("%%", "%").split(";"):
+    for statement in _FAILURES.split(";"):
         conn.execute(statement)
     for table in ("usage_rollup", "usage_platformrollup", "usage_failure", "usage_platformfailure", "audit_auditevent",
                   "usage_failurecause", "due_operationoutline"):  # fmt: skip

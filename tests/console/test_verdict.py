@@ -63,7 +63,7 @@ def failing(**more: Any) -> Any:
 def shut() -> Any:
     from apps.console.verdict.values import Shut
 
-    return Shut("pay.example:443", 2, NOW, "503", "acme", "b1")
+    return Shut("pay.example:443", 2, NOW, "503", "b1")
 
 
 def held(pool: str) -> Any:

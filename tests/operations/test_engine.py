@@ -31,7 +31,7 @@ def test_a_filter_is_frozen_planned_and_worked_off_with_a_receipt(acme: Tenant, 
     assert passes() == {"turns": 1, "planned": 3}
     seen = outlines.find(door.raw(), one.pk)
     assert seen is not None and seen.outline[1:8] == (acme.pk, "cancel", "executions", "running", "", 3, 3)
-    assert (seen.outline.created_by, seen.outline.reason, seen.done) == ("test", "wrong payload", 0)
+    assert (seen.outline.created_by, seen.outline.reason, seen.outline.done) == ("test", "wrong payload", 0)
 
     execution_cancel(tenant=acme, actor=actor(acme), execution_id=second, now=NOW)
 
@@ -41,7 +41,7 @@ def test_a_filter_is_frozen_planned_and_worked_off_with_a_receipt(acme: Tenant, 
     assert receipt(acme, one.pk) == [(n, "succeeded", "") for n in (1, 2, 3)]
     assert outlines.read(door.raw(), live=True, limit=5) == []
     ended = outlines.read(door.raw(), live=False, tenant_id=acme.pk, not_action="backfill", limit=5)
-    assert [(seen.outline.state, seen.done, seen.left_s) for seen in ended] == [("completed", 3, None)]
+    assert [(seen.outline.state, seen.outline.done, seen.left_s) for seen in ended] == [("completed", 3, None)]
     assert outlines.prune(door.raw()) == 0 and outlines.prune(door.raw(), older_than_s=-60) == 1
     with door.inside(acme):
         states = dict(Execution.objects.values_list("id", "state"))

@@ -143,10 +143,11 @@ def test_no_bound_reads_nothing(conn: Conn, settings: Any, statements: list[str]
 
 
 def test_a_glance_is_as_old_as_it_may_be(conn: Conn) -> None:
-    from apps.usage.pressure import GLANCE_S, Glance
+    from apps.usage.pressure import GLANCE_S, live_read
+    from kernel.glance import Glance
 
     now = [0.0]
-    glance = Glance(clock=lambda: now[0])
+    glance = Glance(live_read, first=(0, 0.0), for_s=GLANCE_S, clock=lambda: now[0])
     busy(conn, 1)
     assert glance.take(conn)[0] == 1
     busy(conn, 2)

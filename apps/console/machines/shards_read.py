@@ -1,7 +1,8 @@
 """Who serves which slice, since when and why, what is due in it, and how the dispatchers are."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -9,8 +10,9 @@ import orjson
 import psycopg
 from django.conf import settings
 
+from apps.console.machines.process import COLUMNS, ProcessRow, process_of
 from apps.due.leases import WHY
-from kernel.pools import CELERY_POOLS, POOL_NUMBER, WORKFLOW
+from kernel.pools import POOL_NUMBER, RELEASED
 
 Conn = psycopg.Connection[Any]
 DUE_COUNTED = 150  # of each shard: 64 of them read about 10,000 index entries at most
@@ -20,7 +22,6 @@ LOOPS_STUCK_MS = 5_000  # a loop that is so far behind loses its leases
 SERVES = {"fire": "fires what is due", "release": "hands tickets to workers", "reconcile": "looks for what came apart",
           "seal": "seals the audit trail"}  # fmt: skip
 _POOLS = {number: pool for pool, number in POOL_NUMBER.items()}
-_SERVED = [POOL_NUMBER[pool] for pool in (*CELERY_POOLS, WORKFLOW)]  # pull queues are asked by whoever works for them
 
 _LEASES = """
 SELECT l.kind, l.shard, l.owner, d.host, d.pid,
@@ -39,11 +40,10 @@ SELECT s.shard, now.at, (
 FROM generate_series(0, %(shards)s - 1) AS s(shard), (SELECT clock_timestamp()) AS now(at)
 """
 
-_DISPATCHERS = """
-SELECT d.id, d.host, d.pid, d.version, d.started_at, d.expires_at, d.expires_at > clock_timestamp(), d.draining,
-       d.drain_wanted, d.skew_ms, d.stats::text, (
+_DISPATCHERS = f"""
+SELECT {COLUMNS}, stats::text, (
     SELECT count(*) FROM due_shardlease l WHERE l.owner = d.id AND l.expires_at > clock_timestamp())
-FROM due_dispatcher d ORDER BY d.expires_at > clock_timestamp() DESC, d.started_at DESC LIMIT %s
+FROM due_dispatcher d ORDER BY expires_at > clock_timestamp() DESC, started_at DESC LIMIT %s
 """
 
 # Settlements that named a fence which was over, since these workers started.
@@ -134,19 +134,10 @@ class LoopRow(NamedTuple):
         return self.lag_ms >= LOOPS_STUCK_MS
 
 
-class DispatcherRow(NamedTuple):
-    """One process. `beat_at` is its last heartbeat."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatcherRow(ProcessRow):
+    """One dispatcher."""
 
-    id: UUID
-    host: str
-    pid: int
-    version: str
-    started_at: datetime
-    beat_at: datetime
-    live: bool
-    draining: bool
-    drain_wanted: bool
-    skew_ms: int
     leases: int
     loops: list[LoopRow]
 
@@ -163,10 +154,6 @@ class DispatcherRow(NamedTuple):
     def doubles(self) -> int:
         """Occurrences that it was to fire and that were there already."""
         return sum(count for one in self.loops for name, count in one.counts if name == "already_there")
-
-    @property
-    def skewed(self) -> bool:
-        return abs(self.skew_ms) > settings.CLOCK_WARN_S * 1_000
 
 
 class Shards(NamedTuple):
@@ -191,7 +178,7 @@ def shards_read(conn: Conn) -> Shards:
     """Four statements over shared tables."""
     due = {row[0]: row[1:] for row in conn.execute(_DUE, {"shards": settings.SHARDS, "most": DUE_COUNTED})}
     now: datetime = next(iter(due.values()))[0]
-    leases = [_with_due(LeaseRow(*row), due) for row in conn.execute(_LEASES, [_SERVED])]
+    leases = [_with_due(LeaseRow(*row), due) for row in conn.execute(_LEASES, [list(RELEASED)])]
     dispatchers = [_dispatcher(row) for row in conn.execute(_DISPATCHERS, [DISPATCHERS_MOST])]
     stale = conn.execute(_STALE).fetchone()
     return Shards(now, leases, dispatchers, stale[0] if stale else 0)
@@ -224,9 +211,6 @@ def _with_due(one: LeaseRow, due: Mapping[int, tuple[datetime, datetime | None, 
 
 
 def _dispatcher(row: tuple[Any, ...]) -> DispatcherRow:
-    id_, host, pid, version, started_at, expires_at, live, draining, wanted, skew_ms, stats, leases = row
-    beat_at = expires_at - timedelta(seconds=settings.LEASE_TTL_S)
-    return DispatcherRow(
-        id_, host, pid, version, started_at, max(beat_at, started_at), live, draining, wanted, skew_ms, leases,
-        loops_of(orjson.loads(stats)),
-    )  # fmt: skip
+    *process, stats, leases = row
+    told = process_of(process, ttl_s=settings.LEASE_TTL_S)
+    return DispatcherRow(**told, leases=leases, loops=loops_of(orjson.loads(stats)))

@@ -1,7 +1,8 @@
 """Which queues have work, who listens to them, and how the workers are."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -9,18 +10,18 @@ import orjson
 import psycopg
 from django.conf import settings
 
+from apps.console.machines.process import COLUMNS, ProcessRow, process_of
 from apps.dispatch.pressure.gauging import PoolFigures, pools_of
 from apps.dispatch.pressure.queueing import QueueFigures, queues_of
 from apps.usage import pressure
+from kernel.pools import pool_of_queue
 
 Conn = psycopg.Connection[Any]
 WORKERS_MOST = 200
 
-_WORKERS = """
-SELECT id, host, pid, "group", version, slots::text, cardinality(queues), started_at, expires_at,
-       expires_at > clock_timestamp(), draining, drain_wanted, skew_ms, (stats->>'held')::int,
-       (stats->'queue_per_s')::text
-FROM tickets_worker {where} ORDER BY expires_at > clock_timestamp() DESC, "group", host, pid LIMIT %s
+_WORKERS = f"""
+SELECT {COLUMNS}, "group", slots::text, cardinality(queues), (stats->>'held')::int, (stats->'queue_per_s')::text
+FROM tickets_worker {{where}} ORDER BY expires_at > clock_timestamp() DESC, "group", host, pid LIMIT %s
 """
 
 _CONSUMERS = """
@@ -52,32 +53,19 @@ class QueueRow(NamedTuple):
         return None if self.abandoned else self.figures.drain_s
 
 
-class WorkerRow(NamedTuple):
-    """One process. `held` is what it held at its last heartbeat, `per_s` how many attempts end there in a second."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow(ProcessRow):
+    """One worker. `held` is what it held at its last heartbeat, `per_s` how many attempts end there in a second."""
 
-    id: UUID
-    host: str
-    pid: int
     group: str
-    version: str
     slots: dict[str, int]
     queues: int
-    started_at: datetime
-    beat_at: datetime
-    live: bool
-    draining: bool
-    drain_wanted: bool
-    skew_ms: int
     held: int
     per_s: float
 
     @property
     def all_slots(self) -> int:
         return sum(self.slots.values())
-
-    @property
-    def skewed(self) -> bool:
-        return abs(self.skew_ms) > settings.CLOCK_WARN_S * 1_000
 
 
 class Workers(NamedTuple):
@@ -139,7 +127,7 @@ def queue_read(conn: Conn, name: str) -> Queue | None:
     workers = [_worker(row) for row in conn.execute(_WORKERS.format(where=listen), [name, WORKERS_MOST])]
     if one is None and not workers:
         return None
-    row = _with_consumers(conn, [one or QueueFigures(name, name.split(".", 1)[0])])[0]
+    row = _with_consumers(conn, [one or QueueFigures(name, pool_of_queue(name))])[0]
     return Queue(row, workers, None if measured is None else measured.measured_at)
 
 
@@ -150,11 +138,8 @@ def _with_consumers(conn: Conn, queues: Sequence[QueueFigures]) -> list[QueueRow
 
 
 def _worker(row: tuple[Any, ...]) -> WorkerRow:
-    id_, host, pid, group, version, slots, queues, started_at, expires_at, live, draining, *more = row
-    wanted, skew_ms, held, per_s = more
-    beat_at = max(expires_at - timedelta(seconds=settings.WORKER_TTL_S), started_at)
-    rate = sum(orjson.loads(per_s).values()) if per_s else 0.0
+    *process, group, slots, queues, held, per_s = row
     return WorkerRow(
-        id_, host, pid, group, version, orjson.loads(slots), queues, started_at, beat_at, live, draining, wanted,
-        skew_ms, held or 0, rate,
+        **process_of(process, ttl_s=settings.WORKER_TTL_S), group=group, slots=orjson.loads(slots), queues=queues,
+        held=held or 0, per_s=sum(orjson.loads(per_s).values()) if per_s else 0.0,
     )  # fmt: skip

@@ -12,12 +12,14 @@ from django.template.loader import render_to_string
 
 from apps.console.snapshot import pictures
 from apps.console.snapshot.checks import checks
+from apps.console.verdict.machines import LOST_S
 from apps.console.verdict.values import Facts, Spell, Verdict, counted
 from apps.console.verdict.work import LATE_S
 from kernel.durations import span
 
 STRIP = ("sentence", "tiles", "changes")  # on every page
 OVERVIEW = (*STRIP, "lateness", "backlog", "throughput", "ahead", "failures", "shares", "shards", "machines", "checks")
+SETS = {"strip": STRIP, "overview": OVERVIEW}  # by what a page asks for
 WORSE = 1.5  # times the failure rate of last week
 CHANGES = 6
 
@@ -55,14 +57,12 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "top": slow.get("top", ()),
         "ahead": sum(runs for _, runs in slow.get("ahead", ())),
         "ahead_most": max((runs for _, runs in slow.get("ahead", ())), default=0),
-        "capacity": round(pictures.capacity(facts)),
+        "capacity": round(facts.capacity),
         "shares": shares(facts),
-        "pools": facts.pools,
-        "dispatchers": [one for one in facts.dispatchers if one.silent_s < 900],
+        "dispatchers": [one for one in facts.dispatchers if one.silent_s < LOST_S],
         "drawn": drawn,
         "ended": [sum(row[at] for row in past.values()) for at in range(4)],
         "waited": backlog[max(backlog)] if backlog else (None,) * 4,
-        "now": now,
         "workers": [one for one in facts.workers if one.silent_s < 0],
     }
     told = {name: render_to_string(f"console/live/{name}.html", context) for name in OVERVIEW if name != "sentence"}
@@ -108,14 +108,13 @@ def tiles(facts: Facts) -> list[Tile]:
 
 
 def shares(facts: Facts) -> list[dict[str, Any]]:
-    """Of what is due and runs, by tenant, for bars."""
+    """Of what is due and runs, by tenant."""
     total = sum(one.due + one.running for one in facts.shares) or 1
     return [
         {
             "slug": one.slug,
             "due": one.due,
             "running": one.running,
-            "share": (one.due + one.running) / total,
             "percent": round(100 * (one.due + one.running) / total),
         }
         for one in facts.shares

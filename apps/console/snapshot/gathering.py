@@ -17,11 +17,12 @@ from apps.audit import chain
 from apps.console.snapshot import reading
 from apps.console.verdict.machines import UNSEALED_MANY
 from apps.console.verdict.values import CAP, Facts, Failing, Pool, Spell
+from apps.dispatch.forecast.capacity import capacity_of
 from apps.dispatch.pressure.gauging import pools_of
 from apps.dispatch.pressure.queueing import queues_of
 from apps.due import entries, forecast, slots
 from apps.usage import failures, loads, platform, pressure
-from apps.usage.reading import Period
+from apps.usage.reading import Period, Spread
 from tenants import behind
 
 Conn = psycopg.Connection[Any]
@@ -48,6 +49,7 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
     workers, live = reading.workers(conn)
     stale = _stale_writes(memory.get("stale"), {one.id: one.stale for one in workers}, now)
     queues = {one.queue: one.depth for one in queues_of(figures) if one.depth} if fresh else {}
+    capacity = capacity_of(measured)
     facts = Facts(
         now=now, replica_lag_s=slow["replica_lag_s"], dispatchers=reading.dispatchers(conn), workers=workers,
         workers_live=live, slices=reading.slices(conn), due=reading.due(conn, now) if oldest is not None else 0,
@@ -55,9 +57,9 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
         measured_s=measured.age_s if measured is not None else None,
         stale_after_s=pressure.STALE_S + pressure.STALE_ROUNDS * measured.every_s if measured is not None else 0.0,
         pools=tuple(_pool(one) for one in pools_of(figures)) if fresh else (),
+        capacity=capacity.per_minute if capacity is not None else 0.0,
         unserved=tuple((name, queues[name]) for name in reading.unheard(conn, list(queues))),
         shares=reading.shares(conn, load) if load is not None and not load.stale else (),
-        live=measured.live if measured is not None and fresh else 0,
         minute=Spell(*slow["minute"]), lately=Spell(*slow["lately"]), hour=Spell(*slow["hour"]),
         week_ago=Spell(*slow["week_ago"]), failing=tuple(Failing(*one) for one in slow["failing"]),
         shut=reading.shut(conn), pauses=reading.pauses(conn),
@@ -82,18 +84,15 @@ def _slow(conn: Conn, now: datetime) -> Memory:
     groups = failures.groups(conn, step="minute", since=now - LATELY).groups
     samples = {group.cause.host: group.cause.message for group in groups if group.cause}
     hosts = failures.hosts(groups)[:HOSTS_KEPT]
-    slugs = reading.slugs(conn, {tenant for one in hosts for tenant in one.tenants[:1]})
     return {
         "at": now.isoformat(),
         "replica_lag_s": reading.replica_lag_s(conn),
         "minute": _minute(past, now),
-        "lately": _spell(past, now - LATELY, 300.0)._replace(**_lateness(conn, now, LATELY)),
+        "lately": _with_lateness(_spell(past, now - LATELY, 300.0), platform.lateness(conn, now=now, window=LATELY)),
         "hour": _rate(hour.now),
         "week_ago": _rate(hour.week_ago) if hour.week_ago is not None else Spell(3_600.0),
         "failing": [
-            Failing(one.host, one.attempts, len(one.tenants), slugs.get(one.tenants[0], "") if one.tenants else "",
-                    samples.get(one.host, "")[:200])
-            for one in hosts
+            Failing(one.host, one.attempts, len(one.tenants), samples.get(one.host, "")[:200]) for one in hosts
         ],
         **reading.put_aside(conn, sends=slots.SENDS_MAX),
         "alarms": chain.alarms(conn, most=CAP + 1),
@@ -134,8 +133,7 @@ def _minute(past: list[Period], now: datetime) -> Spell:
     for at in (began - timedelta(minutes=1), began):
         found = next((one for one in past if one.starts_at == at), None)
         if found is not None and (spell := _spell([found], at, 60.0)).ended:
-            late = found.spreads["dispatch"]
-            return spell._replace(times=late.times, p50_s=late.p50_s, p99_s=late.p99_s)
+            return _with_lateness(spell, found.spreads["dispatch"])
     return Spell(60.0)
 
 
@@ -147,15 +145,15 @@ def _spell(past: list[Period], since: datetime, seconds: float) -> Spell:
     return Spell(seconds, ended, total["dead"], total["attempts"], total["attempts_failed"])
 
 
-def _lateness(conn: Conn, now: datetime, window: timedelta) -> dict[str, Any]:
-    late = platform.lateness(conn, now=now, window=window)
-    return {"times": late.times, "p50_s": late.p50_s, "p99_s": late.p99_s}
+def _with_lateness(spell: Spell, late: Spread) -> Spell:
+    """With how late its first releases were."""
+    return spell._replace(times=late.times, p50_s=late.p50_s, p99_s=late.p99_s)
 
 
 def _pool(one: Any) -> Pool:
     return Pool(
         one.pool, one.group, one.slots, one.running, one.queued, sum(one.ready.values()), one.held, one.later,
-        one.oldest_wait_s["live"], one.arrivals_per_s, one.ended_per_s, one.run_s,
+        one.oldest_wait_s["live"], one.arrivals_per_s, one.ended_per_s,
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def throughput(past: ByMinute, now: datetime) -> str:
 
 def ahead(expected: Sequence[tuple[str, int]], facts: Facts) -> str:
     """What schedules will make in each minute of the next hour, against what the slots that there are get done."""
-    able = capacity(facts)
+    able = facts.capacity
     most = max((runs for _, runs in expected), default=0)
     near = 0 < able <= 20 * max(1, most)  # far above all of it the line would only flatten the picture
     told = f", at most {most:,} in a minute" + (f"; {able:,.0f} a minute can be done" if able else "")
@@ -95,11 +95,6 @@ def ahead(expected: Sequence[tuple[str, int]], facts: Facts) -> str:
         target=(able, f"capacity {able:,.0f} a minute") if near else None,
         meaning=f"Runs expected in the next hour: {sum(runs for _, runs in expected):,}{told}.",
     )
-
-
-def capacity(facts: Facts) -> float:
-    """How many runs a minute the slots that there are get done, at the time that a run takes."""
-    return 60 * sum(one.slots / max(0.01, one.run_s) for one in facts.pools)
 
 
 def shards(facts: Facts) -> str:

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from apps.console.verdict.values import CAP, Pause, Process, Share, Shut, Slice
 from apps.usage.loads import Loads
-from kernel.pools import CELERY_POOLS, POOL_NUMBER, WORKFLOW
+from kernel.pools import RELEASED
 
 Conn = psycopg.Connection[Any]
 PROCESSES = 300
@@ -54,10 +54,10 @@ SELECT q FROM unnest(%s::varchar[]) AS q WHERE NOT EXISTS (
 # While calls wait one of them tries again at least every HTTP_BREAKER_OPEN_MAX_S: a breaker that has not changed for
 # longer is of a destination that nobody calls any more.
 _SHUT = """
-SELECT b.destination, count(DISTINCT b.tenant_id), min(b.opened_at), max(b.reason), max(t.slug), min(b.id::text)
+SELECT b.destination, count(DISTINCT b.tenant_id), min(b.opened_at), max(b.reason), min(b.id::text)
 FROM (SELECT * FROM tickets_breaker
       WHERE state <> 'closed' AND changed_at > clock_timestamp() - %s * interval '1 second' LIMIT %s) b
-LEFT JOIN tenants_tenant t ON t.id = b.tenant_id GROUP BY 1 ORDER BY 2 DESC, 3 LIMIT %s
+GROUP BY 1 ORDER BY 2 DESC, 3 LIMIT %s
 """
 _COUNTED = """
 SELECT
@@ -103,8 +103,7 @@ def workers(conn: Conn) -> tuple[tuple[Process, ...], int]:
 
 def slices(conn: Conn) -> tuple[Slice, ...]:
     """Who serves what."""
-    pools = [POOL_NUMBER[pool] for pool in (*CELERY_POOLS, WORKFLOW)]
-    return tuple(Slice(*row) for row in conn.execute(_SLICES, [pools]))
+    return tuple(Slice(*row) for row in conn.execute(_SLICES, [list(RELEASED)]))
 
 
 def due(conn: Conn, now: datetime) -> int:

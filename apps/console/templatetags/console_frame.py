@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 from apps.console.places import places_of
 from apps.console.roles import VIEW, may
 from apps.console.saved import views_of
-from apps.console.snapshot.drawing import OVERVIEW, STRIP
+from apps.console.snapshot.drawing import SETS
 from apps.console.snapshot.middleware import snapshot_of
 
 register = template.Library()
@@ -35,7 +35,7 @@ def strip(context: Any) -> dict[str, Any]:
     kind = context.get("snapshot_parts", "strip")
     return {
         "parts": {name: mark_safe(text) for name, text in found.parts.items()}, "made_at": found.made_at,
-        "url": f"/admin/live.json?parts={kind}", "version": found.version(*(OVERVIEW if kind == "overview" else STRIP)),
+        "url": f"/admin/live.json?parts={kind}", "version": found.version(*SETS[kind]),
     }  # fmt: skip
 
 

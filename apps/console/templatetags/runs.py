@@ -8,8 +8,8 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.console.shown import SHOWN_CHARS
-from kernel.printing import LINES, printable
+from apps.console.shown import beginning
+from apps.console.templatetags.when import time_element
 
 register = template.Library()
 
@@ -17,12 +17,9 @@ register = template.Library()
 @register.filter
 def excerpted(text: str, label: str) -> SafeString:
     """The beginning of a long text, whatever it holds, in a place of its own that is called `label`."""
-    rest = len(text) - SHOWN_CHARS
-    more = f"\n... {rest:,} more characters" if rest > 0 else ""
     return format_html(
-        '<pre class="excerpt" tabindex="0" role="region" aria-label="{}">{}{}</pre>',
-        label, printable(text[:SHOWN_CHARS], keep=LINES), more,
-    )  # fmt: skip
+        '<pre class="excerpt" tabindex="0" role="region" aria-label="{}">{}</pre>', label, beginning(text)
+    )
 
 
 @register.filter
@@ -30,8 +27,4 @@ def clock(at: datetime, zone: str = "") -> SafeString:
     """A moment of a timeline, to the millisecond in UTC; times.js tells it in the zone that was chosen."""
     moment = at.astimezone(UTC)
     text = f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
-    of_schedule = format_html(' data-zone="{}"', zone) if zone and zone != "UTC" else ""
-    return format_html(
-        '<time class="when clock" datetime="{}Z" title="{} UTC"{}>{}</time>', text.replace(" ", "T"), text, of_schedule,
-        text,
-    )  # fmt: skip
+    return time_element(moment, zone, text=text, classes="when clock")

@@ -8,6 +8,7 @@ from typing import Any
 from django import template
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from apps.console.reading import CAP
 from kernel.clock import utc_now
@@ -27,11 +28,7 @@ def when(at: datetime | str | None, zone: str = "") -> str:
     if moment is None:
         return NONE
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    exact = f"{moment:%Y-%m-%d %H:%M:%S}"
-    of_schedule = format_html(' data-zone="{}"', zone) if zone and zone != "UTC" else ""
-    return format_html(
-        '<time class="when" datetime="{}" title="{} UTC"{}>{}</time>', _rfc3339(moment), exact, of_schedule, exact
-    )
+    return time_element(moment, zone, text=f"{moment:%Y-%m-%d %H:%M:%S}", classes="when")
 
 
 @register.filter
@@ -52,6 +49,14 @@ def many(count: Any, cap: int | str | None = None) -> str:
 def server_time() -> str:
     """What times.js counts from: the clock of whoever looks may be wrong."""
     return _rfc3339(utc_now())
+
+
+def time_element(moment: datetime, zone: str, *, text: str, classes: str) -> SafeString:
+    """What times.js finds: a moment in UTC with its exact text, and the zone of its schedule where that is another."""
+    of_schedule = format_html(' data-zone="{}"', zone) if zone and zone != "UTC" else ""
+    return format_html(
+        '<time class="{}" datetime="{}" title="{} UTC"{}>{}</time>', classes, _rfc3339(moment), text, of_schedule, text
+    )
 
 
 def _rfc3339(moment: datetime) -> str:

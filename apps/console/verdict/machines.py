@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from apps.console.verdict.values import Evidence, Facts, Process, Remedy, Slice, Verdict, counted, number
+from apps.console.verdict.values import (
+    Evidence,
+    Facts,
+    Process,
+    Remedy,
+    Slice,
+    Verdict,
+    counted,
+    dispatchers_alive,
+    due_now,
+    number,
+)
 from kernel.durations import span
 
 LOST_S = 900.0  # a dispatcher that died is news for so long
@@ -26,7 +37,7 @@ def no_dispatcher(facts: Facts) -> Verdict | None:
         (
             Evidence("Dispatchers alive", "0", "heartbeats that hold", "due/dispatcher/"),
             *_gone(facts.dispatchers),
-            _due(facts),
+            due_now(facts),
             Evidence("Slices without a live holder", str(len(_unheld(facts))), "shards, pools", "shards/"),
         ),
     )
@@ -81,8 +92,8 @@ def unheld(facts: Facts) -> Verdict | None:
                 )
                 for one in found[:LISTED]
             ),
-            _due(facts),
-            Evidence("Dispatchers alive", str(len(facts.alive)), "heartbeats that hold", "due/dispatcher/?live=yes"),
+            due_now(facts),
+            dispatchers_alive(facts),
             *_gone(facts.dispatchers),
         ),
         tuple(Remedy("lease.release", f"{one.kind}/{one.shard}") for one in found[:1]),
@@ -117,8 +128,8 @@ def dispatcher_lost(facts: Facts) -> Verdict | None:
                 if after is not None
                 else []
             ),
-            Evidence("Dispatchers alive", str(len(facts.alive)), "heartbeats that hold", "due/dispatcher/?live=yes"),
-            _due(facts),
+            dispatchers_alive(facts),
+            due_now(facts),
         ),
         (Remedy("lease.rebalance", "all"),),
     )
@@ -283,8 +294,3 @@ def _gone(found: tuple[Process, ...] | list[Process], url: str = "due/dispatcher
         for one in sorted(found, key=lambda one: one.silent_s)[:LISTED]
         if one.silent_s >= 0
     ]
-
-
-def _due(facts: Facts) -> Evidence:
-    oldest = f"all tenants, the oldest for {span(facts.oldest_due_s)}"
-    return Evidence("Due now", counted(facts.due), oldest, "due/dueentry/?due=now")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from apps.console.verdict import machines, work
-from apps.console.verdict.values import Evidence, Facts, Verdict, counted, number
+from apps.console.verdict.values import Evidence, Facts, Verdict, counted, due_now, number
 from kernel.durations import span
 
 Rule = Callable[[Facts], Verdict | None]
@@ -69,11 +69,6 @@ def on_time(facts: Facts) -> Verdict:
         ),
         Evidence("Workers alive", counted(facts.workers_live), "all pools", "workers/"),
         Evidence("Runs that ended", counted(lately.ended), f"all tenants, {span(lately.seconds)}", "live/"),
-        Evidence(
-            "Due now",
-            counted(facts.due),
-            f"all tenants, the oldest for {span(facts.oldest_due_s)}",
-            "due/dueentry/?due=now",
-        ),
+        due_now(facts),
     )
     return Verdict("on_time", "ok", "check", sentence, evidence)

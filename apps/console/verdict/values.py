@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from kernel.durations import span
+
 CAP = 10_000
 
 
@@ -48,7 +50,6 @@ class Pool(NamedTuple):
     oldest_wait_s: float
     in_per_s: float
     out_per_s: float
-    run_s: float = 1.0  # how long a run holds a slot
 
     @property
     def name(self) -> str:
@@ -83,7 +84,6 @@ class Failing(NamedTuple):
     host: str
     failures: int
     tenants: int
-    slug: str = ""  # of a tenant that has it
     sample: str = ""
 
 
@@ -94,7 +94,6 @@ class Shut(NamedTuple):
     tenants: int
     since: datetime
     reason: str
-    slug: str
     breaker: str  # id of one of them
 
 
@@ -135,9 +134,9 @@ class Facts:
     measured_s: float | None = None  # since the figures of pools; None: never
     stale_after_s: float = 20.0  # older figures are worth nothing
     pools: tuple[Pool, ...] = ()
+    capacity: float = 0.0  # runs a minute that the slots there are get done; 0: not known
     unserved: tuple[tuple[str, int], ...] = ()  # queues that nothing consumes, with what waits in each
     shares: tuple[Share, ...] = ()
-    live: int = 0
     minute: Spell = NO_MINUTE
     lately: Spell = NO_RUNS
     hour: Spell = NO_HOUR
@@ -203,3 +202,14 @@ def number(count: int, one: str, many: str = "") -> str:
 def counted(count: int) -> str:
     """ "1,204"; what was counted to CAP only is "10,000+"."""
     return f"{count:,}" if count <= CAP else f"{CAP:,}+"
+
+
+def dispatchers_alive(facts: Facts) -> Evidence:
+    """As several rules tell it."""
+    return Evidence("Dispatchers alive", str(len(facts.alive)), "heartbeats that hold", "due/dispatcher/?live=yes")
+
+
+def due_now(facts: Facts) -> Evidence:
+    """As several rules tell it."""
+    oldest = f"all tenants, the oldest for {span(facts.oldest_due_s)}"
+    return Evidence("Due now", counted(facts.due), oldest, "due/dueentry/?due=now")

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from apps.console.verdict.values import Evidence, Facts, Failing, Pool, Remedy, Shut, Verdict, counted, number
+from apps.console.verdict.values import (
+    Evidence,
+    Facts,
+    Failing,
+    Pool,
+    Remedy,
+    Shut,
+    Verdict,
+    counted,
+    dispatchers_alive,
+    number,
+)
 from kernel.durations import span
 
 LATE_S = 10.0  # the target of dispatch lateness
@@ -163,7 +174,7 @@ def late(facts: Facts) -> Verdict | None:
         f"Late: {number(facts.due, 'entry', 'entries')} due, the oldest for {span(facts.oldest_due_s)}.",
         (
             Evidence("Due now", counted(facts.due), "all tenants", "due/dueentry/?due=now"),
-            Evidence("Dispatchers alive", str(len(facts.alive)), "heartbeats that hold", "due/dispatcher/?live=yes"),
+            dispatchers_alive(facts),
         ),
     )
 

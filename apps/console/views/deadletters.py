@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from apps.console.assigning import assigned
 from apps.console.chips import chips
 from apps.console.letters import Window, chart, fingerprint_of, since, spark, window_chips, window_of
+from apps.console.machines.slugs import slugs_of
 from apps.console.pages import page
 from apps.usage import failures
 from apps.usage.failures import Group
@@ -77,7 +78,7 @@ def cause(request: HttpRequest, now: datetime, fingerprint: str) -> dict[str, An
     else:
         raise NotFound("Nothing of this cause has been seen in a month.")
     of_tenants = failures.tenants_of(door.raw(), fingerprint, step=window.step, since=since(window, now))
-    slugs = _slugs(one.tenant_id for one in of_tenants[:TENANTS_SHOWN])
+    slugs = slugs_of(one.tenant_id for one in of_tenants[:TENANTS_SHOWN])
     seen_to = assigned([fingerprint])
     return {
         "group": group, "cause": group.cause, "window": window, "windows": window_chips(request, window),
@@ -101,7 +102,7 @@ def _fitting(groups: Sequence[Group], *, host: str, text: str) -> list[Group]:
 
 
 def _lines(groups: Sequence[Group], window: Window, now: datetime, *, letters: bool) -> list[Line]:
-    slugs = _slugs(
+    slugs = slugs_of(
         one for group in groups for one in [*group.tenants, *([group.cause.tenant_id] if group.cause else [])]
     )
     logins: dict[str, set[str]] = {}
@@ -120,7 +121,3 @@ def _lines(groups: Sequence[Group], window: Window, now: datetime, *, letters: b
             )
         )  # fmt: skip
     return lines
-
-
-def _slugs(ids: Any) -> dict[int, str]:
-    return dict(Tenant.objects.filter(pk__in=set(ids)).values_list("pk", "slug"))

@@ -8,9 +8,11 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
-from apps.console.forecasting import change_words, heat, histogram, hour_of, instant
+from apps.console.forecasting import change_words, heat, histogram, instant
+from apps.console.machines.slugs import slugs_of
 from apps.console.pages import page
 from apps.dispatch.forecast.capacity import Capacity, capacity_of
+from apps.dispatch.forecast.summing import fullest
 from apps.dispatch.forecast.trying import Trial, try_jitter
 from apps.due import forecast
 from apps.due.forecast import DAY_MINUTES, HOUR, MINUTE, Total
@@ -32,21 +34,18 @@ def show(request: HttpRequest, now: datetime) -> dict[str, Any]:
     total = forecast.read(conn)
     if total is None:
         return {"total": None}
-    measured = pressure.read(conn)
-    capacity = capacity_of(measured.figures) if measured is not None and not measured.stale else None
+    capacity = capacity_of(pressure.read(conn))
     per_minute = capacity.per_minute if capacity is not None else None
-    minutes = total.of_minutes(now)
-    worst = max(minutes, key=lambda one: one[1], default=None)
+    worst = max(total.of_minutes(now), key=lambda one: one[1], default=None)
     minute = instant(request.GET.get("at", ""), MINUTE)
     hour = instant(request.GET.get("hour", ""), HOUR) or (minute or (worst[0] if worst else now)).replace(minute=0)
     zone = request.GET.get("zone", "")
     zone = zone if zone in zone_names() else "UTC"
-    in_hour = hour_of(total, hour, now)
-    minute = minute or max(in_hour, key=lambda one: one[1], default=(hour, 0))[0]
     known = dict(total.of_minutes(now, len(total.minutes)))
+    in_hour = [(at, runs) for at, runs in known.items() if hour <= at < hour + HOUR]
+    minute = minute or max(in_hour, key=lambda one: one[1], default=(hour, 0))[0]
     keep = {"zone": zone} if zone != "UTC" else {}
     links = {at: "?" + urlencode({**keep, "hour": _text(at)}) for at, _ in total.of_hours(now, 26) if at in known}
-    fullest = sorted((one for one in minutes if one[1]), key=lambda one: (-one[1], one[0]))[:FULLEST]
     changes = [one for one in total.clock_changes if one["at"] >= now]
     return {
         "total": total, "old": now - total.oldest_at > OLD, "capacity": capacity, "zone": zone,
@@ -57,7 +56,9 @@ def show(request: HttpRequest, now: datetime) -> dict[str, Any]:
         "changes": [(one["at"], change_words(one)) for one in changes],
         "chart": histogram(in_hour, capacity=per_minute, watched=minute) if in_hour else "",
         "in_hour": in_hour, "in_minute": known.get(minute, 0),
-        "fullest": [(at, runs, "?" + urlencode({**keep, "at": _text(at)})) for at, runs in fullest],
+        "fullest": [
+            (at, known[at], "?" + urlencode({**keep, "at": _text(at)})) for at in fullest(total, now, FULLEST)
+        ],
         **_who(total, minute), **_trial(request, total, minute, now),
         "keep": {**keep, "at": _text(minute)},
     }  # fmt: skip
@@ -82,7 +83,7 @@ def _who(total: Total, minute: datetime) -> dict[str, Any]:
     peak = next((one for one in total.peaks if one["at"] == minute), None)
     if peak is None:
         return {"peak": None}
-    slugs = dict(Tenant.objects.filter(pk__in=[one[0] for one in peak["tenants"]]).values_list("pk", "slug"))
+    slugs = slugs_of(one[0] for one in peak["tenants"])
     who = [
         (slugs.get(tenant_id, ""), runs, runs / max(1, peak["runs"]), keys) for tenant_id, runs, keys in peak["tenants"]
     ]

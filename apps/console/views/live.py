@@ -9,6 +9,7 @@ from django.http import HttpRequest
 
 from apps.console import roles
 from apps.console.chips import Chip, changed, chips
+from apps.console.machines.slugs import slugs_of
 from apps.console.pages import page
 from apps.console.reading import as_uuid
 from apps.presenting.paging import paged, position_of
@@ -77,7 +78,7 @@ def _wanted(request: HttpRequest, given: dict[str, str], now: datetime) -> tuple
 
 
 def _lines(rows: list[AliveRow], now: datetime) -> list[Line]:
-    slugs = dict(Tenant.objects.filter(pk__in={row.tenant_id for row in rows}).values_list("pk", "slug"))
+    slugs = slugs_of(row.tenant_id for row in rows)
     ages = [span(max(0.0, (now - row.actual_at).total_seconds())) for row in rows]
     return [
         Line(

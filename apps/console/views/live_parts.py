@@ -8,10 +8,8 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.utils.http import parse_etags
 
 from apps.console.pages import page
-from apps.console.snapshot.drawing import OVERVIEW, STRIP
+from apps.console.snapshot.drawing import SETS
 from apps.console.snapshot.middleware import snapshot_of
-
-SETS = {"strip": STRIP, "overview": OVERVIEW}
 
 
 @page("live_parts", "live.json", title="Live", template="")

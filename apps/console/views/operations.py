@@ -7,15 +7,14 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from apps.console.machines.slugs import slugs_of
+from apps.console.machines.slugs import slugs_of, tenant_filter
 from apps.console.pages import page
 from apps.due import outlines
+from apps.operations.outlined import BACKFILL
 from apps.presenting.paging import PAGE_ROWS, cursor_of, listed
 from apps.presenting.progress import bar
 from tenants import door
-from tenants.models import Tenant
 
-BACKFILL = "backfill"
 CHIPS = (("", "under way or paused"), ("ended", "ended in the last day"))
 
 
@@ -32,17 +31,16 @@ def backfills(request: HttpRequest, now: datetime) -> dict[str, Any]:
 
 
 def _listed(request: HttpRequest, **which: str) -> dict[str, Any]:
-    slug, show = request.GET.get("tenant", "").strip(), request.GET.get("show", "")
-    tenant = Tenant.objects.filter(slug=slug).first() if slug else None
+    of, show = tenant_filter(request), request.GET.get("show", "")
     rows = []
-    if not slug or tenant is not None:
+    if not of.unknown:
         rows = outlines.read(
-            door.raw(), live=show != "ended", tenant_id=tenant.pk if tenant else None, before=cursor_of(request),
-            limit=PAGE_ROWS + 1, **which,
+            door.raw(), live=show != "ended", tenant_id=of.tenant_id, before=cursor_of(request), limit=PAGE_ROWS + 1,
+            **which,
         )  # fmt: skip
     slugs = slugs_of(one.outline.tenant_id for one in rows)
     shown = [(one, slugs.get(one.outline.tenant_id, ""), bar(one.outline)) for one in rows]
     return {
-        "listed": listed(request, shown, key=lambda row: row[0].outline.operation_id), "slug": slug, "show": show,
-        "unknown": bool(slug) and tenant is None, "chips": CHIPS,
+        "listed": listed(request, shown, key=lambda row: row[0].outline.operation_id), "slug": of.slug, "show": show,
+        "unknown": of.unknown, "chips": CHIPS,
     }  # fmt: skip

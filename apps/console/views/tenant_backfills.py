@@ -10,16 +10,15 @@ from django.http import HttpRequest
 
 from apps.console.middleware import tenant_of
 from apps.console.pages import TENANT, page
-from apps.console.views.tenant_operations import page_of, state_filter
+from apps.console.views.tenant_operations import CHIPS, page_of, state_filter
 from apps.due import outlines
 from apps.operations.backfill.forecast import uses
 from apps.operations.backfill.outlook import per_day_of
 from apps.operations.backfill.reading import backfill_find, backfill_shape, backfills, schedule_of
 from apps.operations.backfill.wish import AT_ONCE, wish_of
 from apps.operations.codes import reasons_read
-from apps.operations.states import ENDS
 from apps.presenting.paging import as_uuid
-from apps.presenting.progress import TONES, bar, bar_of
+from apps.presenting.progress import bar, bar_of, counted
 from apps.schedules.models import Schedule
 from apps.usage.admitting import live_of
 from tenants import door
@@ -44,7 +43,7 @@ def backfill_list(request: HttpRequest, now: datetime) -> dict[str, Any]:
             (one, wish, names.get(wish.schedule_id, ""), bar(one), (WORDS[wish.only], WORDS[wish.order]))
             for one, wish in zip(rows.rows, wishes, strict=True)
         ],
-        "chips": [("", "all"), ("live", "under way or paused"), *((one, one) for one in ENDS)],
+        "chips": CHIPS,
     }  # fmt: skip
 
 
@@ -65,6 +64,6 @@ def backfill(request: HttpRequest, now: datetime, key: UUID) -> dict[str, Any]:
         "words": (WORDS[shape["only"]], WORDS[shape["order"]]), "seen": outlines.find(conn, one.pk),
         "days": [(day["day"], day, bar_of(day)) for day in shape["days"]],
         "uses": uses(one.pending, at_once=at_once, per_day=per_day_of(tenant, now=now), live=live),
-        "counts": [(name, getattr(one, name)) for name, _ in TONES],
+        "counts": counted(one),
         "reasons": reasons_read(conn, tenant.schema_name, one.pk),
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -77,7 +78,7 @@ def run_page(request: HttpRequest, now: datetime, key: UUID) -> dict[str, Any]:
     graph = _graph(tenant, run)
     states = run_states(tenant, run)
     times = _times(tenant, run, graph, now=now)
-    lines = [_line(run, row, graph, states, times, now=now) for row in steps[:STEPS_SHOWN]]
+    lines = _lines(run, steps[:STEPS_SHOWN], graph, states, times, now=now)
     title = f"{run.workflow_name}, version {run.version}: {run.state}"
     return {
         "title": f"Run of {run.workflow_name}", "run": run, "lines": lines, "more": len(steps) > STEPS_SHOWN,
@@ -107,15 +108,24 @@ def _picture(graph: Graph | None, lines: list[Line], states: dict[str, Shown], t
     return graph_on_page(graph.workflow, title=title, states=states, links=links)
 
 
-def _line(
-    run: RunRow, row: StepRow, graph: Graph | None, states: dict[str, Shown], times: Timeline, *, now: datetime
-) -> Line:
-    bar = next((one for one in times.bars if one.step == row.step), None)
-    text = blocked_by(
-        graph.steps.get(row.step) if graph else None, state=row.state, type_=row.type, run_state=run.state,
-        states={name: one.state for name, one in states.items()}, now=now, execution_state=row.execution_state,
-        wake_at=row.wake_at, items=row.items, items_open=row.items_open,
-    )  # fmt: skip
+def _lines(
+    run: RunRow, rows: Sequence[StepRow], graph: Graph | None, states: dict[str, Shown], times: Timeline, *,
+    now: datetime,
+) -> list[Line]:  # fmt: skip
+    bars = {one.step: one for one in times.bars}
+    stands = {name: one.state for name, one in states.items()}
+    found = []
+    for row in rows:
+        text = blocked_by(
+            graph.steps.get(row.step) if graph else None, state=row.state, type_=row.type, run_state=run.state,
+            states=stands, now=now, execution_state=row.execution_state, wake_at=row.wake_at, items=row.items,
+            items_open=row.items_open,
+        )  # fmt: skip
+        found.append(_line(run, row, text, bars.get(row.step), times))
+    return found
+
+
+def _line(run: RunRow, row: StepRow, text: str, bar: Bar | None, times: Timeline) -> Line:
     url = ""
     if row.execution_id is not None:
         name = "console:workflowrun" if row.type == "workflow" else "console:execution"

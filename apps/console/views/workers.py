@@ -13,7 +13,7 @@ from apps.console.machines.workers_read import WORKERS_MOST, QueueRow, queue_rea
 from apps.console.pages import page
 from apps.dispatch.pressure.queueing import QUEUES_KEPT
 from apps.tickets.alive import AliveFilter, alive_read
-from kernel.pools import CELERY_POOLS
+from kernel.pools import CELERY_POOLS, pool_of_queue, tenant_of
 from tenants import door
 from tenants.models import DispatchPause
 from tenants.pauses import pauses
@@ -85,8 +85,8 @@ def _pauses() -> list[_Held]:
 
 def _pausable(name: str) -> str:
     """What the verbs of a queue are about: its pool, of its tenant alone where the queue is a tenant's own."""
-    pool, kind, rest = [*name.split(".", 2), "", ""][:3]
-    return _target(pool, rest.partition("@")[0] if kind == "own" else "") if pool in CELERY_POOLS else ""
+    pool = pool_of_queue(name)
+    return _target(pool, tenant_of(name)) if pool in CELERY_POOLS else ""
 
 
 def _target(pool: str, slug: str) -> str:

@@ -1,9 +1,9 @@
 """How many runs a minute the workers that are alive can carry, from the last measurement."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from apps.dispatch.pressure.gauging import pools_of
+from apps.usage.pressure import Pressure
 from kernel.pools import CELERY_POOLS
 
 
@@ -15,9 +15,11 @@ class Capacity(NamedTuple):
     guessed: bool
 
 
-def capacity_of(figures: Mapping[str, Any] | None) -> Capacity | None:
+def capacity_of(measured: Pressure | None) -> Capacity | None:
     """None where nobody measures, or no worker is alive. A run takes a slot for as long as it did lately."""
-    rows = [row for row in pools_of(figures) if row.pool in CELERY_POOLS and row.slots]
+    if measured is None or measured.stale:
+        return None
+    rows = [row for row in pools_of(measured.figures) if row.pool in CELERY_POOLS and row.slots]
     if not rows:
         return None
     per_minute = sum(row.slots * 60 / max(row.run_s, 0.001) for row in rows)

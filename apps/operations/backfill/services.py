@@ -12,6 +12,7 @@ from apps.operations.backfill.outlook import Outlook, Scheduled, outlook, schedu
 from apps.operations.backfill.segments import THEN, count
 from apps.operations.backfill.wish import AT_ONCE, FIELDS, Wish, check_count, read_wish
 from apps.operations.models import Operation
+from apps.operations.outlined import BACKFILL
 from apps.operations.pacing import NAMES as PACE_NAMES
 from apps.operations.pacing import Pace
 from apps.schedules.input_fields import Fields
@@ -22,7 +23,7 @@ from kernel.pools import WORKFLOW
 from tenants.models import Tenant
 from tenants.work import in_tenant
 
-ACTION, TARGET = "backfill", "schedules"
+ACTION, TARGET = BACKFILL, "schedules"
 MEMBERS = (*FIELDS, *PACE_NAMES, "reason", "dry_run")
 MAX_REASON_CHARS = 500
 SHOWN = 5

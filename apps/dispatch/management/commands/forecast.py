@@ -5,7 +5,6 @@ from typing import Any
 
 import orjson
 from django.core.management.base import CommandParser
-from django.db.models import F
 
 from apps.dispatch.forecast.capacity import Capacity, capacity_of
 from apps.dispatch.forecast.summing import fullest
@@ -14,7 +13,7 @@ from apps.due import forecast
 from apps.due.forecast import WEEK_HOURS, Total
 from apps.schedules.load_hints import JITTERS_S, minute_of
 from apps.schedules.loads import hint_shape, load_hint
-from apps.schedules.models import ScheduleVersion
+from apps.schedules.reading import schedules_with
 from apps.schedules.timing import spec_from_json
 from apps.schedules.timing_trigger import read_instant
 from apps.schedules.timing_triggers import instant_text
@@ -64,8 +63,7 @@ class Command(Base):
             self._all(total, options, now)
 
     def _all(self, total: Total, options: dict[str, Any], now: datetime) -> None:
-        measured = pressure.read(door.raw())
-        capacity = capacity_of(measured.figures) if measured is not None and not measured.stale else None
+        capacity = capacity_of(pressure.read(door.raw()))
         known = dict(total.of_minutes(now))
         peaks = {one["at"]: one["tenants"] for one in total.peaks}
         slugs = dict(Tenant.objects.values_list("pk", "slug")) if peaks else {}
@@ -105,17 +103,10 @@ class Command(Base):
 
     def _schedule(self, tenant: Tenant, options: dict[str, Any], now: datetime) -> None:
         key = self.id_of(options["schedule"])
-
-        def text_of() -> str | None:
-            found = ScheduleVersion.objects.filter(
-                schedule_id=key, schedule__deleted_at=None, version=F("schedule__version")
-            )
-            return found.values_list("spec", flat=True).first()
-
-        text = in_tenant(tenant, text_of)
-        if text is None:
+        found = in_tenant(tenant, lambda: schedules_with([key]))
+        if not found:
             self.refuse("There is no such schedule.")
-        told = load_hint(door.raw(), spec_from_json(text), key=str(key), now=now)
+        told = load_hint(door.raw(), spec_from_json(found[0].definition.spec), key=str(key), now=now)
         if told is None:
             self.show({"load_hint": None}, "It does not run within a day.", as_json=_json(options))
             return
