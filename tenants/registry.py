@@ -19,14 +19,17 @@ REFRESH_S = 3.0
 REST = 5  # times as long as a reading took nobody reads again, whatever is told
 CHANNEL = "shardbeat_tenants"  # a plan or a tenant has changed: triggers say so
 
-SELECT_TENANTS = """
+# The pools that operators hold back for the tenant `t` of a query; '' is all of them.
+PAUSED = "ARRAY(SELECT z.pool FROM tenants_dispatchpause z WHERE z.tenant_id IS NULL OR z.tenant_id = t.id)"
+
+SELECT_TENANTS = f"""
 SELECT t.id, t.slug, t.schema_name, t.status = 'active' AND NOT t.dispatch_paused, p.weight, p.own_queue,
        p.max_running, t.network::text, t.signing_version, t.status <> 'active',
        p.max_runs_per_min, p.max_runs_per_day, t.event_types::text,
        coalesce(nullif(t.worker_group, ''), p.worker_group), p.runs_burst,
        (SELECT json_object_agg(s.pool, json_build_array(s.reserved_slots, s.max_slots))::text
         FROM tenants_planpool s WHERE s.plan_id = p.id), p.max_live,
-       ARRAY(SELECT z.pool FROM tenants_dispatchpause z WHERE z.tenant_id IS NULL OR z.tenant_id = t.id)
+       {PAUSED}
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 WHERE t.status <> 'provisioning'
 """

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from apps.usage.counting import day_of
-from apps.usage.loads import Loads, TenantLoad
+from apps.usage.loads import TenantLoad
 from apps.usage.models import DayCount
 from tenants import template
 from tenants.models import Tenant
@@ -52,7 +52,11 @@ class Row:
 
     @property
     def is_late(self) -> bool:
-        return (self.load.dispatch_p99_s or 0) > LATE_S or self.load.oldest_due_s > LATE_S
+        return (self.load.dispatch_p99_s or 0) > LATE_S or self.has_old_work
+
+    @property
+    def has_old_work(self) -> bool:
+        return self.load.oldest_due_s > LATE_S
 
     @property
     def quota(self) -> tuple[str, int, int] | None:
@@ -72,13 +76,17 @@ class Row:
         """How much of that limit is used."""
         return None if self.quota is None else round(100 * _used(self.quota))
 
+    @property
+    def is_near(self) -> bool:
+        return (self.quota_percent or 0) >= NEAR
+
 
 SHOW: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "": ("all", lambda row: True),
     "busy": ("with work", lambda row: bool(row.load.waiting or row.load.queued or row.load.running)),
     "late": (f"late (over {LATE_S:.0f} s)", lambda row: row.is_late),
     "failing": (f"failing ({100 * FAILING_SHARE:.0f} % and more)", lambda row: row.is_failing),
-    "near": (f"near a limit ({NEAR} %)", lambda row: (row.quota_percent or 0) >= NEAR),
+    "near": (f"near a limit ({NEAR} %)", lambda row: row.is_near),
     "stopped": ("paused or suspended", lambda row: row.paused or row.status != Tenant.Status.ACTIVE),
     "schema": ("another schema version", lambda row: bool(row.schema)),
 }
@@ -92,10 +100,9 @@ SORT: dict[str, tuple[str, Callable[[Row], Any]]] = {
 }
 
 
-def rows_read(loads: Loads | None, *, now: datetime) -> list[Row]:
-    """All tenants, in two statements."""
-    of_tenant = {one.tenant_id: one for one in loads.tenants} if loads is not None else {}
-    total = loads.total() if loads is not None else TenantLoad(0)
+def rows_read(loads: Sequence[TenantLoad], *, total: TenantLoad, now: datetime) -> list[Row]:
+    """All tenants with their shares of the total, in two statements."""
+    of_tenant = {one.tenant_id: one for one in loads}
     today = dict(DayCount.objects.filter(day=day_of(now)).values_list("tenant_id", "runs")[:TENANTS_MOST])
     current = template.version()
     found = Tenant.objects.values_list(

@@ -11,6 +11,8 @@ from django.http import HttpRequest
 from apps.console.chips import Chip, chips
 from apps.presenting import charts
 from apps.usage.failures import Group
+from apps.usage.figures import start_of
+from apps.usage.reading import STEP_S
 from tenants.models import Tenant
 
 FINGERPRINT_CHARS = 64
@@ -53,9 +55,7 @@ def window_chips(request: HttpRequest, chosen: Window) -> list[Chip]:
 
 def since(window: Window, now: datetime) -> datetime:
     """When it begins: at a whole minute or hour, as the sums do."""
-    start = now - window.length
-    start = start.replace(second=0, microsecond=0)
-    return start if window.step == "minute" else start.replace(minute=0)
+    return start_of(now - window.length, STEP_S[window.step])
 
 
 def bars(

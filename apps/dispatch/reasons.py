@@ -15,6 +15,7 @@ from apps.executions.reading import ExecutionRow
 from kernel.pools import WORKFLOW
 from tenants import door
 from tenants.models import Tenant
+from tenants.registry import PAUSED
 
 Conn = psycopg.Connection[Any]
 BLOCKED = "workflow_blocked"  # by executions that it depends on
@@ -35,7 +36,7 @@ flows AS MATERIALIZED (
     GROUP BY flow),
 whole AS MATERIALIZED (
     SELECT t.status = 'active' AS active, t.dispatch_paused,
-           ARRAY(SELECT z.pool FROM tenants_dispatchpause z WHERE z.tenant_id IS NULL OR z.tenant_id = t.id) AS paused,
+           {PAUSED} AS paused,
            p.max_running, CASE WHEN p.max_running IS NOT NULL THEN
         (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'queued')
       + (SELECT count(*) FROM tickets_ticket u WHERE u.tenant_id = t.id AND u.state = 'running'

@@ -5,16 +5,16 @@ failed and of dead letters that were made, whatever became of these since. Texts
 """
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
 
+from apps.usage.reading import STEP_S
+
 Conn = psycopg.Connection[Any]
 ROWS_MOST = 10_000  # that one answer is made of, the newest first
-STEP_S = {"minute": 60, "hour": 3_600}
-MINUTES_KEPT, HOURS_KEPT = timedelta(days=1), timedelta(days=31)
 
 
 class Cause(NamedTuple):

@@ -7,6 +7,7 @@ one before, from a millisecond to a day; empty buckets at the end are left out. 
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import NamedTuple
 from uuid import UUID
@@ -121,6 +122,14 @@ def quantile_s(histogram: Sequence[int] | None, share: float) -> float | None:
             return within_bucket_s(bucket, (wanted - before) / count)
         before += count
     return BOUNDS_S[-1]
+
+
+def start_of(at: datetime, step_s: int) -> datetime:
+    """When the minute, hour or day of UTC begins that an instant lies in."""
+    at = at.astimezone(UTC)
+    if step_s == 86_400:
+        return at.replace(hour=0, minute=0, second=0, microsecond=0)
+    return at.replace(second=0, microsecond=0, minute=at.minute if step_s == 60 else 0)
 
 
 def within_bucket_s(bucket: int, share: float) -> float:

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from apps.usage.figures import quantile_s, within_bucket_s
+from apps.usage.figures import merged, within_bucket_s
+from apps.usage.reading import spread
 
 Conn = psycopg.Connection[Any]
 WINDOW_S = 300
@@ -14,18 +15,9 @@ P99 = 0.99
 _SINCE = f"date_trunc('minute', statement_timestamp() - interval '{WINDOW_S} s')"
 
 _SUMS = f"""
-SELECT coalesce(sum(succeeded + dead + cancelled + expired), 0)::bigint, coalesce(sum(attempts), 0)::bigint,
-       coalesce(sum(run_ms), 0)::bigint
-FROM usage_rollup WHERE step_s = 60 AND starts_at >= {_SINCE}
+SELECT succeeded + dead + cancelled + expired, attempts, run_ms, dispatch
+FROM usage_platformrollup WHERE step_s = 60 AND starts_at >= {_SINCE}
 """
-
-_DISPATCH = f"""
-SELECT u.i, sum(u.n)::bigint
-FROM usage_rollup r CROSS JOIN LATERAL unnest(r.dispatch) WITH ORDINALITY AS u(n, i)
-WHERE r.step_s = 60 AND r.starts_at >= {_SINCE}
-GROUP BY 1
-"""
-
 
 _OF_TENANTS = f"""
 SELECT tenant_id, sum(succeeded + dead + cancelled + expired)::bigint, sum(dead)::bigint, sum(attempts)::bigint,
@@ -72,16 +64,10 @@ class Lately:
 
 def read(conn: Conn) -> Lately:
     """The last WINDOW_S and the minute that they begin in; some seconds old."""
-    row = conn.execute(_SUMS).fetchone()
-    assert row is not None
-    ended, attempts, run_ms = row
-    counted = {int(bucket): int(n) for bucket, n in conn.execute(_DISPATCH)}
-    histogram = [counted.get(bucket, 0) for bucket in range(1, max(counted, default=0) + 1)]
-    dispatch: dict[str, float] = {"times": sum(histogram)}
-    for name, share in (("p50_s", 0.5), ("p95_s", 0.95), ("p99_s", 0.99)):
-        value = quantile_s(histogram, share)
-        if value is not None:
-            dispatch[name] = round(value, 4)
+    rows = conn.execute(_SUMS).fetchall()
+    ended, attempts, run_ms = (sum(row[at] for row in rows) for at in range(3))
+    late = spread(merged(row[3] for row in rows))
+    dispatch = {name: round(value, 4) for name, value in late._asdict().items() if value is not None}
     return Lately(ended / WINDOW_S, run_ms / attempts / 1_000 if attempts else None, dispatch)
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from apps.usage.figures import COLUMNS, HISTOGRAMS, merged
+from apps.usage.figures import COLUMNS, HISTOGRAMS, merged, start_of
 from apps.usage.reading import PERIODS_MAX, STEP_S, Period, Spread, periods, spread
 
 Conn = psycopg.Connection[Any]
@@ -61,14 +61,14 @@ def history(conn: Conn, *, step: str, start: datetime, end: datetime) -> list[Pe
 
 def lateness(conn: Conn, *, now: datetime, window: timedelta = WINDOW) -> Spread:
     """Dispatch lateness of the first releases in the last minutes, with how many there were."""
-    rows = conn.execute(_DISPATCH, [_minute(now - window), now])
+    rows = conn.execute(_DISPATCH, [start_of(now - window, 60), now])
     return spread(merged(row[0] for row in rows))
 
 
 def failure_rate(conn: Conn, *, now: datetime) -> Compared:
     """How much failed in the last hour against the same hour last week."""
-    since = _minute(now - COMPARED)
-    before = _rate(conn, since - WEEK, _minute(now) - WEEK)
+    since = start_of(now - COMPARED, 60)
+    before = _rate(conn, since - WEEK, start_of(now, 60) - WEEK)
     return Compared(since, _rate(conn, since, now), before if before.attempts else None)
 
 
@@ -76,7 +76,3 @@ def _rate(conn: Conn, start: datetime, end: datetime) -> Rate:
     row = conn.execute(_ENDED, [start, end]).fetchone()
     assert row is not None
     return Rate._make(row)
-
-
-def _minute(at: datetime) -> datetime:
-    return at.replace(second=0, microsecond=0)

@@ -15,7 +15,7 @@ import orjson
 import psycopg
 
 from apps.usage import rolling_failures
-from apps.usage.figures import COLUMNS, COUNTED, FIRED, HISTOGRAMS, SUBMITTED
+from apps.usage.figures import COLUMNS, COUNTED, FIRED, HISTOGRAMS, SUBMITTED, start_of
 from apps.usage.models import STEPS
 from kernel.clock import monotonic_s
 
@@ -160,14 +160,6 @@ def prune(conn: Conn, *, now: datetime, limit: int = PRUNE_BATCH) -> int:
     gone += conn.execute(_GONE, [limit]).rowcount
     gone += conn.execute(_OLD_DAYS, [today - DAYS_KEPT]).rowcount
     return gone + conn.execute(_OLD_NOTICES, [today - NOTICES_KEPT]).rowcount
-
-
-def start_of(at: datetime, step_s: int) -> datetime:
-    """When the minute, hour or day of UTC begins that an instant lies in."""
-    at = at.astimezone(UTC)
-    if step_s == 86_400:
-        return at.replace(hour=0, minute=0, second=0, microsecond=0)
-    return at.replace(second=0, microsecond=0, minute=at.minute if step_s == 60 else 0)
 
 
 def _sums(notes: Sequence[tuple[datetime, str]]) -> dict[Key, dict[int, int]]:

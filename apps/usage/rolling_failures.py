@@ -6,14 +6,14 @@ others are counted together.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import orjson
 import psycopg
 
 from apps.usage.bounding import MOST, PLATFORM_MOST, TENANTS_MOST, Failed, admitted, folded
-from apps.usage.figures import OTHERS
+from apps.usage.figures import OTHERS, start_of
 from apps.usage.models import FAILURE_STEPS
 
 Conn = psycopg.Connection[Any]
@@ -123,7 +123,7 @@ def _read(notes: Sequence[tuple[datetime, str]]) -> Noted:
     for minute, text in sorted(notes, key=lambda note: note[0]):
         for tenant_id, attempts, letters, execution_id, fingerprint, *texts in orjson.loads(text):
             for step_s in FAILURE_STEPS:
-                of_place = counts[step_s, _start_of(minute, step_s), tenant_id]
+                of_place = counts[step_s, start_of(minute, step_s), tenant_id]
                 of_place[fingerprint] = of_place.get(fingerprint, Failed()).plus(Failed(attempts, letters))
             known = causes.get((tenant_id, fingerprint))
             first_at = known.first_at if known else minute
@@ -140,7 +140,7 @@ def _kept(
     for place in sorted(counts, key=lambda place: -place[0]):  # hours first
         step_s, starts_at, tenant_id = place
         wanted = counts[place]
-        hour = (_start_of(starts_at, 3_600), tenant_id)
+        hour = (start_of(starts_at, 3_600), tenant_id)
         if step_s != 3_600:
             wanted = folded(wanted, of_hour[hour])
         names = admitted(wanted, known=known.get(place, ()), most=MOST[step_s])
@@ -184,7 +184,3 @@ def _flat(counts: Mapping[str, Failed]) -> list[tuple[str, int, int]]:
 
 def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _start_of(minute: datetime, step_s: int) -> datetime:
-    return minute if step_s == 60 else minute.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

@@ -102,7 +102,9 @@ def test_tampering_is_found_from_the_page(acme: Any, conn: Conn) -> None:
     done = auditor.post(link[1], {**hidden(auditor.get(link[1]).content.decode()), "reason": "every month"})
     receipt = auditor.get(done["Location"]).content.decode()
     assert "2 findings in 5 links" in receipt and f"row {ids[3]}." in receipt and f"row {ids[1]}." in receipt
-    rows = conn.execute("SELECT after->>'findings', reason FROM audit_auditevent WHERE action = 'audit.verify'")
+    rows = conn.execute(
+        "SELECT after->>'findings', reason FROM audit_auditevent WHERE action = 'audit.verify' ORDER BY id"
+    )
     assert rows.fetchall() == [("0", "every month"), ("2", "every month")]
 
 

@@ -24,8 +24,9 @@ def test_an_id_of_any_tenant_is_found(
 ) -> None:  # fmt: skip
     """Alive, or somebody did something with it: the shared tables know. Else the minute leads to the tenants."""
     from apps.console.finding import locating, matching
+    from apps.usage.figures import start_of
     from apps.usage.models import Rollup
-    from apps.usage.rolling import roll_up, start_of
+    from apps.usage.rolling import roll_up
     from kernel.clock import utc_now
 
     kept = stock(globex, conn, registry, name="nightly")

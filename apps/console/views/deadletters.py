@@ -71,10 +71,12 @@ def cause(request: HttpRequest, now: datetime, fingerprint: str) -> dict[str, An
     found = failures.groups(
         door.raw(), step=window.step, since=since(window, now), fingerprint=fingerprint_of(fingerprint) or "-"
     ).groups
-    described = failures.cause_of(door.raw(), fingerprint)
-    if described is None and not found:
+    if found:
+        group = found[0]
+    elif (described := failures.cause_of(door.raw(), fingerprint)) is not None:
+        group = Group(fingerprint, 0, 0, [], described, [])
+    else:
         raise NotFound("Nothing of this cause has been seen in a month.")
-    group = found[0] if found else Group(fingerprint, 0, 0, [], described, [])
     of_tenants = failures.tenants_of(door.raw(), fingerprint, step=window.step, since=since(window, now))
     slugs = slugs_of(one.tenant_id for one in of_tenants[:TENANTS_SHOWN])
     seen_to = assigned([fingerprint])

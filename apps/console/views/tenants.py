@@ -12,6 +12,7 @@ from apps.console.chips import PAGE, changed, chips
 from apps.console.pages import page
 from apps.usage import loads
 from apps.usage.lately import WINDOW_S
+from apps.usage.loads import TenantLoad
 from tenants import door
 
 ROWS = 50
@@ -24,7 +25,8 @@ def tenants(request: HttpRequest, now: datetime) -> dict[str, Any]:
     show, sort, text = (request.GET.get(name, "").strip() for name in ("show", "sort", "q"))
     sort, text = sort if sort in SORT else "waiting", text[:TEXT_CHARS]
     measured = loads.read(door.raw())
-    every = rows_read(measured, now=now)
+    total = measured.total() if measured is not None else TenantLoad(0)
+    every = rows_read(measured.tenants if measured is not None else (), total=total, now=now)
     found = chosen(every, show=show, sort=sort, text=text)
     number = _number(request.GET.get(PAGE, ""), len(found))
     counts = {name: sum(1 for row in every if fits(row)) for name, (_, fits) in SHOW.items()}
@@ -33,7 +35,7 @@ def tenants(request: HttpRequest, now: datetime) -> dict[str, Any]:
         "rows": found[start : start + ROWS], "found": len(found), "first": start + 1,
         "last": min(start + ROWS, len(found)), "measured": measured,
         "stale": measured is None or measured.stale, "window_min": WINDOW_S // 60, "text": text, "sort": sort,
-        "total": measured.total() if measured is not None else None,
+        "total": total,
         "shows": chips(
             request, "show", [(name, words) for name, (words, _) in SHOW.items()], chosen=show, rows=counts
         ),

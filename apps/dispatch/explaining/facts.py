@@ -22,6 +22,7 @@ from apps.workflows.dependencies.depending_reading import Parent, parents_of
 from kernel.pools import CELERY_POOLS, POOL_NUMBER, PULL, WORKFLOW
 from tenants.models import Tenant
 from tenants.provisioning import queue_for
+from tenants.registry import PAUSED
 
 Conn = psycopg.Connection[Any]
 
@@ -31,7 +32,7 @@ SELECT t.status, t.dispatch_paused, p.max_running, p.max_runs_per_min, p.runs_bu
        l.owner IS NOT NULL AND l.expires_at > clock_timestamp()
            AND l.expires_at < clock_timestamp() + interval '{IMPLAUSIBLE_S} s', l.expires_at,
        b.state, coalesce(CASE b.state WHEN 'open' THEN b.retry_at ELSE b.probe_until END, b.changed_at), b.reason,
-       ARRAY(SELECT z.pool FROM tenants_dispatchpause z WHERE z.tenant_id IS NULL OR z.tenant_id = t.id)
+       {PAUSED}
 FROM tenants_tenant t JOIN tenants_plan p ON p.id = t.plan_id
 LEFT JOIN tenants_planpool pp ON pp.plan_id = p.id AND pp.pool = %(pool)s
 LEFT JOIN tickets_bucket bt ON bt.tenant_id = t.id AND bt.owner = %(whole)s

@@ -17,6 +17,7 @@ from apps.schedules.timing_errors import TimingInvalid
 from kernel.errors import NotFound
 from tenants import door
 from tenants.models import Tenant
+from tenants.registry import PAUSED
 
 Conn = psycopg.Connection[Any]
 RECENT = 10  # dispositions shown
@@ -26,8 +27,7 @@ SELECT s.name, s.status, s.paused_reason, s.paused_at, s.resume_at, v.created_at
        j.paused_at, j.paused_reason, d.due_at, d.nominal_at, coalesce(d.parked, ''), d.shard, d.runs_done,
        l.owner IS NOT NULL AND l.expires_at > clock_timestamp()
            AND l.expires_at < clock_timestamp() + interval '{IMPLAUSIBLE_S} s', l.expires_at, p.host, p.pid,
-       t.status, t.dispatch_paused OR EXISTS (SELECT 1 FROM tenants_dispatchpause z WHERE z.pool = ''
-                                              AND (z.tenant_id IS NULL OR z.tenant_id = t.id)),
+       t.status, t.dispatch_paused OR '' = ANY({PAUSED}),
        (SELECT count(*) FROM tickets_ticket r WHERE r.guarded AND r.schedule_id = s.id)
 FROM {{schema}}.schedules_schedule s
 JOIN {{schema}}.schedules_scheduleversion v ON v.schedule_id = s.id AND v.version = s.version
