@@ -25,19 +25,18 @@ def pauses() -> Sequence[DispatchPause]:
 
 def dispatch_pause(
     *, actor: Actor, now: datetime, pool: str = "", tenant_id: int | None = None, reason: str = ""
-) -> DispatchPause:
+) -> None:
     """Holds back a pool ("" is all of them), of one tenant or of all. Conflict when it is; InvalidInput."""
     if pool and pool not in POOLS:
         raise InvalidInput([FieldError("/pool", "unknown", f"There are the pools {', '.join(POOLS)}.")])
     with transaction.atomic():
-        made, new = DispatchPause.objects.get_or_create(
+        _, new = DispatchPause.objects.get_or_create(
             pool=pool, tenant_id=tenant_id,
             defaults={"reason": reason[:REASON_CHARS], "paused_by": actor.stored, "paused_at": now},
         )  # fmt: skip
         if not new:
             raise Conflict("It is paused already.", code="already_paused")
         _record("pause", actor, pool, tenant_id, now, reason)
-    return made
 
 
 def dispatch_resume(

@@ -45,8 +45,7 @@ def atomically(work: Callable[[], T]) -> T:
             if not left:
                 raise Conflict("The object is being changed right now; try again.", code="busy") from None
         except (OperationalError, *LOST_RACE) as error:
-            lost = isinstance(error, LOST_RACE) or isinstance(error.__cause__, LOST_RACE)
-            if nested or not left or not lost:
+            if nested or not left or not isinstance(door.cause_of(error), LOST_RACE):
                 raise
     raise AssertionError("unreachable")
 

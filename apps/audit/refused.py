@@ -4,7 +4,7 @@ Call it after the refused effect was taken back: the row is in a transaction of 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import psycopg
@@ -20,15 +20,15 @@ _LIMITS = ("quota", "limit", "use")
 
 def note(
     error: ShardbeatError, *, actor: Actor, action: str, object_id: str, now: datetime, tenant_id: int | None,
-    reason: str = "",
+    reason: str = "", asked: Mapping[str, str] | None = None,
 ) -> None:  # fmt: skip
-    """One row. The reason is the error's code when none is given."""
+    """One row. The reason is the error's code when none is given; `asked` stands with the limits, if there are any."""
     limits = {name: error.extra[name] for name in _LIMITS if name in error.extra}
     or_log(
         lambda: record(
             actor=actor, action=action, object_type=action.partition(".")[0], object_id=object_id, now=now,
             tenant_id=tenant_id, allowed=False, reason=reason or code_of(error),
-            after=limits or None,
+            after={**limits, **(asked or {})} or None,
         )
     )  # fmt: skip
 

@@ -34,10 +34,5 @@ def ticked(model_admin: Any, request: HttpRequest) -> list[Any]:
     if request.POST.get("select_across") == "1":
         model_admin.message_user(request, "Tick rows of one page: all pages at once are not offered.", messages.ERROR)
         return []
-    found = []
-    for text in request.POST.getlist(ACTION_CHECKBOX_NAME)[: model_admin.list_per_page]:
-        try:
-            found.append(model_admin.model._meta.pk.to_python(text))
-        except ValidationError:
-            continue
-    return found
+    sent = request.POST.getlist(ACTION_CHECKBOX_NAME)[: model_admin.list_per_page]
+    return [model_admin.model._meta.pk.to_python(one) for one in sent if _is_id(model_admin, one)]

@@ -5,48 +5,55 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.http import Http404, HttpRequest, HttpResponse
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
 
 from apps.audit.trail import actor_of, database_now
-from apps.console.confirming import PERMISSION, ConfirmedForm, asked_for, confirmed_page
+from apps.console.confirming import PERMISSION, refuse
 from apps.console.middleware import tenant_of
-from apps.operations.pacing import NAMES as PACE
-from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX, Pace
+from apps.console.replaying import ReplayFields, pace_given
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
-from kernel.errors import Faults
+from kernel.errors import ShardbeatError
 
 FILTERS = ("fingerprint", "job")
 REASON_CHARS = 500
 TEXT_CHARS = 200
 
 
-class ReplayForm(ConfirmedForm):
-    """Which letters, and what is done to them."""
+class ReplayForm(ReplayFields):
+    """Which letters, and what is done to them. `seen` is what was looked at."""
 
+    field_order = ("seen", "action", "fingerprint", "job")  # before how fast it goes
+
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
     action = forms.ChoiceField(choices=[("replay", "replay"), ("resolve", "resolve without a run")])
     fingerprint = forms.CharField(max_length=TEXT_CHARS, required=False, help_text="Of a cause; empty: any.")
     job = forms.UUIDField(required=False, help_text="Id of a job; empty: any.")
-    canary = forms.IntegerField(
-        min_value=1, max_value=WHOLE_MAX, required=False, help_text="So many first; the others when these succeeded."
-    )
-    rate_per_s = forms.FloatField(min_value=RATE_MIN, max_value=RATE_MAX, required=False, help_text="A second at most.")
-    max_in_flight = forms.IntegerField(min_value=1, max_value=WHOLE_MAX, required=False, help_text="Runs at once.")
-    stop_after_failures = forms.IntegerField(min_value=1, max_value=WHOLE_MAX, required=False)
-    new_key = forms.BooleanField(required=False, help_text="As new executions, with run keys of their own.")
     reason = forms.CharField(max_length=REASON_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 3}))
 
     @property
     def wish(self) -> Wish:
         """As the service takes it. InvalidInput."""
         data = self.cleaned_data
-        faults = Faults()
         is_replay = data["action"] == "replay"
-        given = {name: data[name] for name in PACE if data[name] is not None} if is_replay else {}
-        pace = Pace().changed(given, faults)
-        faults.raise_if_any()
+        pace = pace_given(data if is_replay else {})
         filter_: dict[str, Any] = {name: str(data[name]) for name in FILTERS if data[name]} or {"all": True}
         params = {"new_key": data["new_key"]} if is_replay else {}
         return Wish(data["action"], "dead_letters", filter_, params, pace, data["reason"])
+
+    @property
+    def meant(self) -> str:
+        """What is asked for, as a text to be compared."""
+        given = [(name, value) for name, value in self.cleaned_data.items() if name != "seen"]
+        return "\n".join(f"{name}={value}" for name, value in sorted(given) if value not in (None, ""))
+
+    @property
+    def was_seen(self) -> bool:
+        """Whether just this was looked at."""
+        seen: str = self.cleaned_data["seen"]
+        return seen.replace("\r\n", "\n") == self.meant
 
 
 def replay_page(admin: Any, request: HttpRequest) -> HttpResponse:
@@ -55,12 +62,21 @@ def replay_page(admin: Any, request: HttpRequest) -> HttpResponse:
         raise Http404("There is no such page.")
     initial = {name: request.GET.get(name, "")[:TEXT_CHARS] for name in FILTERS}
     form = ReplayForm(request.POST) if request.method == "POST" else ReplayForm(initial=initial)
-
-    def ask() -> HttpResponse | tuple[int, Rehearsed]:
-        wish, tenant, actor, now = form.wish, tenant_of(request), actor_of(request), database_now()
-        if form.was_seen:
-            return asked_for(request, operation_create(tenant=tenant, actor=actor, wish=wish, now=now).pk)
-        found = operation_rehearse(tenant=tenant, actor=actor, wish=wish, now=now)
-        return found.count, found
-
-    return confirmed_page(admin, request, form, ask, template="console/replay.html", title="Replay or resolve many")
+    found: Rehearsed | None = None
+    if form.is_bound and form.is_valid():
+        tenant, actor, now = tenant_of(request), actor_of(request), database_now()
+        try:
+            if form.was_seen:
+                made = operation_create(tenant=tenant, actor=actor, wish=form.wish, now=now)
+                messages.success(request, "It was asked for, and begins within moments.")
+                page = reverse("admin:operations_operation_change", args=[made.pk], current_app="tenant")
+                return HttpResponseRedirect(page)
+            found = operation_rehearse(tenant=tenant, actor=actor, wish=form.wish, now=now)
+            form.data = {**form.cleaned_data, "seen": form.meant if found.count else ""}
+        except ShardbeatError as error:
+            refuse(form, error)
+    shown = {
+        **admin.admin_site.each_context(request), "opts": admin.opts, "form": form, "outlook": found,
+        "title": "Replay or resolve many",
+    }  # fmt: skip
+    return TemplateResponse(request, "console/replay.html", shown)

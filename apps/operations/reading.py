@@ -29,6 +29,19 @@ def counts_of(one: Operation) -> dict[str, int]:
     return {name: getattr(one, name) for name in COUNTS}
 
 
+def name_of(one: Operation) -> str:
+    """ "cancel executions" """
+    return f"{one.action} {one.target.replace('_', ' ')}"
+
+
+def undo_blocked(one: Operation) -> str:
+    """Why nothing could be taken back; empty when something may be."""
+    kind = KINDS.get((one.action, one.target))
+    if kind is None or not kind.undoes:
+        return "Nothing takes this back."
+    return "" if one.running + one.succeeded else "It has done nothing yet."
+
+
 def operation_access(*, actor: Actor, operation_id: UUID, need: str) -> Operation:
     """An operation in the tenant's schema. Whoever changes it must be allowed what it does to its items: Forbidden.
 

@@ -9,9 +9,9 @@ from django.urls import reverse
 
 from apps.operations import services
 from apps.operations.models import Operation
-from apps.operations.reading import operation_access
+from apps.operations.reading import name_of, operation_access, undo_blocked
 from apps.operations.states import sources_of
-from apps.portal.operations import name_of, state_word, undo_blocked
+from apps.portal.operations import state_word
 from apps.portal.paces import pace_fields, pace_of
 from apps.portal.verbs import Receipt, Subject, VerbPage, reason_field
 from apps.presenting.fields import Field, Form

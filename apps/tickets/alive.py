@@ -41,21 +41,16 @@ class AliveRow(NamedTuple):
     execution_id: UUID
     tenant_id: int
     job_id: UUID
-    schedule_id: UUID | None
-    trigger: str
     state: str
     shown: str
     pool: str
     queue: str
-    priority: int
     actual_at: datetime
     available_at: datetime
     queued_at: datetime | None
     started_at: datetime | None
     deadline: datetime | None
-    start_by: datetime | None
     attempt: int
-    release: int | None
     wait_reason: str | None
     key: str | None
     cancel_requested: bool
@@ -70,9 +65,9 @@ class AliveRow(NamedTuple):
 
 _SHOWN = "CASE WHEN e.state = 'ready' AND e.rank IS NULL THEN 'waiting' ELSE e.state END"
 _COLUMNS = f"""
-    e.id, e.tenant_id, e.job_id, e.schedule_id, e.trigger, e.state, {_SHOWN}, e.pool, e.queue, e.priority, e.actual_at,
-    e.available_at, e.queued_at, e.started_at, e.deadline, e.start_by, e.attempt, e.release, e.wait_reason, e.key,
-    e.cancel_requested, e.remote, e.holder, e.worker_id, w.host, w.pid, w.expires_at, coalesce(w.draining, false)
+    e.id, e.tenant_id, e.job_id, e.state, {_SHOWN}, e.pool, e.queue, e.actual_at, e.available_at, e.queued_at,
+    e.started_at, e.deadline, e.attempt, e.wait_reason, e.key, e.cancel_requested, e.remote, e.holder, e.worker_id,
+    w.host, w.pid, w.expires_at, coalesce(w.draining, false)
 """
 _CONDITIONS: dict[Shown, str] = {  # as the partial indexes have them
     "running": "e.state = 'running'",

@@ -39,7 +39,7 @@ SELECT kind, tenant_id FROM (
 """
 # Tenants that had runs then, in the order of their ids, from `after` on.
 _ACTIVE = """
-SELECT t.id, t.slug, t.schema_name FROM (
+SELECT t.id, t.schema_name FROM (
     SELECT DISTINCT tenant_id FROM usage_rollup
     WHERE step_s = %(step)s AND starts_at >= %(from)s AND starts_at <= %(to)s AND tenant_id > %(after)s
 ) active JOIN tenants_tenant t ON t.id = active.tenant_id WHERE t.status <> 'deleting' ORDER BY t.id LIMIT %(limit)s
@@ -93,10 +93,10 @@ def in_history(conn: Conn, key: UUID, *, now: datetime, after: int = 0) -> Looke
 
 def in_tenant(tenant_id: int, schema: str, key: UUID) -> Place | None:
     """Looks for anything in one tenant. TooSlow."""
-    return _look([(tenant_id, "", schema)], key, _ALL)
+    return _look([(tenant_id, schema)], key, _ALL)
 
 
-def _active(conn: Conn, made: datetime, after: int) -> list[tuple[int, str, str]]:
+def _active(conn: Conn, made: datetime, after: int) -> list[tuple[int, str]]:
     for step_s in STEPS:
         wanted = {
             "step": step_s, "from": made - AROUND - timedelta(seconds=step_s), "to": made + AROUND, "after": after,
@@ -107,13 +107,13 @@ def _active(conn: Conn, made: datetime, after: int) -> list[tuple[int, str, str]
     return []
 
 
-def _look(tenants: Sequence[tuple[int, str, str]], key: UUID, tables: dict[str, str]) -> Place | None:
+def _look(tenants: Sequence[tuple[int, str]], key: UUID, tables: dict[str, str]) -> Place | None:
     """One statement on a connection that is closed afterwards: the server's process would remember each table."""
     selects = [
         sql.SQL("(SELECT {kind}, {tenant}::int FROM {table} WHERE id = %(id)s)").format(
             kind=sql.Literal(kind), tenant=sql.Literal(tenant_id), table=sql.Identifier(schema, table)
         )
-        for tenant_id, _, schema in tenants
+        for tenant_id, schema in tenants
         for kind, table in tables.items()
     ]
     wanted = sql.SQL(" UNION ALL ").join(selects) + sql.SQL(" LIMIT 1")

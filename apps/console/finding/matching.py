@@ -151,8 +151,8 @@ def _tenants(text: str) -> Iterator[Found]:
 
 
 def _definitions(tenant: Tenant, text: str) -> list[Found]:
-    """Schedules and jobs of one tenant that have the text in their names."""
-    root = f"/t/{quote(tenant.slug)}/admin/"
+    """Schedules and jobs of one open tenant that have the text in their names."""
+    root = _home(tenant)
     wanted = Q(name__icontains=text, deleted_at=None)
     with short_statements(), door.inside(tenant):
         schedules = list(Schedule.objects.filter(wanted).order_by("name")[:EACH].values_list("pk", "name"))

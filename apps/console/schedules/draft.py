@@ -9,8 +9,6 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from django.http import QueryDict
-
 from apps.audit.actors import Actor
 from apps.console.schedules.payload import unmasked
 from apps.console.shown import masked
@@ -115,12 +113,6 @@ def draft_of(tenant: Tenant, found: DefinedSchedule | None, *, also_job: UUID | 
     )}  # fmt: skip
     if found is not None:
         given = schedule_as_given(found)
-        fill(form, {**given, "payload": None if given["payload"] is None else masked(given["payload"])})
+        fill(form, {**given, "payload": masked(given["payload"])})
         form["revision"].value = str(found.schedule.revision)
     return Draft(tenant, form, found)
-
-
-def taken(draft: Draft, given: QueryDict) -> Draft:
-    """The same with what a browser sent."""
-    draft.form.take(given)
-    return draft

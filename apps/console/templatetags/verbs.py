@@ -18,10 +18,10 @@ def verb_button(context: Any, name: str, target: Any = ALL, tenant: str = "", of
     """
     of_page = context.get("console_tenant")
     step = Step(name, str(target), tenant or (of_page.slug if of_page else ""))
-    return {"offer": offer(step, user=context["request"].user, off=off), "target": target}
+    return {"offer": offer(step, user=context["request"].user, off=off)}
 
 
 @register.inclusion_tag("console/verb_button.html", takes_context=True)
-def step_button(context: Any, step: Step, off: str = "") -> dict[str, Any]:
+def step_button(context: Any, step: Step) -> dict[str, Any]:
     """The same for a step that code has put together."""
-    return {"offer": offer(step, user=context["request"].user, off=off), "target": step.target}
+    return {"offer": offer(step, user=context["request"].user)}

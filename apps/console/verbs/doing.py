@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from apps.audit.refused import or_log
-from apps.audit.services import record
+from apps.audit.refused import note
 from apps.console import roles
 from apps.console.verbs.base import Ask, Changed, Preview, Receipt, Verb
-from kernel.errors import Conflict, Forbidden, NotFound, ShardbeatError, Stale, code_of
+from kernel.errors import Conflict, Forbidden, NotFound, ShardbeatError, Stale
 
 REASON_CHARS = 500
 
@@ -45,10 +44,8 @@ def verb_do(verb: Verb, ask: Ask, *, user: Any) -> Receipt:
 
 
 def _note(verb: Verb, ask: Ask, error: ShardbeatError) -> None:
-    or_log(
-        lambda: record(
-            actor=ask.actor, action=verb.name, object_type=verb.name.partition(".")[0], object_id=ask.target,
-            now=ask.now, tenant_id=ask.tenant.pk if ask.tenant else None, allowed=False, reason=code_of(error),
-            after={"reason": ask.reason[:REASON_CHARS]} if ask.reason else None,
-        )
+    note(
+        error, actor=ask.actor, action=verb.name, object_id=ask.target, now=ask.now,
+        tenant_id=ask.tenant.pk if ask.tenant else None,
+        asked={"reason": ask.reason[:REASON_CHARS]} if ask.reason else None,
     )  # fmt: skip

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django import forms
 
 from apps.console.assigning import Assigned, assign, assigned, operators, unassign
 from apps.console.letters import cause_url, letter_url
+from apps.console.replaying import ReplayFields, pace_given
 from apps.console.roles import OPERATE, RESPOND
 from apps.console.shown import masked
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
-from apps.console.verbs.live import id_of
+from apps.console.verbs.live import id_of, page_of
 from apps.console.verbs.registry import register
 from apps.deadletters.groups import Group, group_read
 from apps.deadletters.models import DeadLetter
 from apps.operations.models import Operation
-from apps.operations.pacing import NAMES as PACE
-from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX, Pace
 from apps.operations.services import Wish, operation_create, operation_rehearse
 from apps.operations.states import ENDS
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.resolve import deadletter_resolve
 from apps.presenting.shown import error_line, moment
-from kernel.errors import Faults, NotFound
+from kernel.errors import NotFound
 
 
 class _OfLetter(Verb):
@@ -57,7 +57,7 @@ class ReplayLetter(_OfLetter):
     def do(self, ask: Ask) -> Receipt:
         made = deadletter_replay(tenant=ask.inside, actor=ask.actor, letter_id=id_of(ask), now=ask.now)
         return Receipt(
-            f"Execution {made} runs again.", f"/t/{ask.inside.slug}/admin/executions/{made}/",
+            f"Execution {made} runs again.", page_of(ask, made),
             undo=Step("ticket.cancel", str(made), ask.inside.slug),
         )  # fmt: skip
 
@@ -79,7 +79,7 @@ class _OfCause(Verb):
 
     scope = "tenant"
 
-    def lines(self, ask: Ask, group: Group) -> list[Line]:
+    def lines(self, group: Group) -> list[Line]:
         count = f"{group.letters:,}{'' if group.is_exact else '+'}"
         return [
             Line("Cause", error_line(masked(group.error))),
@@ -94,16 +94,6 @@ class _OfCause(Verb):
         return found
 
 
-class ReplayForm(forms.Form):
-    canary = forms.IntegerField(
-        min_value=1, max_value=WHOLE_MAX, required=False, help_text="So many first; the others when these succeeded."
-    )
-    rate_per_s = forms.FloatField(min_value=RATE_MIN, max_value=RATE_MAX, required=False, help_text="A second at most.")
-    max_in_flight = forms.IntegerField(min_value=1, max_value=WHOLE_MAX, required=False, help_text="Runs at once.")
-    stop_after_failures = forms.IntegerField(min_value=1, max_value=WHOLE_MAX, required=False)
-    new_key = forms.BooleanField(required=False, help_text="As new executions, with run keys of their own.")
-
-
 class _ManyOfCause(_OfCause):
     """An operation over all that are open now. Its version changes when another one begins or ends."""
 
@@ -112,19 +102,17 @@ class _ManyOfCause(_OfCause):
     def look(self, ask: Ask) -> Preview:
         group = self.group(ask)
         found = operation_rehearse(tenant=ask.inside, actor=ask.actor, wish=self.wish(ask), now=ask.now)
-        alive = list(_alive(ask))
-        lines = [*self.lines(ask, group), Line("Would be worked off", f"{found.count:,} dead letters")]
+        alive = _alive(ask)
+        lines = [*self.lines(group), Line("Would be worked off", f"{found.count:,} dead letters")]
         warnings = [*found.warnings, *(f"Operation {one} is at work on this cause already." for one in alive)]
         return Preview(
-            f"{self.label} of this cause", lines, version_of(group.fingerprint, sorted(map(str, alive))), warnings,
+            f"{self.label} of this cause", lines, version_of(group.fingerprint, [str(one) for one in alive]), warnings,
             link=cause_url(ask.inside, group.fingerprint),
         )  # fmt: skip
 
     def wish(self, ask: Ask) -> Wish:
-        faults = Faults()
-        pace = Pace().changed({name: ask.given[name] for name in PACE if ask.given.get(name) is not None}, faults)
-        faults.raise_if_any()
-        return Wish(self.action, "dead_letters", {"fingerprint": ask.target}, self.params(ask), pace, ask.reason)
+        filter_, pace = {"fingerprint": ask.target}, pace_given(ask.given)
+        return Wish(self.action, "dead_letters", filter_, self.params(ask), pace, ask.reason)
 
     def params(self, ask: Ask) -> dict[str, Any]:
         return {}
@@ -143,7 +131,7 @@ class _ManyOfCause(_OfCause):
 class ReplayCause(_ManyOfCause):
     """Runs again all that are open now."""
 
-    name, label, level, key, form = "deadletters.replay", "Replay all", OPERATE, "r", ReplayForm
+    name, label, level, key, form = "deadletters.replay", "Replay all", OPERATE, "r", ReplayFields
     look_first, action = True, "replay"
 
     def params(self, ask: Ask) -> dict[str, Any]:
@@ -173,7 +161,7 @@ class _Assigning(_OfCause):
         group, who = group_read(ask.inside, ask.target), _seen_to(ask)
         if group is None and who is None:
             self.group(ask)
-        told = self.lines(ask, group) if group is not None else [Line("Open dead letters", "0")]
+        told = self.lines(group) if group is not None else [Line("Open dead letters", "0")]
         return Preview(
             f"{self.label}: this cause", [*told, Line("Seen to by", who.login if who else "nobody", after)],
             version_of(who), link=cause_url(ask.inside, ask.target),
@@ -223,7 +211,7 @@ def _back_to(ask: Ask, before: Assigned | None) -> Step:
     return Step("deadletters.assign", ask.target, ask.inside.slug, given=given)
 
 
-def _alive(ask: Ask) -> Any:
+def _alive(ask: Ask) -> list[UUID]:
     """Operations that have not ended and were asked for with this cause."""
     found = Operation.objects.filter(target="dead_letters", filter__fingerprint=ask.target).exclude(state__in=ENDS)
-    return found.order_by("pk").values_list("pk", flat=True)[:10]
+    return list(found.order_by("pk").values_list("pk", flat=True)[:10])

@@ -5,17 +5,18 @@ from __future__ import annotations
 from uuid import UUID
 
 from apps.console.effects import entries_unpark
+from apps.console.machines.slugs import slugs_of
 from apps.console.reading import as_uuid
 from apps.console.roles import RESPOND
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
 from apps.console.verbs.registry import register
 from apps.due.models import DueEntry
 from apps.outcomes.cancel import execution_cancel
+from apps.presenting.shown import moment
 from apps.tickets.commanding import ticket_release
 from apps.tickets.models import Breaker, Ticket
 from apps.tickets.resetting import breaker_reset
 from kernel.errors import Conflict, NotFound
-from tenants.models import Tenant
 
 
 def id_of(ask: Ask) -> UUID:
@@ -34,9 +35,14 @@ def ticket_of(ask: Ask) -> Ticket:
     return found
 
 
+def page_of(ask: Ask, key: object) -> str:
+    """The page of an execution of the tenant."""
+    return f"/t/{ask.inside.slug}/admin/executions/{key}/"
+
+
 def slug_of(tenant_id: int) -> str:
     """A tenant as people call it, also when it is gone."""
-    return Tenant.objects.filter(pk=tenant_id).values_list("slug", flat=True).first() or f"#{tenant_id}"
+    return slugs_of([tenant_id]).get(tenant_id, f"#{tenant_id}")
 
 
 @register
@@ -58,14 +64,14 @@ class CancelTicket(Verb):
         refused = "It was asked to stop already." if ticket.cancel_requested else ""
         return Preview(
             f"Cancel execution {ticket.pk}", lines, version_of(ticket.state, ticket.attempt, ticket.cancel_requested),
-            warnings, refused, f"/t/{ask.inside.slug}/admin/executions/{ticket.pk}/",
+            warnings, refused, page_of(ask, ticket.pk),
         )  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
         done = execution_cancel(tenant=ask.inside, actor=ask.actor, execution_id=id_of(ask), now=ask.now)
         text = "It is cancelled." if done.outcome == "done" else "It was asked to stop."
         then = [Step("execution.rerun", str(id_of(ask)), ask.inside.slug)] if done.outcome == "done" else []
-        return Receipt(text, f"/t/{ask.inside.slug}/admin/executions/{ask.target}/", then=then)
+        return Receipt(text, page_of(ask, ask.target), then=then)
 
 
 @register
@@ -80,14 +86,14 @@ class ReleaseTicket(Verb):
         lines = [
             Line("Execution", str(ticket.pk)),
             Line("State", "waits for its time" if waits else ticket.state, "ready"),
-            Line("Not before", f"{ticket.available_at:%Y-%m-%d %H:%M:%S} UTC", "now" if waits else None),
+            Line("Not before", f"{moment(ticket.available_at)} UTC", "now" if waits else None),
             Line("Release", str(ticket.release or "-")),
         ]
         refused = "" if waits or ticket.state == "queued" else f"It is {ticket.state}: nothing is to be released."
         return Preview(
             f"Release execution {ticket.pk} now", lines, version_of(ticket.state, ticket.release, ticket.available_at),
             ["Limits, pauses and breakers hold for it as for all others."], refused,
-            f"/t/{ask.inside.slug}/admin/executions/{ticket.pk}/",
+            page_of(ask, ticket.pk),
         )  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
@@ -95,7 +101,7 @@ class ReleaseTicket(Verb):
             tenant_id=ask.inside.pk, execution_id=id_of(ask), release=ticket_of(ask).release, actor=ask.actor,
             now=ask.now, reason=ask.reason,
         )  # fmt: skip
-        return Receipt("It goes with the next release.", f"/t/{ask.inside.slug}/admin/executions/{ask.target}/")
+        return Receipt("It goes with the next release.", page_of(ask, ask.target))
 
 
 @register
@@ -111,7 +117,7 @@ class UnparkEntry(Verb):
         lines = [
             Line("Due entry", f"{entry.kind} {entry.key}"),
             Line("Tenant", slug_of(entry.tenant_id)),
-            Line("Due at", f"{entry.due_at:%Y-%m-%d %H:%M:%S} UTC"),
+            Line("Due at", f"{moment(entry.due_at)} UTC"),
             Line("Put aside because", entry.parked or "-", "served"),
         ]
         refused = "" if entry.parked else "It is served."

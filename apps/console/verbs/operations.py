@@ -10,11 +10,11 @@ from apps.console.roles import OPERATE
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
 from apps.console.verbs.live import id_of
 from apps.console.verbs.registry import register
-from apps.operations import pacing, services
-from apps.operations.kinds import KINDS
+from apps.operations import services
 from apps.operations.models import Operation
 from apps.operations.outlined import BACKFILL
 from apps.operations.pacing import RATE_MAX, RATE_MIN, WHOLE_MAX
+from apps.operations.reading import name_of, undo_blocked
 from apps.operations.states import sources_of
 from kernel.errors import NotFound
 
@@ -45,7 +45,7 @@ class OperationVerb(Verb):
     def look(self, ask: Ask) -> Preview:
         one = found(ask)
         lines = [
-            Line("Operation", f"{one.action} {one.target.replace('_', ' ')}"),
+            Line("Operation", name_of(one)),
             Line("Asked for by", one.created_by),
             Line("Why", one.reason or "-"),
             self.change(one, ask),
@@ -55,7 +55,7 @@ class OperationVerb(Verb):
         ]
         refused = "" if one.state in sources_of(self.transition) else f"It is {one.state}."
         return Preview(
-            f"{self.title}: {one.action} {one.target.replace('_', ' ')}", [*lines, *self.more(one, ask)],
+            f"{self.title}: {name_of(one)}", [*lines, *self.more(one, ask)],
             version_of(one.state, one.revision), self.warnings(one), refused or self.refused(one), link_of(ask, one),
         )  # fmt: skip
 
@@ -133,7 +133,7 @@ class CancelOperation(OperationVerb):
         one = services.operation_cancel(**self.about(ask), reason=ask.reason)
         text = f"It is cancelled: {one.pending:,} are never begun, {one.running:,} run to their end."
         undo = Step("operation.undo", ask.target, ask.inside.slug)
-        return Receipt(text, link_of(ask, one), then=[] if undo_refused(one) else [undo])
+        return Receipt(text, link_of(ask, one), then=[] if undo_blocked(one) else [undo])
 
 
 @register
@@ -152,7 +152,7 @@ class UndoOperation(OperationVerb):
         return ["What nobody has begun is cancelled, what was changed is put back. For the rest it is too late."]
 
     def refused(self, one: Operation) -> str:
-        return undo_refused(one)
+        return undo_blocked(one)
 
     def do(self, ask: Ask) -> Receipt:
         one = services.operation_undo(**self.about(ask), reason=ask.reason)
@@ -177,7 +177,7 @@ class PaceOperation(OperationVerb):
         ]  # fmt: skip
 
     def do(self, ask: Ask) -> Receipt:
-        given = {name: ask.given.get(name) for name in PaceForm.base_fields if name in pacing.NAMES}
+        given = {name: ask.given.get(name) for name in PaceForm.base_fields}
         before = {name: getattr(found(ask), name) for name in PaceForm.base_fields}
         one = services.operation_repace(**self.about(ask), given=given)
         was = {name: "" if value is None else str(value) for name, value in before.items()}
@@ -197,14 +197,6 @@ def link_of(ask: Ask, one: Operation) -> str:
     """Its page: of a backfill the one with its days."""
     kind = "backfills" if one.action == BACKFILL else "operations"
     return f"/t/{ask.inside.slug}/admin/{kind}/{one.pk}/"
-
-
-def undo_refused(one: Operation) -> str:
-    """Why nothing can be taken back; empty when something may be."""
-    kind = KINDS.get((one.action, one.target))
-    if kind is None or not kind.undoes:
-        return "Nothing takes this back."
-    return "" if one.running + one.succeeded else "It has done nothing yet."
 
 
 def _shown(value: float | None) -> str:

@@ -32,6 +32,7 @@ from apps.console.verbs.base import Ask, Changed, Line, Preview, Receipt, Step, 
 from apps.console.verbs.doing import REASON_CHARS, verb_do, verb_look
 from apps.console.verbs.offering import verb_url
 from apps.console.verbs.registry import verb_named
+from apps.presenting.shown import moment
 from kernel.errors import Forbidden, InvalidInput, NotFound, ShardbeatError
 from tenants import door
 
@@ -171,7 +172,7 @@ def _form_page(
     why = WhyForm({**seen}) if sheet.why.is_bound else WhyForm(initial=seen)
     return _shown(
         sheet, "console/verb.html", status=status, title=preview.title, preview=preview, why=why, own=sheet.own,
-        error=error, differs=differs, lack=roles.lacks(sheet.request.user, sheet.verb.level),
+        error=error, differs=differs,
     )  # fmt: skip
 
 
@@ -192,7 +193,7 @@ def _told(receipt: Receipt, rows: Any, ask: Ask) -> dict[str, Any]:
     undo = [receipt.undo] if receipt.undo else []
     return {
         "text": receipt.text, "link": receipt.link, "rows": list(rows.values_list("pk", flat=True)[:ROWS_SHOWN]),
-        "at": f"{ask.now:%Y-%m-%d %H:%M:%S} UTC",
+        "at": f"{moment(ask.now)} UTC",
         "undo": [astuple(one) for one in undo], "then": [astuple(one) for one in receipt.then], "bad": receipt.bad,
         "lines": [astuple(one) for one in receipt.lines],
     }  # fmt: skip

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from apps.console.roles import PLATFORM, RESPOND
 from apps.console.verbs.base import ALL, Ask, Line, Preview, Receipt, Step, Verb, version_of
 from apps.console.verbs.registry import register
+from apps.presenting.shown import moment
 from apps.tickets.alive import COUNTED_MAX, alive_counts
 from kernel.errors import NotFound
 from kernel.pools import POOLS
@@ -155,4 +156,4 @@ def _waiting() -> list[Line]:
 def _since(row: DispatchPause | None) -> list[Line]:
     if row is None:
         return []
-    return [Line("Paused since", f"{row.paused_at:%Y-%m-%d %H:%M:%S} UTC"), Line("Because", row.reason or "-")]
+    return [Line("Paused since", f"{moment(row.paused_at)} UTC"), Line("Because", row.reason or "-")]

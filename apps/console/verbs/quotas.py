@@ -86,9 +86,11 @@ class ChangeQuota(Verb):
     def look(self, ask: Ask) -> Preview:
         plan = _plan(ask)
         changed = _changed(plan, ask.given)
-        slugs = list(Tenant.objects.filter(plan=plan).order_by("slug").values_list("slug", flat=True))
-        more = f" and {len(slugs) - TENANTS_SHOWN:,} more" if len(slugs) > TENANTS_SHOWN else ""
-        lines = [Line("Plan", plan.name), Line("Tenants", f"{', '.join(slugs[:TENANTS_SHOWN]) or '-'}{more}")]
+        of_plan = Tenant.objects.filter(plan=plan)
+        slugs = list(of_plan.order_by("slug").values_list("slug", flat=True)[:TENANTS_SHOWN])
+        others = of_plan.count() - len(slugs)
+        more = f" and {others:,} more" if others > 0 else ""
+        lines = [Line("Plan", plan.name), Line("Tenants", f"{', '.join(slugs) or '-'}{more}")]
         lines += [_line(name, value, changed.get(name, value)) for name, value in _named(plan)]
         return Preview(
             f"Change the quota of plan {plan.name}", lines, version_of(*_values(plan)),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from apps.archive.finding import execution_anywhere
 from apps.console.roles import RESPOND
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
-from apps.console.verbs.live import id_of
+from apps.console.verbs.live import id_of, page_of
 from apps.console.verbs.registry import register
 from apps.dispatch.submit import execution_rerun
 from apps.executions.reading import ExecutionRow
 from apps.outcomes.cancel import execution_cancel
+from apps.presenting.shown import moment
 from apps.schedules.names import names_of
 from kernel.errors import NotFound
 from kernel.transitions import FINAL_STATES
@@ -32,14 +33,9 @@ class ExecutionVerb(Verb):
             Line("Execution", str(row.id)),
             Line("Job", job),
             Line("State", row.state, after),
-            Line("Due", f"{row.actual_at:%Y-%m-%d %H:%M:%S} UTC"),
+            Line("Due", f"{moment(row.actual_at)} UTC"),
             Line("Attempts", str(row.attempt_count)),
         ]
-
-
-def page_of(ask: Ask, key: object) -> str:
-    """The page of an execution of the tenant."""
-    return f"/t/{ask.inside.slug}/admin/executions/{key}/"
 
 
 @register

@@ -8,10 +8,12 @@ from uuid import UUID
 
 from django import forms
 
+from apps.console.reading import as_uuid
 from apps.console.roles import OPERATE, RESPOND
 from apps.console.schedules.access import access_schedule, list_url, schedule_url
 from apps.console.schedules.missed import Missed, missed_while
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
+from apps.console.verbs.live import page_of
 from apps.console.verbs.registry import register
 from apps.dispatch.submit import schedule_trigger
 from apps.presenting.schedule_shown import differences
@@ -57,7 +59,10 @@ class OfSchedule(Verb):
 
     def found(self, ask: Ask) -> DefinedSchedule:
         """The schedule. NotFound."""
-        return access_schedule(_uuid(ask.target.partition("/")[0]))
+        key = as_uuid(ask.target.partition("/")[0])
+        if key is None:
+            raise NotFound("There is no such schedule.")
+        return access_schedule(key)
 
     def as_seen(self, ask: Ask) -> DefinedSchedule:
         """The schedule, to do something to it. NotFound; Stale when it is no longer as it was looked at."""
@@ -106,7 +111,7 @@ class Trigger(OfSchedule):
             overlap=ask.given.get("overlap") or None, reason=ask.reason,
         )  # fmt: skip
         return Receipt(
-            f"{found.schedule.name} was started as {made}.", f"/t/{ask.inside.slug}/admin/executions/{made}/",
+            f"{found.schedule.name} was started as {made}.", page_of(ask, made),
             undo=Step("execution.cancel", str(made), ask.inside.slug),
         )  # fmt: skip
 
@@ -253,13 +258,6 @@ class Restore(OfSchedule):
             schedule_url(ask.inside, schedule.pk),
             undo=Step(self.name, f"{schedule.pk}/{before}", ask.inside.slug),
         )  # fmt: skip
-
-
-def _uuid(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError as error:
-        raise NotFound("There is no such schedule.") from error
 
 
 def _next(found: DefinedSchedule, shape: dict[str, Any], now: datetime) -> list[str]:

@@ -9,6 +9,7 @@ from apps.console.roles import AUDIT
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Verb, version_of
 from apps.console.verbs.pausing import tenant_named
 from apps.console.verbs.registry import register
+from apps.presenting.shown import moment
 from kernel.errors import Conflict
 from kernel.sealing import Unreadable
 from tenants import door
@@ -31,7 +32,7 @@ class VerifyChain(Verb):
         lines = [
             Line("Chain", ask.target),
             Line("Links", f"{head.number:,}" if head else "none"),
-            Line("Last link made", f"{head.sealed_at:%Y-%m-%d %H:%M:%S} UTC" if head and head.sealed_at else "-"),
+            Line("Last link made", f"{moment(head.sealed_at)} UTC" if head and head.sealed_at else "-"),
         ]
         refused = "" if head else "Nothing of it has been sealed yet."
         return Preview(

@@ -35,7 +35,7 @@ class RunVerb(Verb):
         ]
         return Preview(
             f"{self.title} of {run.workflow_name}", lines, version_of(run.state, run.revision), self.warnings(run),
-            self.refused(run), link_of(ask, run.id),
+            self.refused(run), link_of(ask),
         )  # fmt: skip
 
     def warnings(self, run: RunRow) -> list[str]:
@@ -67,10 +67,10 @@ class CancelRun(RunVerb):
         return "" if run.state in ALIVE else f"It is {run.state}: there is nothing to cancel."
 
     def do(self, ask: Ask) -> Receipt:
-        run = run_of(ask)
-        done = execution_cancel(tenant=ask.inside, actor=ask.actor, execution_id=run.id, now=ask.now)
+        key = run_id_of(ask)
+        done = execution_cancel(tenant=ask.inside, actor=ask.actor, execution_id=key, now=ask.now)
         text = "It is cancelled." if done.outcome == "done" else "Its steps are asked to stop."
-        return Receipt(text, link_of(ask, run.id), then=[Step("workflowrun.retry", str(run.id), ask.inside.slug)])
+        return Receipt(text, link_of(ask), then=[Step("workflowrun.retry", str(key), ask.inside.slug)])
 
 
 @register
@@ -89,7 +89,7 @@ class PauseRun(RunVerb):
     def do(self, ask: Ask) -> Receipt:
         verbs.run_pause(**self.about(ask), reason=ask.reason)
         undo = Step("workflowrun.resume", ask.target, ask.inside.slug)
-        return Receipt("It is paused: no further step starts.", link_of(ask, run_of(ask).id), undo=undo)
+        return Receipt("It is paused: no further step starts.", link_of(ask), undo=undo)
 
 
 @register
@@ -105,9 +105,7 @@ class ResumeRun(RunVerb):
     def do(self, ask: Ask) -> Receipt:
         verbs.run_resume(**self.about(ask))
         undo = Step("workflowrun.pause", ask.target, ask.inside.slug)
-        return Receipt(
-            "It goes on: steps whose turn came meanwhile start now.", link_of(ask, run_of(ask).id), undo=undo
-        )
+        return Receipt("It goes on: steps whose turn came meanwhile start now.", link_of(ask), undo=undo)
 
 
 @register
@@ -128,7 +126,7 @@ class RetryRun(RunVerb):
     def do(self, ask: Ask) -> Receipt:
         verbs.run_retry(**self.about(ask), reason=ask.reason)
         undo = Step("workflowrun.cancel", ask.target, ask.inside.slug)
-        return Receipt("What failed runs again.", link_of(ask, run_of(ask).id), undo=undo)
+        return Receipt("What failed runs again.", link_of(ask), undo=undo)
 
 
 class StepVerb(Verb):
@@ -149,7 +147,7 @@ class StepVerb(Verb):
         ]
         version = version_of(run.state, run.revision, step.state, step.generation)
         refused = self.refused(run, step)
-        return Preview(f"{self.title} {step.step}", lines, version, [self.warned], refused, link_of(ask, run.id))
+        return Preview(f"{self.title} {step.step}", lines, version, [self.warned], refused, link_of(ask))
 
     def refused(self, run: RunRow, step: StepRow) -> str:
         raise NotImplementedError
@@ -178,7 +176,7 @@ class SkipStep(StepVerb):
 
     def do(self, ask: Ask) -> Receipt:
         verbs.step_skip(**self.about(ask))
-        return Receipt("It is skipped.", link_of(ask, run_of(ask).id))
+        return Receipt("It is skipped.", link_of(ask))
 
 
 @register
@@ -194,15 +192,21 @@ class RerunStep(StepVerb):
 
     def do(self, ask: Ask) -> Receipt:
         verbs.run_rerun(**self.about(ask), downstream=True)
-        run = run_of(ask)
-        undo = Step("workflowrun.cancel", str(run.id), ask.inside.slug)
-        return Receipt("It runs again.", link_of(ask, run.id), undo=undo)
+        undo = Step("workflowrun.cancel", str(run_id_of(ask)), ask.inside.slug)
+        return Receipt("It runs again.", link_of(ask), undo=undo)
+
+
+def run_id_of(ask: Ask) -> UUID:
+    """The id that the target names, alone or with a step. NotFound when it is none."""
+    key = as_uuid(ask.target.partition("/")[0])
+    if key is None:
+        raise NotFound("There is no such run.")
+    return key
 
 
 def run_of(ask: Ask) -> RunRow:
-    """The run that the target names, alone or with a step. NotFound."""
-    key = as_uuid(ask.target.partition("/")[0])
-    run = run_read(ask.inside, key) if key is not None else None
+    """The run that the target names. NotFound."""
+    run = run_read(ask.inside, run_id_of(ask))
     if run is None:
         raise NotFound("There is no such run.")
     return run
@@ -210,14 +214,13 @@ def run_of(ask: Ask) -> RunRow:
 
 def step_of(ask: Ask) -> StepRow:
     """The step that the target names. NotFound."""
-    key, _, name = ask.target.partition("/")
-    run_id = as_uuid(key)
-    found = step_read(ask.inside, run_id, name) if run_id is not None and name else None
+    name = ask.target.partition("/")[2]
+    found = step_read(ask.inside, run_id_of(ask), name) if name else None
     if found is None:
         raise NotFound("The run has no such step.")
     return found
 
 
-def link_of(ask: Ask, run_id: UUID) -> str:
+def link_of(ask: Ask) -> str:
     """The run's page."""
-    return f"/t/{ask.inside.slug}/admin/workflow-runs/{run_id}/"
+    return f"/t/{ask.inside.slug}/admin/workflow-runs/{run_id_of(ask)}/"

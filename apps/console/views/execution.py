@@ -10,13 +10,13 @@ from uuid import UUID
 from django.http import HttpRequest
 
 from apps.archive.finding import Found, attempts_find, execution_anywhere
-from apps.audit.models import AuditEvent
-from apps.audit.shown import Shown, shown
+from apps.audit.looking import newest_about
+from apps.audit.shown import Shown
 from apps.console.middleware import tenant_of
 from apps.console.pages import TENANT, page
 from apps.console.runs.reading import Around, around_of
 from apps.console.runs.request import Sent, request_of
-from apps.console.runs.response import Answered, answer_of
+from apps.console.runs.response import answer_of
 from apps.console.shown import masked
 from apps.dispatch.explaining.words import words_of
 from apps.dispatch.reasons import with_reasons
@@ -60,7 +60,7 @@ def execution(request: HttpRequest, now: datetime, execution_id: UUID) -> dict[s
     bar = parts(row, attempts, now=now)
     late = lateness(row, attempts, now=now)
     ended = row.state in FINAL_STATES
-    payload = _payload(row, around)
+    payload, source = _payload(row, around)
     return {
         "title": around.job_name or "A job that is gone", "row": row, "around": around, "parts": bar, "ended": ended,
         "events": _told(row, attempts, around),
@@ -69,10 +69,10 @@ def execution(request: HttpRequest, now: datetime, execution_id: UUID) -> dict[s
         "more_attempts": row.attempt_count > SHOWN_ATTEMPTS, "shown_attempts": SHOWN_ATTEMPTS,
         "linked": linked_of(door.raw(), tenant.schema_name, row.id, most=SHOWN_LINKED),
         "sent": _sent(tenant, row, around, payload), "target": masked(loaded(around.target)),
-        "payload": masked(payload), "payload_of": _payload_source(row, around),
-        "answer": _answer(row), "error": _error(row, attempts), "progress": masked(loaded(row.progress)),
-        "labels": loaded(row.labels) or {}, "trail": _trail(request, tenant, row, around),
-        "lease": _lease(around, now), "no_rerun": _no_rerun(row),
+        "payload": masked(payload), "payload_of": source,
+        "answer": answer_of(loaded(row.result)), "error": _error(row, attempts),
+        "progress": masked(loaded(row.progress)), "labels": loaded(row.labels) or {},
+        "trail": _trail(request, tenant, row, around), "lease": _lease(around, now), "no_rerun": _no_rerun(row),
     }  # fmt: skip
 
 
@@ -95,21 +95,15 @@ def _delays(text: str | None) -> list[Delay]:
     return [Delay(words_of(str(one["code"])).title, str(one["code"]), float(one["s"])) for one in found]
 
 
-def _payload(row: ExecutionRow, around: Around) -> Any:
-    """What it runs with: its own, else its schedule's, else its job's."""
+def _payload(row: ExecutionRow, around: Around) -> tuple[Any, str]:
+    """What it runs with, and where that is from: its own, else its schedule's, else its job's."""
     if row.erased_at is not None:
-        return None
+        return None, "erased"
     if row.payload is not None:
-        return loaded(row.payload)
-    return loaded(around.schedule_payload if around.own_payload else around.job_payload)
-
-
-def _payload_source(row: ExecutionRow, around: Around) -> str:
-    if row.erased_at is not None:
-        return "erased"
-    if row.payload is not None:
-        return "its own"
-    return "its schedule's" if around.own_payload else "its job's"
+        return loaded(row.payload), "its own"
+    if around.own_payload:
+        return loaded(around.schedule_payload), "its schedule's"
+    return loaded(around.job_payload), "its job's"
 
 
 def _sent(tenant: Tenant, row: ExecutionRow, around: Around, payload: Any) -> Sent | None:
@@ -126,10 +120,6 @@ def _sent(tenant: Tenant, row: ExecutionRow, around: Around, payload: Any) -> Se
     return request_of(target, payload, values, run_key=row.run_key)
 
 
-def _answer(row: ExecutionRow) -> Answered | None:
-    return answer_of(loaded(row.result))
-
-
 def _error(row: ExecutionRow, attempts: Sequence[AttemptRow]) -> Any:
     """Its error, where the timeline has not told it with the last attempt."""
     error = loaded(row.error)
@@ -141,8 +131,7 @@ def _trail(request: HttpRequest, tenant: Tenant, row: ExecutionRow, around: Arou
     if not request.user.has_perm("audit.view_auditevent"):
         return None
     things = [str(key) for key in (row.id, around.letter_id) if key is not None]
-    found = AuditEvent.objects.filter(tenant_id=tenant.pk, object_id__in=things).defer("before", "after")
-    return shown(found.order_by("-pk")[:SHOWN_EVENTS], seals=False)
+    return newest_about(tenant.pk, things, most=SHOWN_EVENTS)
 
 
 def _lease(around: Around, now: datetime) -> str:

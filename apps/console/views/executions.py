@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.db.models.functions import Lower
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -104,7 +105,7 @@ def _took(row: ExecutionRow, now: datetime) -> str:
 
 def _asked(request: HttpRequest, now: datetime) -> Asked:
     names = ("job", "schedule", "trigger", "q")
-    given = {name: request.GET.get(name, "").replace("\0", "").strip()[:200] for name in names}
+    given = {name: request.GET.get(name, "").strip()[:200] for name in names}
     window, state = request.GET.get("window", "24h"), request.GET.get("state", "")
     window = window if window in WINDOWS else "24h"
     state = state if state in (*EXECUTION_STATES, ALIVE) else ""
@@ -127,17 +128,20 @@ def _asked(request: HttpRequest, now: datetime) -> Asked:
 
 def _jobs(text: str) -> list[UUID]:
     """The job of an id, also of a deleted one, or that of a name."""
-    if not text:
-        return []
-    key = as_uuid(text)
-    found = Job.objects.filter(pk=key) if key else Job.objects.filter(deleted_at=None, workflow_id=None)
-    named = found if key else found.annotate(lower=Lower("name")).filter(lower=text.lower())
-    return list(named.values_list("pk", flat=True)[:2])  # a workflow may be called like a job
+    return _ids(Job.objects.all(), text, workflow_id=None)  # a workflow may be called like a job
 
 
 def _schedule(text: str) -> UUID | None:
     """The same of a schedule."""
+    return next(iter(_ids(Schedule.objects.all(), text)), None)
+
+
+def _ids(rows: QuerySet[Any], text: str, **named: Any) -> list[UUID]:
+    if not text:
+        return []
     key = as_uuid(text)
-    found = Schedule.objects.filter(pk=key) if key else Schedule.objects.filter(deleted_at=None)
-    named = found if key else found.annotate(lower=Lower("name")).filter(lower=text.lower())
-    return named.values_list("pk", flat=True).first() if text else None
+    if key is not None:
+        found = rows.filter(pk=key)
+    else:
+        found = rows.filter(deleted_at=None, **named).annotate(lower=Lower("name")).filter(lower=text.lower())
+    return list(found.values_list("pk", flat=True)[:2])

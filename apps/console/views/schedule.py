@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest
 
-from apps.audit.models import AuditEvent
-from apps.audit.shown import Shown, shown
+from apps.audit.looking import newest_about
+from apps.audit.shown import Shown
 from apps.console.middleware import tenant_of
 from apps.console.pages import TENANT, page
 from apps.console.schedules.access import access_schedule, list_url, schedule_url
-from apps.console.schedules.results import OF_ITS_OWN, Result, newest_pauses, results_of
+from apps.console.schedules.results import OF_ITS_OWN, newest_pauses, results_of
 from apps.console.schedules.strips import strip_of
 from apps.console.shown import masked
 from apps.presenting.schedule_shown import ahead_of, rules_of, words_of
@@ -25,13 +24,6 @@ from tenants.models import Tenant
 COUNTS = (20, 100, 500)  # how many runs ahead may be asked for
 RECENT = 10
 CHANGES = 10
-
-
-class Recent(NamedTuple):
-    """An execution and its page."""
-
-    row: Result
-    url: str
 
 
 @page(
@@ -45,8 +37,7 @@ def schedule(request: HttpRequest, now: datetime, schedule_id: UUID) -> dict[str
     count = next((one for one in COUNTS if request.GET.get("count") == str(one)), COUNTS[0])
     is_paused = shape["status"] == Schedule.Status.PAUSED
     results = results_of(tenant, schedule_id)
-    changes = _changes(tenant, schedule_id)
-    executions = f"/t/{tenant.slug}/admin/executions/"
+    changes = newest_about(tenant.pk, [str(schedule_id)], most=CHANGES)
     return {
         "title": found.schedule.name, "schedule": found.schedule, "shape": shape, "is_paused": is_paused,
         "words": words_of(found.definition.spec), "paused_by": _paused_by(tenant, schedule_id, changes, is_paused),
@@ -55,18 +46,10 @@ def schedule(request: HttpRequest, now: datetime, schedule_id: UUID) -> dict[str
         ),
         "count": count, "counts": COUNTS, "rules": rules_of(shape),
         "strip": strip_of([one for one in results if one.trigger in OF_ITS_OWN]),
-        "recent": [Recent(one, f"{executions}{one.execution_id}/") for one in reversed(results[-RECENT:])],
-        "executions_url": f"{executions}?{urlencode({'schedule': str(schedule_id), 'window': 'all'})}",
-        "backfills_url": f"/t/{tenant.slug}/admin/backfills/?schedule={schedule_id}",
-        "base": list_url(tenant), "edit_url": schedule_url(tenant, schedule_id, page="edit/"),
-        "payload": None if shape["payload"] is None else masked(shape["payload"]), "changes": changes,
-        "saved": _saved(request, found.schedule),
+        "recent": results[-RECENT:][::-1], "base": list_url(tenant),
+        "edit_url": schedule_url(tenant, schedule_id, page="edit/"), "payload": masked(shape["payload"]),
+        "changes": changes, "saved": _saved(request, found.schedule),
     }  # fmt: skip
-
-
-def _changes(tenant: Tenant, schedule_id: UUID) -> list[Shown]:
-    rows = AuditEvent.objects.filter(object_id=str(schedule_id), tenant_id=tenant.pk).order_by("-pk")
-    return shown(rows.defer("before", "after")[:CHANGES], seals=False)
 
 
 def _paused_by(tenant: Tenant, schedule_id: UUID, changes: list[Shown], is_paused: bool) -> str:

@@ -14,9 +14,10 @@ from apps.console.middleware import tenant_of
 from apps.console.pages import TENANT, page
 from apps.console.roles import OPERATE
 from apps.console.schedules.access import access_schedule, list_url, schedule_url
-from apps.console.schedules.draft import Draft, draft_of, taken
+from apps.console.schedules.draft import Draft, draft_of
 from apps.presenting.paging import as_uuid
 from apps.presenting.schedule_fields import places_of
+from apps.presenting.schedule_shown import Forecast
 from apps.schedules.timing import zone_names
 from kernel.errors import Conflict, InvalidInput, QuotaExceeded, Stale
 
@@ -34,7 +35,7 @@ def schedule_new(request: HttpRequest, now: datetime) -> dict[str, Any] | HttpRe
     tenant, job = tenant_of(request), as_uuid(request.GET.get("job", "") or request.POST.get("job", ""))
     draft = draft_of(tenant, None, also_job=job)
     if request.method == "POST":
-        return _posted(request, taken(draft, request.POST), now)
+        return _posted(request, draft, now)
     draft.form["job"].value = str(job or "")
     return _context(draft)
 
@@ -47,11 +48,12 @@ def schedule_edit(request: HttpRequest, now: datetime, schedule_id: UUID) -> dic
     """Changing one."""
     draft = draft_of(tenant_of(request), access_schedule(schedule_id))
     if request.method == "POST":
-        return _posted(request, taken(draft, request.POST), now)
+        return _posted(request, draft, now)
     return _looked_at(draft, now, faulty=200)  # of a stored text that can't be read: who is here may mend it
 
 
 def _posted(request: HttpRequest, draft: Draft, now: datetime) -> dict[str, Any] | HttpResponse:
+    draft.form.take(request.POST)
     if request.headers.get("HX-Request"):  # the preview follows the form; a fault is an answer, too
         return render(request, PREVIEW, {**_looked_at(draft, now), "now": now})
     if request.POST.get("do") != "save":
@@ -68,10 +70,10 @@ def _posted(request: HttpRequest, draft: Draft, now: datetime) -> dict[str, Any]
         return _stale(draft, now)
     except InvalidInput as error:
         draft.form.blame(error.errors, places_of(draft.form))
-        return _context(draft, status=error.status, **_outlook(draft, now))
+        return _refused(draft, now, error.status)
     except (Conflict, QuotaExceeded) as error:
         draft.form.refuse(error)
-        return _context(draft, status=error.status, **_outlook(draft, now))
+        return _refused(draft, now, error.status)
     url = schedule_url(draft.tenant, saved.schedule.pk)
     return HttpResponseRedirect(f"{url}?saved={before}", status=303)
 
@@ -80,21 +82,24 @@ def _looked_at(draft: Draft, now: datetime, *, faulty: int = 400) -> dict[str, A
     """The form with what it would do, or with what is wrong with it; then `faulty` is the status."""
     try:
         draft.read()
-        draft.forecast(now)
+        forecast = draft.forecast(now)
     except InvalidInput as error:
         draft.form.blame(error.errors, places_of(draft.form))
         return _context(draft, status=faulty)
-    return _context(draft, **_outlook(draft, now))
+    return _context(draft, **_outlook(draft, forecast, now))
 
 
-def _outlook(draft: Draft, now: datetime) -> dict[str, Any]:
-    """What it would do and change, from now on looked at; nothing where that can't be told."""
+def _refused(draft: Draft, now: datetime, status: int) -> dict[str, Any]:
+    """The form with what is wrong with it, and with what it would do where that can be told."""
     try:
-        if draft.data is None:
-            return {}
-        forecast = draft.forecast(now)
+        outlook = {} if draft.data is None else _outlook(draft, draft.forecast(now), now)
     except InvalidInput:
-        return {}
+        outlook = {}
+    return _context(draft, status=status, **outlook)
+
+
+def _outlook(draft: Draft, forecast: Forecast, now: datetime) -> dict[str, Any]:
+    """What it would do and change, from now on looked at."""
     draft.form["seen"].value = draft.seen
     return {"forecast": forecast, "changes": draft.changes(), "load": draft.load(forecast, now)}
 

@@ -9,7 +9,7 @@ from apps.audit.services import Actor
 from apps.operations import services
 from apps.operations.models import Operation
 from apps.operations.progress_line import progress_line
-from apps.operations.reading import counts_of
+from apps.operations.reading import counts_of, name_of
 from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
@@ -81,6 +81,6 @@ def shape(one: Operation) -> dict[str, Any]:
 def line(one: Operation) -> str:
     """One operation in a line."""
     why = one.error or one.paused_reason
-    head = f"{one.pk}  {one.action} {one.target.replace('_', ' ')}"
+    head = f"{one.pk}  {name_of(one)}"
     told = progress_line(one.state, counts_of(one), planned=one.planned, expected_end=None, waits_for=one.waits_for)
     return f"{head}  {told}{f'  {why}' if why else ''}"
