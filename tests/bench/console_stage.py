@@ -100,13 +100,12 @@ def _figures(conn: Any) -> None:
 
 def _live(conn: Any) -> None:
     """Tickets of all tenants, workers and dispatchers that live for an hour, and what these measure."""
-    from apps.dispatch.forecast.service import ForecastService
-    from apps.dispatch.keeper import Keeper
     from apps.dispatch.pressure.gauges import count, measure
     from apps.due import leases
     from kernel.clock import utc_now
     from tenants import door
     from tenants.registry import Registry
+    from tests.flow.test_forecast import new_service, settled
 
     line = door.Line("bench live")
     registry = Registry(line)
@@ -127,10 +126,7 @@ def _live(conn: Any) -> None:
         "UPDATE due_shardlease SET owner = %s, taken_at = now(), expires_at = now() + interval '1 hour'", [owner]
     )
     measure(conn, registry, count(conn))
-    service = ForecastService(line, Keeper(wants=lambda _: True, progressed=lambda _: True, stats=dict))
-    service._registry = registry
-    while any(service.step(conn, utc_now()).values()):
-        pass
+    settled(new_service(registry), conn, utc_now())
 
 
 def _world(conn: Any, tenant: Any) -> World:

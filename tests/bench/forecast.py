@@ -15,21 +15,20 @@ SEED = 9
 
 def run(*, count: int, say: Callable[[str], None]) -> None:
     """Fills an index with schedules of usual kinds, then measures; prints each figure as soon as it is known."""
-    from apps.dispatch.forecast.service import ForecastService
-    from apps.dispatch.keeper import Keeper
     from apps.due import forecast
     from tenants import door
+    from tenants.registry import Registry
     from tenants.work import database_now
+    from tests.flow.test_forecast import new_service
 
     made = stage.prepare(tenants=TENANTS, own_queues=0)
     conn = door.connect("bench forecast", owner=True, guarded=False)
     conn.execute("TRUNCATE due_dueentry, due_forecast, due_forecastshard, due_forecastchange")
     entries = _entries(count, made, database_now(conn))
     _fill(conn, entries)
-    service = ForecastService(
-        door.Line("bench forecast"), Keeper(wants=lambda _: True, progressed=lambda _: True, stats=dict)
-    )
-    service._registry.refresh(force=True)
+    registry = Registry(door.Line("bench forecast"))
+    registry.refresh(force=True)
+    service = new_service(registry)
     for name in ("first round", "second round, with the tenants of the fullest minutes"):
         began, used, steps, longest = perf_counter(), process_time(), 0, 0.0
         while True:
