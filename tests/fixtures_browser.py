@@ -99,10 +99,15 @@ class Web:
             context.close()
 
 
+def chromium() -> str | None:
+    """Where this machine has it."""
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
 @pytest.fixture
 def web(processes: Processes, wait_for: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     """Skipped where there is no Chromium."""
-    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    path = chromium()
     if path is None:
         pytest.skip(f"needs one of {', '.join(NAMES)}")
     from django.db import connections

@@ -6,7 +6,6 @@ They are looked at before they are committed: what is ugly there is ugly for eve
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import urllib.request
 from collections.abc import Callable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
 
-from tests.fixtures_browser import NAMES, OPTIONS, SETTLED  # noqa: E402  from the roots above
+from tests.fixtures_browser import NAMES, OPTIONS, SETTLED, chromium  # noqa: E402  from the roots above
 
 PICTURES = ROOT / "docs" / "pictures"
 WIDE = (1280, 800)
@@ -30,18 +29,18 @@ SLUG = "acme"
 
 def main() -> int:
     """Takes them all; 1 without a demo or a browser."""
-    chromium = next((found for name in NAMES if (found := shutil.which(name))), None)
+    browser = chromium()
     try:
         demo = json.loads((ROOT / "var" / "demo.json").read_text())
         Api(demo)("schedules?page_size=1")
     except (OSError, ValueError) as error:
         print(f"make screenshots: needs `make run` in another terminal ({error})", file=sys.stderr)
         return 1
-    if chromium is None:
+    if browser is None:
         print(f"make screenshots: needs one of {', '.join(NAMES)}", file=sys.stderr)
         return 1
     PICTURES.mkdir(parents=True, exist_ok=True)
-    take(demo, chromium)
+    take(demo, browser)
     return 0
 
 
@@ -58,14 +57,14 @@ class Api:
             return json.load(answer)
 
 
-def take(demo: dict[str, Any], chromium: str) -> None:
+def take(demo: dict[str, Any], path: str) -> None:
     """Signs in as the demo's operator and photographs each page, light or dark."""
     from playwright.sync_api import sync_playwright
 
     base = f"http://localhost:{urlsplit(demo['base_url']).port}"
     api = Api(demo)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(OPTIONS))
+        browser = playwright.chromium.launch(executable_path=path, args=list(OPTIONS))
         page = browser.new_page()
         page.goto(f"{base}/admin/login/")
         page.get_by_label("Username").fill(demo["admin"]["username"])

@@ -15,11 +15,10 @@ from apps.operations.backfill.within import ORDERS
 from apps.portal.operations import OperationDetail
 from apps.portal.paces import pace_of
 from apps.portal.pages import Page
-from apps.portal.paging import newest
 from apps.portal.schedule_verbs import ScheduleVerb
 from apps.portal.verbs import Receipt, Subject, reason_field
 from apps.presenting.fields import Field, Form, Option
-from apps.presenting.paging import as_uuid, listed
+from apps.presenting.paging import as_uuid, listed, newest
 from apps.presenting.progress import bar
 from apps.schedules.models import Schedule
 from apps.schedules.timing import spec_from_json

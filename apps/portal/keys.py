@@ -10,10 +10,9 @@ from django.urls import reverse
 
 from apps.portal.once import overlap_field, overlap_of, shown_once
 from apps.portal.pages import Page
-from apps.portal.paging import newest
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from apps.presenting.fields import Field, Form, choices
-from apps.presenting.paging import listed
+from apps.presenting.paging import listed, newest
 from apps.schedules.timing_trigger import read_instant
 from kernel.errors import Faults, NotFound
 from tenants.apikeys import apikey_end, apikey_issue, apikey_rotate

@@ -9,10 +9,9 @@ from django.urls import reverse
 
 from apps.portal.once import shown_once
 from apps.portal.pages import Page
-from apps.portal.paging import newest
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from apps.presenting.fields import Field, Form, choices
-from apps.presenting.paging import listed
+from apps.presenting.paging import listed, newest
 from kernel.errors import Faults, NotFound
 from tenants import invitations, people
 from tenants.models import Invitation, Member

@@ -11,10 +11,9 @@ from apps.operations.pacing import NAMES as PACE_NAMES
 from apps.operations.reading import items_read, name_of, operation_access, undo_blocked
 from apps.operations.states import ITEM_STATES, STATES, sources_of
 from apps.portal.pages import Offer, Page
-from apps.portal.paging import newest
 from apps.presenting.fields import Field, Form, Option, choices
-from apps.presenting.paging import listed
-from apps.presenting.progress import TONES, bar
+from apps.presenting.paging import listed, newest, number_of
+from apps.presenting.progress import bar, counted
 from apps.presenting.shown import look_of
 from apps.schedules.names import names_of
 
@@ -49,7 +48,7 @@ class OperationDetail(Page):
         one = operation_access(actor=self.actor, operation_id=operation_id, need="operation.read")
         state = request.GET.get("state", "")
         state = state if state in ITEM_STATES else ""
-        page = items_read(one, states=[state] if state else [], after=_after(request), size=SHOWN_ITEMS)
+        page = items_read(one, states=[state] if state else [], after=number_of(request), size=SHOWN_ITEMS)
         targets = [item.target_id for item in page.rows]
         names = names_of(
             jobs=targets if one.target == "jobs" else (), schedules=targets if one.target == "schedules" else ()
@@ -58,7 +57,7 @@ class OperationDetail(Page):
         return self.page(
             "portal/operation.html", title=name_of(one), one=one, bar=bar(one), more=page.after,
             items=[(item, known.get(str(item.target_id), item.target_id)) for item in page.rows],
-            counts=[(name, getattr(one, name)) for name, _ in TONES], state=state, offers=self._offers(one),
+            counts=counted(one), state=state, offers=self._offers(one),
             pace=[(name.replace("_", " "), getattr(one, name)) for name in PACE_NAMES if getattr(one, name)],
         )  # fmt: skip
 
@@ -79,8 +78,3 @@ class OperationDetail(Page):
 def state_word(one: Operation) -> str:
     """Its state as a word."""
     return look_of(one.state).word
-
-
-def _after(request: HttpRequest) -> int:
-    text = request.GET.get("after", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0

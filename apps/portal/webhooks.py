@@ -8,9 +8,8 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from apps.portal.pages import Page
-from apps.portal.paging import newest
 from apps.presenting.fields import Field, Form, Option, choices
-from apps.presenting.paging import PAGE_ROWS, as_uuid, cursor_of, listed
+from apps.presenting.paging import PAGE_ROWS, as_uuid, cursor_of, listed, newest
 from apps.presenting.shown import error_line
 from apps.schedules.names import names_of
 from apps.webhooks.models import Webhook

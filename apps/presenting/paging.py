@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import UUID
 
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, QueryDict
 
 from kernel.keyset import Position
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Model)
 PAGE_ROWS = 50
 CURSOR = "before"
 
@@ -34,6 +36,20 @@ def position_of(request: HttpRequest) -> Position | None:
     """The same, for the lists of `kernel.keyset`: one that ends at its bound says where older rows go on."""
     cursor = cursor_of(request)
     return None if cursor is None else Position(cursor)
+
+
+def number_of(request: HttpRequest) -> int:
+    """After which item of an operation the page begins, which are numbered; nonsense is the first page."""
+    text = request.GET.get("after", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
+
+
+def newest(request: HttpRequest, found: QuerySet[M], *, by: str = "pk") -> list[M]:
+    """The page's rows and one more, when there are more; `by` names their id."""
+    cursor = cursor_of(request)
+    if cursor is not None:
+        found = found.filter(**{f"{by}__lt": cursor})
+    return list(found.order_by(f"-{by}")[: PAGE_ROWS + 1])
 
 
 def listed(request: HttpRequest, rows: Sequence[T], *, key: Callable[[T], object]) -> Listed[T]:

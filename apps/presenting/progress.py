@@ -15,7 +15,12 @@ TONES = (
 
 def bar(one: Any) -> str:
     """Of something with counts as attributes; with its meaning in words, empty where there are no items."""
-    return bar_of({name: getattr(one, name) for name, _ in TONES})
+    return bar_of(dict(counted(one)))
+
+
+def counted(one: Any) -> list[tuple[str, int]]:
+    """Its counts by state, in the order of the bar."""
+    return [(name, getattr(one, name)) for name, _ in TONES]
 
 
 def bar_of(counts: Mapping[str, int]) -> str:

@@ -86,7 +86,8 @@ def test_filters_choose(kept: Stock, console_of: Any) -> None:
 
 
 def test_pages_of_a_list_have_no_gap(kept: Stock, console_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from apps.portal import executions, paging
+    from apps.portal import executions
+    from apps.presenting import paging
 
     for module in (executions, paging):
         monkeypatch.setattr(module, "PAGE_ROWS", 1)

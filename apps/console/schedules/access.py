@@ -9,12 +9,14 @@ from apps.schedules.reading import schedules_with
 from kernel.errors import NotFound
 from tenants.models import Tenant
 
+MISSING = "There is no such schedule."
+
 
 def access_schedule(schedule_id: UUID) -> DefinedSchedule:
     """With its current version and job; the same NotFound for all that is not there. In the tenant's schema."""
     for found in schedules_with([schedule_id]):
         return found
-    raise NotFound("There is no such schedule.")
+    raise NotFound(MISSING)
 
 
 def list_url(tenant: Tenant) -> str:

@@ -18,7 +18,7 @@ from apps.operations.backfill.reading import backfill_find, backfill_shape, back
 from apps.operations.backfill.wish import AT_ONCE, wish_of
 from apps.operations.codes import reasons_read
 from apps.presenting.paging import as_uuid
-from apps.presenting.progress import TONES, bar, bar_of
+from apps.presenting.progress import bar, bar_of, counted
 from apps.schedules.models import Schedule
 from apps.usage.admitting import live_of
 from tenants import door
@@ -64,6 +64,6 @@ def backfill(request: HttpRequest, now: datetime, key: UUID) -> dict[str, Any]:
         "words": (WORDS[shape["only"]], WORDS[shape["order"]]), "seen": outlines.find(conn, one.pk),
         "days": [(day["day"], day, bar_of(day)) for day in shape["days"]],
         "uses": uses(one.pending, at_once=at_once, per_day=per_day_of(tenant, now=now), live=live),
-        "counts": [(name, getattr(one, name)) for name, _ in TONES],
+        "counts": counted(one),
         "reasons": reasons_read(conn, tenant.schema_name, one.pk),
     }  # fmt: skip

@@ -19,8 +19,8 @@ from apps.operations.outlined import BACKFILL
 from apps.operations.pacing import NAMES as PACE_NAMES
 from apps.operations.reading import items_read, name_of
 from apps.operations.states import ENDS, ITEM_STATES, STATES
-from apps.presenting.paging import PAGE_ROWS, Listed, cursor_of, listed
-from apps.presenting.progress import TONES, bar
+from apps.presenting.paging import Listed, listed, newest, number_of
+from apps.presenting.progress import bar, counted
 from tenants import door
 
 ITEMS_SHOWN = 100
@@ -47,11 +47,11 @@ def operation(request: HttpRequest, now: datetime, key: UUID) -> dict[str, Any]:
     tenant, conn = tenant_of(request), door.raw()
     state = request.GET.get("state", "")
     state = state if state in ITEM_STATES else ""
-    found = items_read(one, states=[state] if state else [], after=_after(request), size=ITEMS_SHOWN)
+    found = items_read(one, states=[state] if state else [], after=number_of(request), size=ITEMS_SHOWN)
     return {
         "title": name_of(one), "one": one, "seen": outlines.find(conn, one.pk),
         "bar": bar(one), "items": found.rows, "more": found.after, "state": state,
-        "counts": [(name, getattr(one, name)) for name, _ in TONES],
+        "counts": counted(one),
         "pace": [(name.replace("_", " "), getattr(one, name)) for name in PACE_NAMES if getattr(one, name)],
         "reasons": reasons_read(conn, tenant.schema_name, one.pk), "filter": masked(one.filter),
         "params": masked(one.params), "is_backfill": one.action == BACKFILL,
@@ -60,11 +60,7 @@ def operation(request: HttpRequest, now: datetime, key: UUID) -> dict[str, Any]:
 
 def page_of(request: HttpRequest, found: QuerySet[Operation]) -> Listed[Operation]:
     """A page of operations by id, newest first."""
-    cursor = cursor_of(request)
-    if cursor is not None:
-        found = found.filter(pk__lt=cursor)
-    rows = list(found.defer("filter", "cursor", "actor").order_by("-pk")[: PAGE_ROWS + 1])
-    return listed(request, rows, key=lambda one: one.pk)
+    return listed(request, newest(request, found.defer("filter", "cursor", "actor")), key=lambda one: one.pk)
 
 
 def state_filter(request: HttpRequest, found: QuerySet[Operation]) -> tuple[QuerySet[Operation], str]:
@@ -82,8 +78,3 @@ def _page_of(request: HttpRequest, found: QuerySet[Operation]) -> dict[str, Any]
         "listed": rows, "shown": [(one, bar(one)) for one in rows.rows], "state": state,
         "chips": CHIPS,
     }  # fmt: skip
-
-
-def _after(request: HttpRequest) -> int:
-    text = request.GET.get("after", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
