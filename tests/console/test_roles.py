@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from tests.commands import run_command
+from tests.console.conftest import operator_of
 
 LEVELS_OF = {
     "viewer": "view", "responder": "view respond", "operator": "view respond operate",
@@ -23,15 +24,14 @@ STOCK_OF = {
 
 def test_what_each_role_may(database: None) -> None:
     from django.contrib.auth.backends import ModelBackend
-    from django.contrib.auth.models import Group, User
+    from django.contrib.auth.models import User
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
     from apps.console.roles import LEVELS, lacks, may
 
     for role, levels in LEVELS_OF.items():
-        user = User.objects.create_user(role, is_staff=True)
-        user.groups.add(Group.objects.get(name=role))
+        user = operator_of(role)
         assert [level for level in LEVELS if may(user, level)] == levels.split()
         held, missing = STOCK_OF[role]
         assert user.has_perm(held) and not user.has_perm(missing), role

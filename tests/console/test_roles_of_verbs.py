@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.console.conftest import logged_in
+from tests.console.conftest import logged_in, operator_of
 from tests.console.test_roles import LEVELS_OF
 
 Conn = psycopg.Connection[Any]
@@ -28,14 +28,11 @@ STOCK = (  # what is done to ticked rows of stock pages, and the level that it t
 
 @pytest.mark.parametrize("role", [*LEVELS_OF, "none"])
 def test_each_verb_asks_for_its_level(database: None, acme: Any, conn: Conn, role: str) -> None:
-    from django.contrib.auth.models import Group, User
-
     from apps.console.verbs.offering import verb_url
     from apps.console.verbs.registry import all_verbs
 
     levels = LEVELS_OF.get(role, "").split()
-    user = User.objects.create_user(role, is_staff=True)
-    user.groups.set(Group.objects.filter(name=role))
+    user = operator_of(role)
     client = logged_in(user)
     refused = []
     for name, verb in all_verbs().items():
@@ -55,7 +52,7 @@ def test_each_verb_asks_for_its_level(database: None, acme: Any, conn: Conn, rol
 
 def test_stock_actions_follow_the_same_roles(database: None, acme: Any, conn: Conn) -> None:
     from django.contrib.admin import site
-    from django.contrib.auth.models import Group, User
+    from django.contrib.auth.models import User
     from django.test import RequestFactory
 
     from apps.console.tenant_site import tenant_site
@@ -63,8 +60,7 @@ def test_stock_actions_follow_the_same_roles(database: None, acme: Any, conn: Co
     request = RequestFactory().get("/")
     for role in (*LEVELS_OF, "none"):
         levels = LEVELS_OF.get(role, "").split()
-        request.user = User.objects.create_user(role, is_staff=True)
-        request.user.groups.set(Group.objects.filter(name=role))
+        request.user = operator_of(role)
         for path, action, level in STOCK:
             table = ".".join(path.strip("/").split("/")[-2:])
             of_site = tenant_site if path.startswith("/t/") else site

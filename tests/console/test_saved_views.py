@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.console.conftest import HOSTILE, logged_in
+from tests.console.conftest import HOSTILE, logged_in, operator_of
 
 
 @pytest.fixture
 def grace(database: None) -> Any:
     """An operator with the least role."""
-    from django.contrib.auth.models import Group, User
-
-    user = User.objects.create_user("grace", is_staff=True)
-    user.groups.add(Group.objects.get(name="viewer"))
-    return user
+    return operator_of("viewer", "grace")
 
 
 def kept(browser: Any) -> dict[str, int]:

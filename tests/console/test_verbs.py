@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.console.conftest import HOSTILE, WHO, logged_in
+from tests.console.conftest import HOSTILE, WHO, logged_in, operator_of
 
 Conn = psycopg.Connection[Any]
 
@@ -33,11 +33,7 @@ def hidden(html: str) -> dict[str, str]:
 
 def of_role(role: str) -> Any:
     """A browser of an operator who has this role."""
-    from django.contrib.auth.models import Group, User
-
-    user = User.objects.create_user(role, is_staff=True)
-    user.groups.add(Group.objects.get(name=role))
-    return logged_in(user)
+    return logged_in(operator_of(role))
 
 
 def trail(conn: Conn, action: str) -> list[tuple[Any, ...]]:
