@@ -44,7 +44,7 @@ class ExplainedAdmin(ReadOnlyAdmin):
 
     def _explained(self, request: HttpRequest, key: UUID) -> HttpResponse:
         tenant = tenant_of(request)
-        asked, fault = request.GET.get("at", "").replace("\0", "").strip()[:AT_CHARS], ""
+        asked, fault = request.GET.get("at", "").strip()[:AT_CHARS], ""
         try:
             now = database_now()
             if self.opts.model_name == "execution":

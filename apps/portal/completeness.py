@@ -39,7 +39,7 @@ class ScheduleCompleteness(Page):
 
     def get(self, request: HttpRequest, schedule_id: UUID) -> HttpResponse:
         schedule = access_schedule(schedule_id).schedule
-        asked = {name: request.GET.get(name, "").replace("\0", "").strip()[:40] for name in ("from", "to")}
+        asked = {name: request.GET.get(name, "").strip()[:40] for name in ("from", "to")}
         (since, fault), (until, later_fault) = instant_asked(asked["from"]), instant_asked(asked["to"])
         until = until or self.now.replace(microsecond=0)
         since = since or until - LOOKS_BACK
@@ -71,7 +71,7 @@ class ScheduleRepair(ScheduleVerb):
     lead = "Each occurrence that nothing is written of gets a run, or a row that says why it does not run."
 
     def fields(self, subject: Subject) -> list[Field]:
-        given = {name: self.request.GET.get(name, "").replace("\0", "")[:40] for name in ("from", "to")}
+        given = {name: self.request.GET.get(name, "")[:40] for name in ("from", "to")}
         policy = (subject.row.definition.definition.get("misfire") or "fire_once").replace("_", " ")
         how = [
             Option("policy", f"by its policies of that time (now: {policy})"),

@@ -54,7 +54,7 @@ class ScheduleExplain(ExplainPage):
     section = "schedules"
 
     def get(self, request: HttpRequest, schedule_id: UUID) -> HttpResponse:
-        asked = request.GET.get("at", "").replace("\0", "").strip()[:40]
+        asked = request.GET.get("at", "").strip()[:40]
         at, fault = instant_asked(asked)
         found = schedule_explain(self.tenant, schedule_id, now=self.now, at=at, named=self.may(READS_NAMES))
         return self.shown(found, back=reverse("portal:schedule", args=[schedule_id]), asked=asked, fault=fault)

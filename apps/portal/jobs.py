@@ -41,7 +41,7 @@ class JobList(Page):
             Field("status", "Status", "select", options=[*anything, *choices(STATUSES)]),
         ])  # fmt: skip
         form.take(request.GET)
-        form["name"].value = form["name"].value.replace("\0", "")[:200]
+        form["name"].value = form["name"].value[:200]
         kind, status = form.text("kind"), form.text("status")
         wanted = DefinitionFilter(
             name=form.text("name") or None, kinds=[kind] if kind in KINDS else [],

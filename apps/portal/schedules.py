@@ -68,7 +68,7 @@ class ScheduleList(Page):
         job = as_uuid(form.text("job"))
         form["job"].options = [Option("", "any"), *(Option(*one) for one in job_options(also=job))]
         form["job"].value = str(job) if job else ""
-        form["name"].value = form["name"].value.replace("\0", "")[:200]
+        form["name"].value = form["name"].value[:200]
         return form
 
 

@@ -37,7 +37,7 @@ class Trail(Page):
         ])  # fmt: skip
         form.take(request.GET)
         for one in form.fields.values():
-            one.value = one.value.replace("\0", "").strip()[:TEXT_CHARS]
+            one.value = one.value.strip()[:TEXT_CHARS]
         filters: dict[str, Any] = {
             name: value
             for name, value in (

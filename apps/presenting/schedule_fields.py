@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from apps.presenting.fields import Field, Form, Option, choices
 from apps.presenting.json_input import read_json
-from apps.schedules.schedule_input import HEALTH_DEFAULTS, TIMING_DEFAULTS, WAITING_DEFAULTS
+from apps.schedules.schedule_input import DEFAULTS
 from apps.schedules.timing_spec import CHOICES
 from kernel.errors import Faults, InvalidInput
 
@@ -25,7 +25,6 @@ TEXTS = ("timezone", "start_at", "end_at", "calendar", "external_id")
 NUMBERS = ("jitter_s", "grace_s", "max_runs", "pause_after_failures", "probe_after_s", "max_queue_age_s")
 SELECTS = ("misfire", "overlap", "dst_gap", "dst_fold", "on_excluded")
 MORE = ("misfire_max", "misfire_max_age_s", "misfire_order", "catch_up_per_s", "overlap_max", "windows", "outside")
-DEFAULTS = {**TIMING_DEFAULTS, **HEALTH_DEFAULTS, **WAITING_DEFAULTS}
 WORKFLOW_PREFIX = "workflow:"  # what the field `job` has before the id of a workflow
 # Where the service's pointers lead; the trigger's lead to the field of its kind.
 PLACES = {**dict.fromkeys(MORE, "more"), "workflow": "job"}

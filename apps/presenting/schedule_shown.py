@@ -8,14 +8,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from apps.schedules.changes import changes
-from apps.schedules.schedule_input import TIMING_DEFAULTS, Known, read_schedule, timing_of
+from apps.schedules.schedule_input import DEFAULTS, Known, read_schedule, timing_of
 from apps.schedules.timing import Spec, TimingInvalid, describe, notes, seed_notes, spec_from_json
 from apps.schedules.timing_api import ExclusionOf
 from apps.schedules.timing_preview import Difference, Occurrence, compare, left_out, preview
 
 NOWHERE = "00000000-0000-0000-0000-000000000000"  # a preview needs no job
 LEFT_OUT_SHOWN = 10
-DEFAULTS = {**TIMING_DEFAULTS, "pause_after_failures": None, "probe_after_s": None, "max_queue_age_s": None}
 OF_THEIR_OWN = ("trigger", "timezone", "payload")  # shown beside the rules, not among them
 ALWAYS = ("misfire", "overlap")
 

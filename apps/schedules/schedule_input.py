@@ -41,12 +41,10 @@ TIMING_DEFAULTS: dict[str, Any] = {
 HEALTH_DEFAULTS: dict[str, Any] = {"pause_after_failures": None, "probe_after_s": None}
 # How long its runs may wait, instead of what the job says. Not part of the spec: the due entry carries it.
 WAITING_DEFAULTS: dict[str, Any] = {"max_queue_age_s": None}
+DEFAULTS = {**TIMING_DEFAULTS, **HEALTH_DEFAULTS, **WAITING_DEFAULTS}
 FAILURES_MAX = 100
 PROBE_MIN_S, PROBE_MAX_S = 1, 30 * 86_400
-FIELDS = (
-    "name", "job", "workflow", *TIMING_DEFAULTS, *HEALTH_DEFAULTS, *WAITING_DEFAULTS, "payload", "labels",
-    "external_id",
-)  # fmt: skip
+FIELDS = ("name", "job", "workflow", *DEFAULTS, "payload", "labels", "external_id")
 READ_ONLY = (
     "id", "version", "status", "paused_reason", "paused_at", "resume_at", "next_at", "problem", "last_at",
     "created_at", "updated_at", "load_hint",

@@ -42,7 +42,7 @@ def deadletters(request: HttpRequest, now: datetime) -> dict[str, Any]:
     """Causes of dead letters, or of all failed attempts; by host, class and tenant."""
     window, what = window_of(request), request.GET.get("what", "")
     what = what if what in WHAT else "letters"
-    given = {name: request.GET.get(name, "").replace("\0", "").strip()[:TEXT_CHARS] for name in ("host", "tenant", "q")}
+    given = {name: request.GET.get(name, "").strip()[:TEXT_CHARS] for name in ("host", "tenant", "q")}
     tenant_id, faults = None, []
     if given["tenant"]:
         tenant_id = Tenant.objects.filter(slug=given["tenant"]).values_list("pk", flat=True).first()

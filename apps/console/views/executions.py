@@ -105,7 +105,7 @@ def _took(row: ExecutionRow, now: datetime) -> str:
 
 def _asked(request: HttpRequest, now: datetime) -> Asked:
     names = ("job", "schedule", "trigger", "q")
-    given = {name: request.GET.get(name, "").replace("\0", "").strip()[:200] for name in names}
+    given = {name: request.GET.get(name, "").strip()[:200] for name in names}
     window, state = request.GET.get("window", "24h"), request.GET.get("state", "")
     window = window if window in WINDOWS else "24h"
     state = state if state in (*EXECUTION_STATES, ALIVE) else ""

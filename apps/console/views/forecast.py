@@ -92,7 +92,7 @@ def _who(total: Total, minute: datetime) -> dict[str, Any]:
 
 def _trial(request: HttpRequest, total: Total, minute: datetime, now: datetime) -> dict[str, Any]:
     """What was asked for as a dry run."""
-    slug, jitter = request.GET.get("tenant", "").replace("\0", ""), request.GET.get("jitter_s", "")
+    slug, jitter = request.GET.get("tenant", ""), request.GET.get("jitter_s", "")
     jitter_s = int(jitter) if jitter in {str(one) for one in JITTERS_S} else JITTERS_S[1]
     found: dict[str, Any] = {
         "given": {"tenant": slug, "jitter_s": str(jitter_s)},

@@ -43,7 +43,7 @@ class Line(NamedTuple):
 @page("live", "live/", title="Live", template="console/live.html")
 def live(request: HttpRequest, now: datetime) -> dict[str, Any]:
     """The list, by default with what has been there for longest first."""
-    given = {name: request.GET.get(name, "").replace("\0", "").strip() for name in ("tenant", "worker", "q")}
+    given = {name: request.GET.get(name, "").strip() for name in ("tenant", "worker", "q")}
     wanted, age = _wanted(request, given, now)
     found = alive_read(
         door.raw(), wanted, oldest_first=request.GET.get("order") != "newest", after=position_of(request), size=ROWS

@@ -42,7 +42,7 @@ class Row:
 def schedules(request: HttpRequest, now: datetime) -> dict[str, Any]:
     """Newest first; by name, status and job."""
     tenant = tenant_of(request)
-    name = request.GET.get("name", "").replace("\0", "").strip()[:NAME_CHARS]
+    name = request.GET.get("name", "").strip()[:NAME_CHARS]
     status = request.GET.get("status", "")
     status = status if status in STATUSES else ""
     job = as_uuid(request.GET.get("job", ""))

@@ -77,7 +77,7 @@ def letters(request: HttpRequest, now: datetime) -> dict[str, Any]:
     status = request.GET.get("status", "open")
     status = status if status in (*STATUSES, "all") else "open"
     fingerprint = fingerprint_of(request.GET.get("cause", "").strip())
-    error_class = request.GET.get("class", "").replace("\0", "").strip()[:CLASS_CHARS]
+    error_class = request.GET.get("class", "").strip()[:CLASS_CHARS]
     job = as_uuid(request.GET.get("job", ""))
     wanted = LetterFilter(
         statuses=[status] if status in STATUSES else [], job_id=job, fingerprint=fingerprint or None,

@@ -21,7 +21,7 @@ TEXT_CHARS = 100
 @page("tenants", "tenants/", title="Tenants", template="console/tenants.html")
 def tenants(request: HttpRequest, now: datetime) -> dict[str, Any]:
     """The board, by default with whoever has the most waiting first."""
-    show, sort, text = (request.GET.get(name, "").replace("\0", "").strip() for name in ("show", "sort", "q"))
+    show, sort, text = (request.GET.get(name, "").strip() for name in ("show", "sort", "q"))
     sort, text = sort if sort in SORT else "waiting", text[:TEXT_CHARS]
     measured = loads.read(door.raw())
     every = rows_read(measured, now=now)
