@@ -10,7 +10,7 @@ from django import forms
 
 from apps.console.reading import as_uuid
 from apps.console.roles import OPERATE, RESPOND
-from apps.console.schedules.access import access_schedule, list_url, schedule_url
+from apps.console.schedules.access import MISSING, access_schedule, list_url, schedule_url
 from apps.console.schedules.missed import Missed, missed_while
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
 from apps.console.verbs.live import page_of
@@ -61,7 +61,7 @@ class OfSchedule(Verb):
         """The schedule. NotFound."""
         key = as_uuid(ask.target.partition("/")[0])
         if key is None:
-            raise NotFound("There is no such schedule.")
+            raise NotFound(MISSING)
         return access_schedule(key)
 
     def as_seen(self, ask: Ask) -> DefinedSchedule:
