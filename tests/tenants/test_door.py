@@ -173,18 +173,25 @@ def test_a_lost_deadlock_is_tried_again(acme: Tenant, conn: Conn) -> None:
 
     rows = [make_job(acme), make_job(acme)]
     barrier = threading.Barrier(2)
+    through = [threading.Event(), threading.Event()]
     tries = [0, 0]
 
     def work(number: int) -> None:
         order = rows if number else rows[::-1]
         tries[number] += 1
+        if tries[number] > 1:  # else it may be in time to make the other one lose, too
+            through[1 - number].wait(30)
         list(Job.objects.select_for_update().filter(pk=order[0]))
         if tries[number] == 1:
             barrier.wait(30)
         list(Job.objects.select_for_update().filter(pk=order[1]))
         Job.objects.filter(pk__in=rows).update(revision=number + 10)
 
-    at_once(*(partial(in_tenant, acme, partial(work, number)) for number in (0, 1)))
+    def whole(number: int) -> None:
+        in_tenant(acme, partial(work, number))
+        through[number].set()
+
+    at_once(*(partial(whole, number) for number in (0, 1)))
     assert sorted(tries) == [1, 2]
 
 
