@@ -77,7 +77,7 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "C14": (f"{RELEASE}::test_high_priority_goes_first",),
         "C15": ("api/test_jobs.py::test_no_priority_out_of_range_becomes_the_highest_c15",),
         "C17": ("executors/test_conformance.py::test_time_out_ends_the_work_and_frees_its_slot",),
-        "C19": ("api/test_queues.py::test_a_lease_that_runs_out_is_an_attempt",),
+        "C19": ("api/test_lease_ends.py::test_a_lease_that_runs_out_is_an_attempt",),
         "C20": (
             "flow/test_broker_keys.py::test_keys_do_not_pile_up_c20",
             "flow/test_broker_keys.py::test_keys_do_not_pile_up_as_given_c20",
