@@ -10,7 +10,7 @@ from tests.schedules.cases import read_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY, POLICIES, RACES = "schedules/test_policy_cases.py", "flow/test_fire_policies.py", "flow/test_fire_races.py"
-FIRE, LEASES, RECONCILE, RELEASE = (f"flow/test_{name}.py" for name in ("fire", "leases", "reconcile", "release"))
+FIRE, KEEPER, RECONCILE, RELEASE = (f"flow/test_{name}.py" for name in ("fire", "keeper", "reconcile", "release"))
 HTTP, REDIRECTS, RULES = (f"executors/test_http_{name}.py" for name in ("cases", "redirects", "rules"))
 DAG, RUNS, DAG_API = "workflows/test_cases.py", "workflows/test_cases_runs.py", "api/test_workflows.py"
 TENANCY, DELETION = "tenants/test_public_cases.py", "tenants/test_deletion.py"
@@ -37,15 +37,15 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "B17": (f"{POLICY}::test_b17_b18_instants_are_not_read_again_in_another_zone",),
         "B18": (f"{POLICY}::test_b17_b18_instants_are_not_read_again_in_another_zone",),
-        "B20": (f"{LEASES}::test_an_error_while_acquiring_serves_nothing",),
-        "B21": (f"{LEASES}::test_a_lease_shorter_than_three_renewals_is_refused",),
-        "B23": (f"{LEASES}::test_ids_are_unique_per_start",),
+        "B20": (f"{KEEPER}::test_an_error_while_acquiring_serves_nothing",),
+        "B21": (f"{KEEPER}::test_a_lease_shorter_than_three_renewals_is_refused",),
+        "B23": (f"{KEEPER}::test_ids_are_unique_per_start",),
         "B25": (f"{POLICY}::test_b25_a_slot_between_two_passes_is_found_by_the_next_one",),
         "B27": (
             f"{POLICY}::test_b27_a_cursor_ahead_of_the_clock_is_found_and_made_anew",
             "flow/test_clock.py::test_a_clock_fix_silences_nobody",
         ),
-        "B28": (f"{LEASES}::test_a_wrong_clock_owns_nothing",),
+        "B28": (f"{KEEPER}::test_a_wrong_clock_owns_nothing",),
         "B29": ("flow/test_fire_faults.py::test_nothing_is_fired_by_a_clock_that_can_not_be_right",),
         "B30": ("flow/test_settle.py::test_a_workers_wrong_clock_moves_neither_the_end_nor_the_retry",),
         "B31": (f"{RACES}::test_saving_twenty_times_at_once_leaves_one_pending_slot",),
