@@ -1,6 +1,7 @@
-"""Each case of the handed files has a test that asserts it, by name; a name that goes away fails here."""
+"""Each case of the handed files and each guarantee has tests that assert it, by name; one that goes away fails here."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -196,6 +197,10 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
+GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+ROWS = [line.strip(" |").rsplit(" | ", 1) for line in GUARANTEES.splitlines() if line.startswith("| ")][1:]
+
+
 @cache
 def names(path: str) -> frozenset[str]:
     tree = ast.parse((ROOT / "tests" / path).read_text(encoding="utf-8"))
@@ -210,3 +215,13 @@ def test_each_case_has_a_test_that_exists(file: str) -> None:
         for node in tests:
             path, _, name = node.partition("::")
             assert name in names(path), f"{number}: {node} is not there"
+
+
+@pytest.mark.parametrize("proof", [proof for _, proof in ROWS], ids=[promise[2:42] for promise, _ in ROWS])
+def test_each_guarantee_names_tests_that_exist(proof: str) -> None:
+    named = re.findall(r"`([^`]*(?:/|\.py)[^`]*)`", proof)
+    assert [one for one in named if one.startswith("tests/")], "nothing proves it"
+    for one in named:
+        path, _, test = one.partition("::")
+        assert (ROOT / path).is_file(), f"{one} is no file: name it from the top, and no folder"
+        assert not test or test in names(path.removeprefix("tests/")), f"{one} is not there"
