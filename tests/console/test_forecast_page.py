@@ -61,7 +61,7 @@ def test_hours_that_a_clock_repeats_share_a_cell_and_skipped_ones_are_none() -> 
     hours = [(start + number * HOUR, 10) for number in range(48)]
     rows = heat(hours, zone="Europe/Berlin", capacity=12.0, changes=changes, links={}, chosen=start)
     doubled = next(cell for row in rows for cell in row.cells if cell is not None and cell.runs == 20)
-    assert doubled.level == "h4" and "83% of capacity" in doubled.title
+    assert doubled.level == "h4" and "83% of capacity" in doubled.title and doubled.full == "above 70 % of capacity"
     assert change_words(changes[0]) == "Europe/Berlin: the clock goes back 1 h"
     spring = [(start.replace(month=3, day=27) + number * HOUR, 10) for number in range(48)]
     rows = heat(spring, zone="Europe/Berlin", capacity=None, changes=(), links={}, chosen=None)
