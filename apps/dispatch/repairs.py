@@ -27,7 +27,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.dispatch.findings import NOTHING, Check, Finding, Found, in_schema
+from apps.dispatch.findings import NOTHING, Check, CheckName, Finding, Found, in_schema
 from apps.dispatch.repairs_blocked import blocked
 from apps.dispatch.repairs_buckets import buckets
 from apps.dispatch.repairs_executions import executions
@@ -73,7 +73,7 @@ class Rotation:
             self._left.append((walk, last))
         ended = monotonic_s()
         self._not_before = ended + max(EVERY_S, (ended - began) * (SHARE - 1))
-        counts = Counter(finding.check for finding in findings)
+        counts: Counter[str] = Counter(finding.check for finding in findings)
         for name, count in counts.items():
             some = [f"{one.tenant} {one.object_id}: {one.detail}" for one in findings if one.check == name][:5]
             done = "found" if name == "incomplete" else "repaired"
@@ -153,7 +153,7 @@ def _tickets(tenants: Sequence[int], conn: Conn, registry: Registry, after: UUID
 
 
 def _loose(
-    conn: Conn, registry: Registry, rows: Sequence[tuple[UUID, int]], query: str, check: str,
+    conn: Conn, registry: Registry, rows: Sequence[tuple[UUID, int]], query: str, check: CheckName,
     lock: Callable[[Conn, Sequence[UUID]], object], remove: Callable[[Conn, Sequence[UUID]], object], dry_run: bool,
 ) -> Found:  # fmt: skip
     """Rows of a shared table whose tenant does not know them: looked at again under their locks, then removed.

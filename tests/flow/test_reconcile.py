@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from apps.dispatch import reconcile as reconcile_module
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.pressure.counted import of_dispatcher
 from apps.dispatch.reconcile import FORGET_WORKERS_S, ReconcileService, end_lost
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.definitions import Definitions
@@ -252,13 +254,15 @@ def test_the_service_ends_what_is_lost_and_repairs_in_turn(service: ReconcileSer
     one = running(conn, acme, uuid.uuid4())
     schedule = make_schedule(acme)
     conn.execute("DELETE FROM due_dueentry WHERE key = %s", [schedule])
-    assert service.run_once().counts["lost"] == 1
+    totals = Counter(service.run_once().counts)
+    assert totals["lost"] == 1
     assert ticket_of(conn, one.execution_id)["state"] == "ready"
-    found = 0
     for _ in range(30):
         service._rotation._not_before = float("-inf")
-        found += service.run_once().counts.get("schedule_without_due_entry", 0)
-    assert found == 1
+        totals.update(service.run_once().counts)
+    told = of_dispatcher({"reconcile": totals})  # as metrics tell it
+    repaired = {check: times for check, times in told.repairs.items() if times}
+    assert (told.lost, repaired, told.gaps) == (1, {"schedule_without_due_entry": 1}, 0)
 
 
 def test_the_rotation_rests_so_that_it_takes_little_of_the_time(
