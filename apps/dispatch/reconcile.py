@@ -91,12 +91,15 @@ class ReconcileService:
         self._line.close()
 
 
-def end_lost(conn: Conn, registry: Registry, definitions: Definitions, *, after: UUID = NOTHING) -> Lost:
-    """Ends attempts that nobody runs any more. Each names the fence that was seen: a later start is not touched.
+def end_lost(
+    conn: Conn, registry: Registry, definitions: Definitions, *, after: UUID = NOTHING, tenant_id: int | None = None
+) -> Lost:  # fmt: skip
+    """Ends attempts, of one tenant or of all, that nobody runs any more.
 
-    Those of a tenant whose schema does not answer are left for the next look.
+    Each names the fence that was seen: a later start is not touched. Those of a tenant whose schema does not answer
+    are left for the next look.
     """
-    found = holding.lost(conn, limit=LOST_BATCH, grace_s=settings.WORKER_TTL_S, after=after)
+    found = holding.lost(conn, limit=LOST_BATCH, grace_s=settings.WORKER_TTL_S, after=after, tenant_id=tenant_id)
     last = found[-1].started.execution_id if len(found) == LOST_BATCH else NOTHING
     if not found:
         return Lost({}, last)
