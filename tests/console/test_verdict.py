@@ -138,7 +138,7 @@ def test_all_is_well_is_said_with_what_ran() -> None:
          {"lately": spell(times=600, p99_s=33.0), "late": (60, 58)}),
         ("audit_alarm", "may have been changed", {"alarms": 1}),
         ("unsealed", "6,000 rows", {"unsealed": 6_000}),
-        ("parked", "1 due entry can't be served and is put aside.", {"parked": 1}),
+        ("parked", "1 due entry can't be served and is put aside.", {"parked": 1, "parked_one": "k1"}),
         ("slots_given_up", "2 periodic slots", {"slots_given_up": 2}),
         ("other_schemas", "3 tenant schemas of another version.", {"other_schemas": 3}),
         ("unmeasured", "measured never", {"measured_s": None}),
@@ -177,9 +177,14 @@ def test_remedies_are_verbs_that_there_are() -> None:
     from apps.console.verbs.registry import all_verbs
 
     cases = next(mark.args[1] for mark in test_a_rule_says_it.pytestmark)
-    told = {remedy.verb for _, _, given in cases for one in said(**given) for remedy in one.remedies}
+    found = {(one.code, *remedy[:2]) for _, _, given in cases for one in said(**given) for remedy in one.remedies}
+    told = {verb for _, verb, _ in found}
     assert {"lease.rebalance", "breaker.reset", "tenant.pause", "dispatch.resume", "queue.resume"} <= told
     assert told <= set(all_verbs())
+    assert {
+        ("audit_alarm", "audit.verify", "operators"), ("parked", "dueentry.unpark", "k1"),
+        ("backlog_idle", "lease.release", "release/0"), ("unserved", "tenant.plan", "acme"),
+    } <= found  # fmt: skip
 
 
 def test_what_explains_the_others_comes_first() -> None:

@@ -160,6 +160,8 @@ def test_a_dead_letter_is_resolved(kept: Stock, conn: Any, console_of: Any) -> N
     browser.post(f"{path}/resolve", {"note": "not needed"})
     assert "not needed" in browser.text(path)
     assert str(kept.letter) in browser.text("/console/dead-letters?status=resolved")
+    browser.post(f"{path}/reopen", {"note": "needed after all"})
+    assert str(kept.letter) in browser.text("/console/dead-letters") and "Resolve" in browser.text(path)
 
 
 def test_a_get_changes_nothing(kept: Stock, conn: Any, console_of: Any) -> None:

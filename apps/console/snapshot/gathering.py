@@ -70,7 +70,8 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
         stale_writes=sum(count for _, count in stale["grown"]),
         stale_at=datetime.fromisoformat(stale["grown"][-1][0]) if stale["grown"] else None,
         next_due_at=min((at for at in earliest.values() if at > now), default=None),
-        parked=slow["parked"], alarms=slow["alarms"], unsealed=slow["unsealed"], other_schemas=slow["other_schemas"],
+        parked=slow["parked"], parked_one=slow.get("parked_one", ""),  # which the version before does not keep
+        alarms=slow["alarms"], unsealed=slow["unsealed"], other_schemas=slow["other_schemas"],
         slots_given_up=slow["slots_given_up"], **_counts(conn, load, fresh),
     )  # fmt: skip
     return facts, {"slow": slow, "stale": stale, "took_ms": memory.get("took_ms", [])}

@@ -77,7 +77,8 @@ SELECT
 _PUT_ASIDE = """
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM due_dueentry WHERE parked <> '' LIMIT %(most)s) a),
-    (SELECT count(*) FROM (SELECT 1 FROM due_beatslot WHERE started_at IS NULL AND sends > %(sends)s LIMIT %(most)s) a)
+    (SELECT count(*) FROM (SELECT 1 FROM due_beatslot WHERE started_at IS NULL AND sends > %(sends)s LIMIT %(most)s) a),
+    (SELECT key FROM due_dueentry WHERE parked <> '' LIMIT 1)
 """
 # What operators and commands did; what tenants' people and keys do is on their own pages. The condition is that of the
 # index audit_by_operators, so that these rows are found below any number of others.
@@ -169,10 +170,11 @@ def counted(conn: Conn) -> Mapping[str, int]:
     return dict(zip(("ready", "later", "queued", "running"), row, strict=True)) if row else {}
 
 
-def put_aside(conn: Conn, *, sends: int) -> dict[str, int]:
-    """Due entries that can't be served, and slots of celery beat that were given up."""
+def put_aside(conn: Conn, *, sends: int) -> dict[str, Any]:
+    """Due entries that can't be served, with the key of one, and slots of celery beat that were given up."""
     row = conn.execute(_PUT_ASIDE, {"most": CAP + 1, "sends": sends}).fetchone()
-    return {"parked": row[0], "slots_given_up": row[1]} if row else {"parked": 0, "slots_given_up": 0}
+    assert row is not None
+    return {"parked": row[0], "slots_given_up": row[1], "parked_one": str(row[2] or "")}
 
 
 def changes(conn: Conn, *, since: datetime) -> list[list[Any]]:

@@ -220,6 +220,7 @@ def audit_alarm(facts: Facts) -> Verdict | None:
         "alert",
         "The audit trail may have been changed: its sealer found its own row altered.",
         (Evidence("Alarms", counted(facts.alarms), "all chains", "audit/auditevent/?q=audit.alarm"),),
+        (Remedy("audit.verify", "operators"),),
     )
 
 

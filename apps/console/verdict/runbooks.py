@@ -75,6 +75,7 @@ RUNBOOKS: dict[str, Runbook] = {
         (
             "Is the broker up? Messages travel through it: look at *Workers & queues*.",
             "Do the workers of this pool listen to the queues that wait? A word of an operator may keep them off.",
+            "Its dispatcher may be stuck: release the lease of the pool, and another one hands over.",
             "Nothing is lost meanwhile: what was handed over and not started is handed over again.",
         ),
     ),
@@ -82,7 +83,8 @@ RUNBOOKS: dict[str, Runbook] = {
         "Tenants wait for a queue to which no live worker listens.",
         (
             "Start a worker of that pool and group, or let the present ones listen: *Subscriptions*.",
-            "A tenant was moved to a group of workers that is not there: change it back on the tenant's page.",
+            "A tenant was moved to a group of workers that is not there: change it back on the tenant's page, or give"
+            " the tenant another plan.",
         ),
     ),
     "one_tenant": Runbook(
@@ -167,7 +169,7 @@ RUNBOOKS: dict[str, Runbook] = {
     ),
     "parked": Runbook(
         "These schedules can't be served: their trigger or time zone can't be computed any more.",
-        ("Open the entries: each says why.", "Mended? *Serve again* on the entry."),
+        ("Open the entries: each says why.", "Mended? *Serve again*: on one, or on those that are ticked in the list."),
     ),
     "slots_given_up": Runbook(
         "Periodic tasks of celery beat were sent several times and started by nobody.",

@@ -160,6 +160,7 @@ class Facts:
     pauses: tuple[Pause, ...] = ()
     next_due_at: datetime | None = None
     parked: int = 0
+    parked_one: str = ""  # key of one of them
     alarms: int = 0  # of the audit trail
     unsealed: int = 0
     other_schemas: int = 0

@@ -17,6 +17,7 @@ from apps.console.verdict.values import (
     number,
 )
 from kernel.durations import span
+from kernel.pools import POOL_NUMBER, tenant_of
 
 LATE_S = 10.0  # the target of dispatch lateness
 IDLE_SHARE = 0.5  # of the slots
@@ -43,6 +44,7 @@ def backlog_idle(facts: Facts) -> Verdict | None:
         "alert",
         f"{number(most.waiting, 'run')} wait in pool {most.name} while {most.slots - most.running:,} slots are idle.",
         tuple(_of_pool(one) for one in found[:LISTED]),
+        (Remedy("lease.release", f"release/{POOL_NUMBER[most.pool]}"),) if most.pool in POOL_NUMBER else (),
     )
 
 
@@ -64,6 +66,7 @@ def unserved(facts: Facts) -> Verdict | None:
             Evidence("Workers alive", counted(facts.workers_live), "all pools", "workers/"),
             Evidence("What workers are told to listen to", "subscriptions", "all groups", "tickets/subscription/"),
         ),
+        (Remedy("tenant.plan", slug),) if (slug := tenant_of(queue)) else (),
     )
 
 
@@ -235,6 +238,7 @@ def parked(facts: Facts) -> Verdict | None:
         "stop",
         f"{told} can't be served and {'is' if facts.parked == 1 else 'are'} put aside.",
         (Evidence("Put aside", counted(facts.parked), "all tenants", "due/dueentry/?parked=yes"),),
+        (Remedy("dueentry.unpark", facts.parked_one),) if facts.parked_one else (),
     )
 
 
