@@ -47,6 +47,7 @@ from tests.fixtures_flow import (
 from tests.flow.hands import Hands
 from tests.flow.test_fire_faults import table_lock
 from workers import runtime as runtime_module
+from workers.batching import Usual
 from workers.executors.base import Executor
 from workers.runtime import Runtime
 
@@ -231,6 +232,26 @@ def test_slots_that_become_free_are_used_while_it_waits(
     assert counts == {"started": 10, "put_back": 0}
     for one in ids:
         wait_until(partial(settled, conn, acme, one), "the settlement")
+
+
+def test_what_waited_for_slots_is_started_together(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start of many costs little more than one: where runs take some time, free slots wait a moment for others."""
+    monkeypatch.setattr(runtime_module, "WAIT_FOR_SLOT_S", 20.0)
+    monkeypatch.setattr(Usual, "wait_s", 20.0)
+    ids, number = queued(conn, acme, 6)
+    sizes: list[int] = []
+    hands.submits = lambda works: sizes.append(len(works))
+
+    def work() -> None:
+        for key in wait_until(lambda: len(hands.held()) == 4 and sorted(hands.held()), "the first ones")[:3]:
+            hands.end(key)  # its slot is free after that
+
+    counts, _ = at_once(partial(_take, runtime, ids, number), work)
+    assert counts == {"started": 6, "put_back": 0}
+    assert sizes == [4, 2]
+    assert not runtime._gathers and runtime._reserved == {"python": 0}
 
 
 def test_many_messages_at_once_do_not_exceed_the_slots(
