@@ -668,7 +668,7 @@ class Counting:
     """A line whose connection counts a statement."""
 
     def __init__(self, conn: Conn, statement: str) -> None:
-        self.conn, self.statement, self.seen = conn, statement, 0
+        self.conn, self.statement, self.seen, self.info = conn, statement, 0, conn.info
 
     def get(self) -> Any:
         return self
