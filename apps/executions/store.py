@@ -221,8 +221,7 @@ ON CONFLICT (run_key) DO NOTHING RETURNING id
 """
 
 # Ends executions and records their attempts in one statement; the two row sets need not be of the same executions.
-# The ids once more: how many rows are in JSON nobody knows, and for the hundred that PostgreSQL takes it to be, it reads
-# all of a table that is not large.
+# Its ids travel once more: JSON is taken to be a hundred rows, and for so many all of a small table would be read.
 _SETTLE = f"""
 WITH ended AS (
     UPDATE {{schema}}.executions_execution e

@@ -245,7 +245,8 @@ def test_what_waited_for_slots_is_started_together(
     hands.submits = lambda works: sizes.append(len(works))
 
     def work() -> None:
-        for key in wait_until(lambda: len(hands.held()) == 4 and sorted(hands.held()), "the first ones")[:3]:
+        wait_until(lambda: len(hands.held()) == 4, "the first ones")
+        for key in sorted(hands.held())[:3]:
             hands.end(key)  # its slot is free after that
 
     counts, _ = at_once(partial(_take, runtime, ids, number), work)

@@ -494,8 +494,9 @@ def test_the_work_of_a_settlement_does_not_grow_with_the_history(
     """Rows that travel as JSON are taken to be a hundred: for so many all of a small table would be read each time."""
     one, schema = running(conn, acme), acme.schema_name
     conn.execute(
-        f"INSERT INTO {schema}.executions_execution SELECT (jsonb_populate_record(e, jsonb_build_object("
-        f"'id', gen_random_uuid(), 'run_key', n::text))).* FROM {schema}.executions_execution e, generate_series(1, 3000) n"
+        f"INSERT INTO {schema}.executions_execution"
+        " SELECT (jsonb_populate_record(e, jsonb_build_object('id', gen_random_uuid(), 'run_key', n::text))).*"
+        f" FROM {schema}.executions_execution e, generate_series(1, 3000) n"
     )
     with closing(door.connect("test", owner=True)) as owner:
         owner.execute(f"ANALYZE {schema}.executions_execution")
