@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from apps.dispatch.dispatcher import Dispatcher
+from apps.dispatch.examining import server
 from kernel.clock import monotonic_s
 from tenants import door, template
 from tenants import registry as registry_module
@@ -71,12 +72,14 @@ def test_the_doctor_names_what_is_wrong(database: None, acme: Tenant, settings: 
 
     code, found = doctor()
     assert code == 1 and not found["dispatchers"] and not found["workers"], "nobody is started in this test"
-    assert all(found[name] for name in ("shared schema", "tenant schemas", "clock", "connections", "broker", "shards"))
+    fine = ("database", "shared schema", "tenant schemas", "clock", "connections", "broker", "shards")
+    assert all(found[name] for name in fine)
     Tenant.objects.filter(pk=acme.pk).update(schema_version="older")
     settings.SHARDS, settings.BROKER_URL = 32, "redis://127.0.0.1:1/0"
     _, found = doctor()
     assert not any(found[name] for name in ("tenant schemas", "shards", "broker"))
     Tenant.objects.filter(pk=acme.pk).update(schema_version=template.version())
+    assert server(140_022) == ("database", False, "PostgreSQL 14.22: 15 or newer is needed") and server(150_000).ok
 
 
 def test_the_loops_of_a_process_read_the_tenants_together(
