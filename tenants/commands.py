@@ -1,6 +1,7 @@
 """What all management commands share: output as text or JSON, exit codes, the tenant by its slug."""
 
 import sys
+from collections.abc import Mapping
 from datetime import date
 from typing import Any, NoReturn
 from uuid import UUID
@@ -55,6 +56,19 @@ class Command(BaseCommand):
             return date.fromisoformat(text)
         except ValueError:
             self.refuse(f"{name}: {text!r} is no day; give one as 2026-03-31.")
+
+    def add_tenant(self, parser: CommandParser) -> None:
+        """The one tenant that the command is about: `--tenant SLUG` as everywhere, or the slug as the first argument.
+
+        `slug_of` reads it. Without either, or with both, the usage is printed and the exit is 2.
+        """
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("slug", nargs="?", metavar="SLUG")
+        which.add_argument("--tenant", metavar="SLUG", help="The same.")
+
+    def slug_of(self, options: Mapping[str, Any]) -> str:
+        """What was given for `add_tenant`."""
+        return str(options["tenant"] if options["slug"] is None else options["slug"])
 
     def tenant(self, slug: str) -> Tenant:
         """The tenant of this slug; NotFound otherwise."""

@@ -70,6 +70,7 @@ LEAST_ROLE = {
     "deadletter.read": "viewer",
     "deadletter.replay": "operator",
     "deadletter.resolve": "operator",
+    "deadletter.reopen": "operator",
     "execution.complete": "operator",
     "queue.read": "viewer",
     "queue.pause": "editor",

@@ -52,11 +52,16 @@ def atomically(work: Callable[[], T]) -> T:
 
 @contextmanager
 def rehearsing(dry: bool) -> Iterator[None]:
-    """What is done inside is taken back when `dry`, and whatever waits for the commit does not happen."""
+    """What is done inside is taken back when `dry`, and whatever waits for the commit does not happen.
+
+    Else nothing is opened around it: services have their own transactions, and try again after a deadlock only there.
+    """
+    if not dry:
+        yield
+        return
     with transaction.atomic():
         yield
-        if dry:
-            transaction.set_rollback(True)
+        transaction.set_rollback(True)
 
 
 def database_now(conn: psycopg.Connection[Any] | None = None) -> datetime:

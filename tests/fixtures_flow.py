@@ -1,6 +1,8 @@
 """Builders for the flow: definitions through the real services, every step through the code that the processes run.
 
 Each failure test ends in `assert_exactly_one_outcome`. Time is an argument; `NOW` lies in the past of any database.
+It is one file of 500 lines since it is one vocabulary: the steps use the builders, the fixtures the steps, and most of
+the files that use it take words from all of its sections.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from django_celery_beat.models import (
     SolarSchedule,
 )
 
+from apps.audit.seen import SeenMixin
 from apps.audit.services import record
 from apps.audit.trail import TrailMixin, actor_of, database_now
 from apps.due import slots
@@ -52,8 +53,21 @@ class PeriodicTaskForm(stock.PeriodicTaskForm):
     regtask = TaskChoice(label="Task (registered)", required=False)
 
 
+class QuietAdmin(stock.PeriodicTaskAdmin):
+    """django-celery-beat warns about every scheduler but its own."""
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        return super(stock.PeriodicTaskAdmin, self).changelist_view(request, extra_context)
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        return super(stock.PeriodicTaskAdmin, self).changeform_view(request, object_id, form_url, extra_context)
+
+
 @admin.register(PeriodicTask)
-class PeriodicTaskAdmin(TrailMixin, stock.PeriodicTaskAdmin):
+class PeriodicTaskAdmin(SeenMixin, TrailMixin, QuietAdmin):
     form = PeriodicTaskForm
     date_hierarchy = None
     list_display = ("name", "enabled", "scheduler", "task", "last_run_at", "total_run_count", "one_off")
@@ -63,16 +77,6 @@ class PeriodicTaskAdmin(TrailMixin, stock.PeriodicTaskAdmin):
     show_facets = admin.ShowFacets.NEVER
     actions = ("enable_tasks", "disable_tasks", "run_tasks")
     ordering = ("name",)
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        # django-celery-beat warns about every scheduler but its own.
-        return super(stock.PeriodicTaskAdmin, self).changelist_view(request, extra_context)
-
-    def changeform_view(
-        self, request: HttpRequest, object_id: str | None = None, form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> Any:  # fmt: skip
-        return super(stock.PeriodicTaskAdmin, self).changeform_view(request, object_id, form_url, extra_context)
 
     def saved_besides(self, form: forms.ModelForm[Any]) -> Iterable[str]:
         yield from ("task", "date_changed")
@@ -115,15 +119,15 @@ class PeriodicTaskAdmin(TrailMixin, stock.PeriodicTaskAdmin):
 
 
 @admin.register(ClockedSchedule)
-class ClockedScheduleAdmin(TrailMixin, stock.ClockedScheduleAdmin):
+class ClockedScheduleAdmin(SeenMixin, TrailMixin, stock.ClockedScheduleAdmin):
     pass
 
 
 @admin.register(CrontabSchedule)
-class CrontabScheduleAdmin(TrailMixin, stock.CrontabScheduleAdmin):
+class CrontabScheduleAdmin(SeenMixin, TrailMixin, stock.CrontabScheduleAdmin):
     pass
 
 
 @admin.register(IntervalSchedule)
-class IntervalScheduleAdmin(TrailMixin, stock.IntervalScheduleAdmin):
+class IntervalScheduleAdmin(SeenMixin, TrailMixin, stock.IntervalScheduleAdmin):
     pass

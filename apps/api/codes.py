@@ -80,7 +80,10 @@ CODES: Mapping[str, Code] = {
     "nothing_to_undo": Code((409,), "the operation has done nothing yet that could be taken back"),
     "too_many_items": Code((409,), "the filter fits more than 1,000,000 things", "narrow it, or do it in parts"),
     "not_open": Code((409,), "the dead letter was replayed or resolved before"),
-    "not_dead": Code((409,), "the execution can't be replayed: it is not dead", "resolve the letter"),
+    "not_resolved": Code((409,), "the dead letter was not resolved, or a newer one of its execution is open"),
+    "not_dead": Code(
+        (409,), "the execution can't be replayed, nor its letter reopened: it is not dead", "resolve the letter"
+    ),
     "replayed_too_often": Code(
         (409,), "it was replayed three times and died again each time; `replays` counts them", "see why, or say `force`"
     ),

@@ -16,7 +16,7 @@ from apps.api.reading import MAX_NOTE_CHARS, note_of
 from apps.api.shapes import deadletter_shape
 from apps.outcomes.again import UNCHANGED, How
 from apps.outcomes.replay import deadletter_replay
-from apps.outcomes.resolve import deadletter_resolve
+from apps.outcomes.resolve import deadletter_reopen, deadletter_resolve
 from apps.schedules.input_fields import Fields
 from kernel.errors import Faults
 
@@ -77,6 +77,24 @@ class DeadLetterResolve(Endpoint):
             tenant=self.tenant, actor=self.actor, letter_id=letter_id, now=self.now, note=note_of(self.body)
         )
         letter = access_deadletter(actor=self.actor, letter_id=letter_id, need="deadletter.resolve")
+        return Response(deadletter_shape(self.tenant, letter))
+
+
+class DeadLetterReopen(Endpoint):
+    """Opening one that was resolved."""
+
+    actions = {"POST": "deadletter.reopen"}
+
+    @operation(
+        "dead_letters_reopen", "Open a dead letter again that was resolved", body=NoteInput, answer=DeadLetterAnswer,
+        retry_safe=True, tag=TAG, problems=("not_resolved", "not_dead"),
+    )  # fmt: skip
+    @retry_safe
+    def post(self, request: Request, letter_id: UUID) -> Response:
+        deadletter_reopen(
+            tenant=self.tenant, actor=self.actor, letter_id=letter_id, now=self.now, reason=note_of(self.body)
+        )
+        letter = access_deadletter(actor=self.actor, letter_id=letter_id, need="deadletter.reopen")
         return Response(deadletter_shape(self.tenant, letter))
 
 

@@ -103,7 +103,9 @@ class JobChange(Serializer):
     labels = optional(serializers.DictField, child=label(null=True), help_text="null removes one.")
     external_id = optional(serializers.CharField, max_length=200, help_text="Your own id; unique among jobs.")
     kind = optional(serializers.ChoiceField, choices=list(KINDS), help_text="It can't change.")
-    queue = optional(serializers.CharField, max_length=80, help_text="Of kind pull: where its runs wait.")
+    queue = optional(
+        serializers.CharField, max_length=80, help_text="Where the runs of kind pull wait; other kinds have none."
+    )
 
 
 class JobInput(JobChange):

@@ -207,12 +207,20 @@ class NoInput(Serializer):
     EXAMPLE: ClassVar[Example] = {}
 
 
+class RerunInput(Serializer):
+    """With what to run again."""
+
+    EXAMPLE: ClassVar[Example] = {"payload": {"format": "html"}}
+
+    payload = serializers.JSONField(required=False, help_text="Instead of the one that it had; null: the job's.")
+
+
 class ReplayInput(Serializer):
     """How to replay: with `payload` or `new_key` a new execution is made, else the same one is reopened."""
 
     EXAMPLE: ClassVar[Example] = {"payload": {"format": "html"}, "note": "fixed by the supplier"}
 
-    payload = serializers.JSONField(required=False, help_text="Instead of the one that it had.")
+    payload = serializers.JSONField(required=False, help_text="Instead of the one that it had; null: the job's.")
     new_key = optional(
         serializers.BooleanField,
         help_text="As a new execution with a new run key: for a target that keeps its failure under the old one.",

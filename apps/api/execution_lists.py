@@ -51,7 +51,8 @@ FILTERS = [
 OF_JOB = [parameter("schedule", UUID), *FILTERS]
 OF_ALL = [parameter("job", UUID), *OF_JOB]
 ATTEMPT_FILTERS = [
-    parameter("state", choices=ATTEMPT_STATES), parameter("worker", UUID), parameter("error_class"),
+    parameter("state", choices=ATTEMPT_STATES), parameter("execution", UUID), parameter("job", UUID),
+    parameter("schedule", UUID), parameter("worker", UUID), parameter("error_class"),
     *time_parameters("started", "finished"), COUNT_PARAMETER, PAGE_SIZE_PARAMETER, CURSOR_PARAMETER,
 ]  # fmt: skip
 PAGE = listing(ExecutionAnswer, "Execution", counted=True)
@@ -174,6 +175,9 @@ class AttemptList(Endpoint):
         query = self.query(*(one.name for one in ATTEMPT_FILTERS))
         wanted = AttemptFilter(
             states=query.choices("state", ATTEMPT_STATES),
+            execution_id=query.id("execution"),
+            job_id=query.id("job"),
+            schedule_id=query.id("schedule"),
             worker_id=query.id("worker"),
             error_class=query.text("error_class"),
             started_after=query.instant("started_after"),

@@ -1,5 +1,6 @@
 """/executions: submitting, reading and stopping one"""
 
+from typing import Any
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -9,7 +10,7 @@ from apps.api.access import access_whole
 from apps.api.bulk import Batch, BulkEndpoint, Result
 from apps.api.codes import OF_ARCHIVES
 from apps.api.documents_bulk import BulkAnswer, ExecutionsBulkInput
-from apps.api.documents_runs import ExecutionAnswer, NoInput, SubmitInput
+from apps.api.documents_runs import ExecutionAnswer, NoInput, RerunInput, SubmitInput
 from apps.api.endpoint import Endpoint, retry_safe
 from apps.api.execution_lists import OF_ALL, PAGE, TAG, list_executions
 from apps.api.openapi import operation
@@ -18,8 +19,11 @@ from apps.api.shapes_runs import execution_shape
 from apps.dispatch.reasons import with_reasons
 from apps.dispatch.submission import execution_submit, executions_submit
 from apps.dispatch.submit import execution_rerun
+from apps.outcomes.again import UNCHANGED
 from apps.outcomes.cancel import execution_cancel
+from apps.schedules.input_fields import Fields
 from apps.workflows.dependencies.depending_reading import parents_of
+from kernel.errors import Faults
 from tenants import door
 
 
@@ -110,11 +114,21 @@ class ExecutionRerun(Endpoint):
     actions = {"POST": "execution.rerun"}
 
     @operation(
-        "executions_rerun", "Run a finished execution again as a new one", body=NoInput, answer=ExecutionAnswer,
-        status=202, retry_safe=True, tag=TAG, problems=("not_finished", "erased", "quota_exceeded", "overloaded"),
+        "executions_rerun", "Run a finished execution again as a new one, with its payload or another one",
+        body=RerunInput, answer=ExecutionAnswer, status=202, retry_safe=True, tag=TAG,
+        problems=("not_finished", "erased", "quota_exceeded", "overloaded"),
     )  # fmt: skip
     @retry_safe
     def post(self, request: Request, execution_id: UUID) -> Response:
-        nothing_of(self.body)
-        new_id = execution_rerun(tenant=self.tenant, actor=self.actor, execution_id=execution_id, now=self.now)
+        new_id = execution_rerun(
+            tenant=self.tenant, actor=self.actor, execution_id=execution_id, now=self.now, payload=payload_of(self.body)
+        )
         return execution_answer(self, new_id, status=202)
+
+
+def payload_of(body: Any) -> Any:
+    """The payload of a body that may have nothing else; UNCHANGED when it has none. InvalidInput."""
+    faults = Faults()
+    Fields(body, faults).only(("payload",))
+    faults.raise_if_any()
+    return body.get("payload", UNCHANGED)

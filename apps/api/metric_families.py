@@ -1,14 +1,16 @@
 """The figures as families of Prometheus metrics. Names and labels are stable; docs/scaling.md lists them.
 
-Labels are pools, groups of workers and lanes: as many as an operator has set up, and none for each tenant.
+Labels are pools, groups of workers and lanes: as many as an operator has set up, and none for each tenant. Counters are
+by process, since each counts from its own start.
 """
 
 from collections.abc import Callable, Iterator
 
 from django.conf import settings
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from apps.dispatch.pressure.counted import Counted, OfDispatcher
 from apps.dispatch.pressure.gauging import LANES, PoolFigures
 from apps.dispatch.pressure.pool_figures import Seen
 from apps.usage.archives import Totals
@@ -38,6 +40,12 @@ OF_LANES: tuple[tuple[str, str, Callable[[PoolFigures, str], float]], ...] = (
         lambda one, lane: one.oldest_wait_s[lane],
     ),
 )  # fmt: skip
+# Of each dispatcher, since it started.
+OF_DISPATCHERS: tuple[tuple[str, str, Callable[[OfDispatcher], int]], ...] = (
+    ("attempts_lost", "Attempts that nobody ran any more, or past their time, that were ended.", lambda one: one.lost),
+    ("released_again", "Tickets that were not started in time and released again.", lambda one: one.released_again),
+    ("gaps_found", "Schedules in which occurrences were found that nothing accounts for.", lambda one: one.gaps),
+)  # fmt: skip
 
 
 class Families(Collector):
@@ -51,6 +59,7 @@ class Families(Collector):
         yield _one("dispatchers", "Live dispatcher processes.", seen.dispatchers)
         yield _one("workers", "Live worker processes.", seen.workers)
         yield _one("oldest_due_seconds", "For how long the oldest due entry has been due.", seen.oldest_due_s)
+        yield from _counted(seen.counters)
         yield from _archive(seen.archive)
         yield _one(
             "schemas_of_other_version",
@@ -72,6 +81,27 @@ class Families(Collector):
 
 def _one(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(f"shardbeat_{name}", text, value=value)
+
+
+def _counted(seen: Counted) -> Iterator[Metric]:
+    for name, text, of_dispatcher in OF_DISPATCHERS:
+        family = CounterMetricFamily(f"shardbeat_{name}", text, labels=["process"])
+        for process, one in seen.dispatchers.items():
+            family.add_metric([process], of_dispatcher(one))
+        yield family
+    repairs = CounterMetricFamily(
+        "shardbeat_repairs", "What had come apart and was put right.", labels=["process", "check"]
+    )
+    for process, one in seen.dispatchers.items():
+        for check, count in one.repairs.items():
+            repairs.add_metric([process, check], count)
+    yield repairs
+    stale = CounterMetricFamily(
+        "shardbeat_settlements_stale", "Results that came after their attempt was over.", labels=["process"]
+    )
+    for process, count in seen.stale.items():
+        stale.add_metric([process], count)
+    yield stale
 
 
 def _archive(seen: Totals) -> Iterator[Metric]:

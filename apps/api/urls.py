@@ -159,6 +159,7 @@ urlpatterns: list[URLPattern] = [
     path("dead-letters/<uuid:letter_id>", deadletters.DeadLetterDetail.as_view()),
     path("dead-letters/<uuid:letter_id>/replay", deadletters.DeadLetterReplay.as_view()),
     path("dead-letters/<uuid:letter_id>/resolve", deadletters.DeadLetterResolve.as_view()),
+    path("dead-letters/<uuid:letter_id>/reopen", deadletters.DeadLetterReopen.as_view()),
     path("backfills", backfills.BackfillList.as_view()),
     path("backfills/<uuid:backfill_id>", backfills.BackfillDetail.as_view()),
     path("usage", usage.Usage.as_view()),

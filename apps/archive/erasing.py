@@ -26,7 +26,7 @@ from apps.outcomes.cancel import execution_cancel
 from kernel.errors import Conflict, FieldError, InvalidInput, NotFound
 from tenants import door
 from tenants.models import Tenant
-from tenants.work import in_tenant
+from tenants.work import in_tenant, rehearsing
 
 if TYPE_CHECKING:  # what reads files is loaded by whoever erases: most processes never do (`archive.reading`)
     from apps.archive.erasing_files import Family
@@ -79,12 +79,14 @@ def execution_erase(
     return receipt(tenant, execution_id)
 
 
-def would_erase(tenant: Tenant, execution_id: UUID, *, everything: bool) -> list[UUID]:
-    """What `execution_erase` would take, by id; empty when there is no such execution. Deliveries are not among it."""
+def would_erase(*, tenant: Tenant, execution_id: UUID, now: datetime, everything: bool = False) -> list[UUID]:
+    """What `execution_erase` would take, by id, but for deliveries. Refuses what that would, but for the reason."""
     from apps.archive.erasing_files import family
 
     conn, schema = door.raw(), tenant.schema_name
     cold = family(conn, tenant, execution_id, everything=everything, limit=MOST)
+    with rehearsing(True):
+        in_tenant(tenant, lambda: _ask(tenant, BY, execution_id, "rehearsed", now, everything, cold))
     ids = erasing_rows.belonging(conn, schema, {execution_id, *cold.rows}, everything=everything, limit=MOST + 1)
     return sorted(erasing_rows.present(conn, schema, ids) | set(cold.rows))
 

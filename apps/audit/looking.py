@@ -69,6 +69,14 @@ def trail_page(wanted: Wanted, *, before: int | None, size: int) -> Found:
     return Found(shown(rows, seals=False), lowest and lowest[0], lowest and lowest[1])
 
 
+def trail_count(wanted: Wanted) -> tuple[int, bool]:
+    """How many rows there are among the newest SCAN_MOST that an index finds, and whether those are all."""
+    base = _rows(wanted).order_by("-pk")
+    looked = base.values("pk")[:SCAN_MOST]
+    count = AuditEvent.objects.filter(pk__in=looked, **_rest(wanted)).count()
+    return count, not base.values("pk")[SCAN_MOST : SCAN_MOST + 1].exists()
+
+
 def newest_about(tenant_id: int, object_ids: Iterable[str], *, most: int) -> list[Shown]:
     """The newest rows about objects of a tenant, newest first, without what they changed. Down the index of objects."""
     rows = AuditEvent.objects.filter(tenant_id=tenant_id, object_id__in=list(object_ids)).defer("before", "after")

@@ -46,6 +46,12 @@ class AuditEvent(models.Model):
             models.Index(fields=["txid", "id"], name="audit_by_transaction"),
             # reader: the admin's first page and verifying, what the sealer found wrong
             models.Index(fields=["id"], condition=Q(action="audit.alarm"), name="audit_alarms"),
+            # reader: the strip of operators' pages, what operators and commands changed lately
+            models.Index(
+                fields=["at", "id"],
+                condition=Q(subject__startswith="user:") | Q(actor__startswith="command:"),
+                name="audit_by_operators",
+            ),
         ]
 
     def __str__(self) -> str:

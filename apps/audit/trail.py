@@ -6,8 +6,7 @@ It takes the place of Django's LogEntry, which knows no tenant and can be altere
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -19,6 +18,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from apps.audit.actors import Actor, at_request, operator
+from apps.audit.plain import plain
 from apps.audit.services import record
 
 if TYPE_CHECKING:
@@ -104,21 +104,6 @@ class TrailMixin(Base):
                 personal[name] = str(form.cleaned_data.get(name) or "")
                 continue
             masked = name in self.trail_masked
-            before[name] = MASK if masked else _plain(form.initial.get(name))
-            after[name] = MASK if masked else _plain(form.cleaned_data.get(name))
+            before[name] = MASK if masked else plain(form.initial.get(name))
+            after[name] = MASK if masked else plain(form.cleaned_data.get(name))
         return before, after, personal
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON holds it."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Model):
-        return value.pk
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set | QuerySet):
-        return [_plain(one) for one in value]
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(value) if isinstance(value, Decimal) else repr(value) if isinstance(value, bytes) else str(value)

@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import BooleanField, Count, ExpressionWrapper, Func, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
-from apps.audit.trail import actor_of, database_now
 from apps.console.admin_trail import ByTenantAdmin
-from apps.console.effects import breakers_reset, entries_unpark, tickets_cancel
 from apps.console.filters import HELD, DueFilter, HolderFilter, LiveFilter, ParkedFilter, StartByFilter, choice_filter
 from apps.console.reading import ReadOnlyAdmin
-from apps.console.selecting import ticked
 from apps.console.shown import json_field, tenant_link
+from apps.console.verbs.many import key_of
+from apps.console.verbs.ticked import TickedMixin
 from apps.due import slots
 from apps.due.models import BeatSlot, Dispatcher, DueEntry, ShardLease
 from apps.tickets.models import BREAKER_STATES, Breaker, Ticket, Worker
 from kernel.pools import POOLS
 from kernel.transitions import TICKET_STATES
+from tenants.models import Tenant
 
 LIVE = ExpressionWrapper(Q(expires_at__gt=Now()), output_field=BooleanField())
 
 
 @admin.register(DueEntry)
-class DueEntryAdmin(ByTenantAdmin):
+class DueEntryAdmin(TickedMixin, ByTenantAdmin):
     list_display = ("key", "tenant", "kind", "due_at", "nominal_at", "queue", "priority", "shard", "parked")
     list_filter = (
         DueFilter, ParkedFilter, choice_filter("kind", ("schedule", "execution")), choice_filter("pool", POOLS),
     )  # fmt: skip
     uuid_search = ("key",)
     search_help_text = "Id of a schedule or of a delayed execution, or a tenant."
-    actions = ("unpark",)
-
-    def has_unpark_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("due.change_dueentry")
-
-    @admin.action(description="Serve the ticked entries again (unpark)", permissions=["unpark"])
-    def unpark(self, request: HttpRequest, queryset: QuerySet[DueEntry]) -> None:
-        if keys := ticked(self, request):
-            count = entries_unpark(keys=keys, actor=actor_of(request), now=database_now())
-            self.message_user(request, f"{count} served again.", messages.SUCCESS if count else messages.WARNING)
+    verbs = ("dueentry.unpark",)
 
 
 @admin.register(Ticket)
-class TicketAdmin(ByTenantAdmin):
+class TicketAdmin(TickedMixin, ByTenantAdmin):
     list_display = (
         "execution", "tenant", "state", "why", "waits_for", "priority", "key", "queue", "attempt", "available_at",
         "start_by", "queued_at", "started_at", "deadline", "held_by", "cancel_requested",
@@ -57,10 +49,13 @@ class TicketAdmin(ByTenantAdmin):
     uuid_search = ("execution_id", "worker_id")
     search_help_text = "Id of an execution or of a worker, or a tenant."
     list_display_links = ("state",)
-    actions = ("cancel",)
+    verbs = ("ticket.cancel", "ticket.release")
 
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("tickets.change_ticket")
+    def keys_of(self, ids: list[Any]) -> Iterable[str]:
+        """With the tenant of each; what is over by now is nobody's."""
+        of_tenant = dict(Ticket.objects.filter(pk__in=ids).values_list("pk", "tenant_id"))
+        slugs = dict(Tenant.objects.filter(pk__in=set(of_tenant.values())).values_list("pk", "slug"))
+        return [key_of(key, slug=slugs.get(of_tenant.get(key, 0), "-")) for key in ids]
 
     @admin.display(description="execution")
     def execution(self, obj: Any) -> str:
@@ -83,16 +78,9 @@ class TicketAdmin(ByTenantAdmin):
         waits = obj.state == "ready" and obj.rank is None
         return obj.wait_reason if waits else None
 
-    @admin.action(description="Cancel the ticked executions", permissions=["cancel"])
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Ticket]) -> None:
-        if ids := ticked(self, request):
-            done = tickets_cancel(ids=ids, actor=actor_of(request), now=database_now())
-            text = f"{done['done']} cancelled, {done['requested']} asked to stop, {done['ended']} had ended."
-            self.message_user(request, text, messages.SUCCESS if done["done"] + done["requested"] else messages.WARNING)
-
 
 @admin.register(Breaker)
-class BreakerAdmin(ByTenantAdmin):
+class BreakerAdmin(TickedMixin, ByTenantAdmin):
     list_display = (
         "destination", "tenant", "state", "failures", "openings", "opened_at", "retry_at", "probe_until", "changed_at",
         "reason",
@@ -100,16 +88,7 @@ class BreakerAdmin(ByTenantAdmin):
     list_filter = (choice_filter("state", BREAKER_STATES),)
     exact_search = ("destination",)
     search_help_text = "host:port, or a tenant."
-    actions = ("reset",)
-
-    def has_reset_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("tickets.change_breaker")
-
-    @admin.action(description="Reset the ticked breakers: calls are made again", permissions=["reset"])
-    def reset(self, request: HttpRequest, queryset: QuerySet[Breaker]) -> None:
-        if ids := ticked(self, request):
-            count = breakers_reset(ids=ids, actor=actor_of(request), now=database_now())
-            self.message_user(request, f"{count} closed.", messages.SUCCESS if count else messages.WARNING)
+    verbs = ("breaker.reset",)
 
 
 @admin.register(ShardLease)

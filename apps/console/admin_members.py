@@ -13,11 +13,10 @@ from django.template.response import TemplateResponse
 
 from apps.audit.trail import actor_of, database_now
 from apps.console.admin_tenants import SmallAdmin
-from apps.console.selecting import ticked
 from kernel.errors import ShardbeatError
-from tenants.invitations import invitation_create, invitation_revoke, link, reset_create, send_invitation
+from tenants.invitations import invitation_create, link, reset_create, send_invitation
 from tenants.models import Invitation, Member
-from tenants.people import member_change, member_remove, sessions_end
+from tenants.people import member_change, member_remove
 from tenants.permissions import ROLES
 
 
@@ -63,13 +62,10 @@ class MemberAdmin(ServiceAdmin):
     ordering = ("tenant__slug", "email")
     fields = ("tenant", "email", "uid", "name", "role", "created_at", "last_login")
     readonly_fields = ("tenant", "email", "uid", "created_at", "last_login")
-    actions = ("sign_out",)
+    verbs = ("member.sign_out",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
-
-    def has_sign_out_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("tenants.change_member")
 
     @admin.display(description="last login")
     def last_login(self, obj: Member) -> Any:
@@ -86,13 +82,6 @@ class MemberAdmin(ServiceAdmin):
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         member_remove(tenant=obj.tenant, actor=actor_of(request), member_uid=obj.uid, now=database_now())
 
-    @admin.action(description="Sign the ticked members out everywhere", permissions=["sign_out"])
-    def sign_out(self, request: HttpRequest, queryset: QuerySet[Member]) -> None:
-        found = Member.objects.select_related("tenant").filter(pk__in=ticked(self, request)).order_by("pk")
-        for member in found:
-            sessions_end(tenant=member.tenant, actor=actor_of(request), member_uid=member.uid, now=database_now())
-        self.message_user(request, f"{len(found)} signed out.", messages.SUCCESS)
-
 
 @admin.register(Invitation)
 class InvitationAdmin(ServiceAdmin):
@@ -107,7 +96,7 @@ class InvitationAdmin(ServiceAdmin):
     search_fields = ("email", "tenant__slug")
     autocomplete_fields = ("tenant",)
     ordering = ("-pk",)
-    actions = ("revoke",)
+    verbs = ("invitation.revoke",)
     shown = (
         "tenant", "email", "name", "role", "member", "created_at", "created_by", "expires_at", "accepted_at",
         "revoked_at",
@@ -121,9 +110,6 @@ class InvitationAdmin(ServiceAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
-
-    def has_revoke_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("tenants.change_invitation")
 
     def save_model(self, request: HttpRequest, obj: Any, form: forms.ModelForm[Any], change: bool) -> None:
         now, actor = database_now(), actor_of(request)
@@ -149,10 +135,3 @@ class InvitationAdmin(ServiceAdmin):
         response = TemplateResponse(request, "console/invitation_created.html", context)
         response["Cache-Control"] = "no-store"
         return response
-
-    @admin.action(description="Revoke the ticked invitations", permissions=["revoke"])
-    def revoke(self, request: HttpRequest, queryset: QuerySet[Invitation]) -> None:
-        found = Invitation.objects.select_related("tenant").filter(pk__in=ticked(self, request)).order_by("pk")
-        for one in found:
-            invitation_revoke(tenant=one.tenant, actor=actor_of(request), invitation_id=one.pk, now=database_now())
-        self.message_user(request, f"{len(found)} revoked.", messages.SUCCESS)

@@ -7,6 +7,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from apps.audit.actors import operator
+from apps.audit.seen import SeenMixin
 from apps.audit.trail import TrailMixin
 from tenants.people import USER_PREFIX
 
@@ -14,9 +15,10 @@ admin.site.unregister([User, Group])
 
 
 @admin.register(User)
-class OperatorAdmin(TrailMixin, UserAdmin):
+class OperatorAdmin(SeenMixin, TrailMixin, UserAdmin):
     """Those of members are changed under Members alone: their services keep sessions, mails and the trail right."""
 
+    seen_never = ("last_login", "password")  # signing in changes them
     trail_masked = ("password", "password1", "password2")
     trail_personal = ("username", "first_name", "last_name", "email")
 
@@ -28,5 +30,5 @@ class OperatorAdmin(TrailMixin, UserAdmin):
 
 
 @admin.register(Group)
-class OperatorGroupAdmin(TrailMixin, GroupAdmin):
+class OperatorGroupAdmin(SeenMixin, TrailMixin, GroupAdmin):
     pass

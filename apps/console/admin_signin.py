@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from django.contrib import admin, messages
-from django.db import transaction
-from django.db.models import QuerySet
+from django.contrib import admin
 from django.http import HttpRequest
 
-from apps.audit.services import record
-from apps.audit.trail import actor_of, database_now
 from apps.console.admin_tenants import SmallAdmin
-from apps.console.selecting import ticked
 from apps.signin.models import Provider
 
 
@@ -23,7 +18,7 @@ class ProviderAdmin(SmallAdmin):
     list_select_related = ("tenant",)
     search_fields = ("tenant__slug", "issuer")
     ordering = ("tenant__slug",)
-    actions = ("switch_off",)
+    verbs = ("provider.switch_off",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -33,23 +28,3 @@ class ProviderAdmin(SmallAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
-
-    def has_switch_off_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("signin.change_provider")
-
-    @admin.action(description="Switch the ticked providers off", permissions=["switch_off"])
-    def switch_off(self, request: HttpRequest, queryset: QuerySet[Provider]) -> None:
-        now, count = database_now(), 0
-        for provider in Provider.objects.filter(pk__in=ticked(self, request), enabled=True).order_by("pk"):
-            with transaction.atomic():
-                changed = Provider.objects.filter(pk=provider.pk, enabled=True, revision=provider.revision).update(
-                    enabled=False, revision=provider.revision + 1, updated_at=now
-                )
-                if not changed:
-                    continue
-                record(
-                    actor=actor_of(request), action="provider.update", object_type="provider", object_id=provider.pk,
-                    now=now, tenant_id=provider.tenant_id, before={"enabled": True}, after={"enabled": False},
-                )  # fmt: skip
-                count += 1
-        self.message_user(request, f"{count} switched off.", messages.SUCCESS if count else messages.WARNING)

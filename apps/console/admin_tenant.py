@@ -5,22 +5,20 @@ A tenant is made with `manage.py tenant_create`: its schema needs the owner's ro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path
 
 from apps.console.admin_tenants import SmallAdmin, tell_overbooked
 from apps.console.deleting import deletion_page
 from apps.console.filters import NamedFilter, SchemaFilter
-from apps.console.selecting import ticked
 from apps.console.shown import tenant_link
-from apps.console.tenant_life import REASON_CHARS, renaming_page, set_all, set_status
+from apps.console.tenant_life import renaming_page
 from kernel.addressrules import plain_rule
-from kernel.errors import Conflict
 from tenants.models import Suspension, Tenant
 
 if TYPE_CHECKING:
@@ -30,17 +28,6 @@ else:
 
 
 class TenantForm(TenantModelForm):
-    reason = forms.CharField(
-        max_length=REASON_CHARS, required=False, help_text="Why its status changes: for the audit trail and the list."
-    )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "status" in self.fields:
-            kept = {Tenant.Status.ACTIVE, Tenant.Status.SUSPENDED, self.instance.status}
-            status: Any = self.fields["status"]
-            status.choices = [choice for choice in Tenant.Status.choices if choice[0] in kept]
-
     def clean_network(self) -> list[str]:
         """Rules as the hot paths read them."""
         given = self.cleaned_data["network"]
@@ -52,9 +39,11 @@ class TenantForm(TenantModelForm):
 
 @admin.register(Tenant)
 class TenantAdmin(SmallAdmin):
+    """What a verb does is not changed here: its buttons are on the page."""
+
     form = TenantForm
     change_form_template = "console/tenant_form.html"
-    actions = ("suspend", "let_go_on")
+    verbs = ("tenant.suspend", "tenant.unsuspend", "tenant.pause", "tenant.resume")
     list_display = (
         "slug", "name", "plan", "worker_group", "status", "delete_after", "dispatch_paused", "schema_version",
         "created_at", "tables",
@@ -64,12 +53,17 @@ class TenantAdmin(SmallAdmin):
     search_fields = ("slug", "name")
     ordering = ("slug",)
     fields = (
-        "slug", "name", "plan", "worker_group", "status", "reason", "dispatch_paused", "network", "schema_name",
+        "slug", "name", "worker_group", "network", "plan", "status", "dispatch_paused", "schema_name",
         "schema_version", "created_at", "tables", "standstill", "delete_after", "delete_note",
     )  # fmt: skip
     readonly_fields = (
-        "slug", "schema_name", "schema_version", "created_at", "tables", "standstill", "delete_after", "delete_note",
+        "slug", "plan", "status", "dispatch_paused", "schema_name", "schema_version", "created_at", "tables",
+        "standstill", "delete_after", "delete_note",
     )  # fmt: skip
+
+    def keys_of(self, ids: list[Any]) -> Iterable[str]:
+        """Verbs name a tenant by its slug."""
+        return list(Tenant.objects.filter(pk__in=ids).order_by("slug").values_list("slug", flat=True))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -84,31 +78,6 @@ class TenantAdmin(SmallAdmin):
             raise Http404
         return renaming_page(self, request, tenant)
 
-    def save_model(self, request: HttpRequest, obj: Any, form: forms.ModelForm[Any], change: bool) -> None:
-        """The status is no field like others: what waits and what is owed depend on when it changes."""
-        status = obj.status if "status" in form.changed_data else None
-        reason = form.cleaned_data.get("reason", "")
-        form.changed_data[:] = [name for name in form.changed_data if name not in ("status", "reason")]
-        super().save_model(request, obj, form, change)
-        if status is not None:
-            try:
-                set_status(request, obj, status, reason)
-                tell_overbooked(self, request)
-            except Conflict as error:
-                self.message_user(request, error.detail, messages.ERROR)
-
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> None:  # type: ignore[override]  # as the mixin
-        if request.trail[0]:  # type: ignore[attr-defined]  # else nothing but its status, which has a row of its own
-            super().log_change(request, obj, message)
-
-    @admin.action(description="Suspend the ticked tenants", permissions=["change"])
-    def suspend(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
-        set_all(self, request, ticked(self, request), Tenant.Status.SUSPENDED)
-
-    @admin.action(description="Let the ticked tenants go on", permissions=["change"])
-    def let_go_on(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
-        set_all(self, request, ticked(self, request), Tenant.Status.ACTIVE)
-
     @admin.display(description="suspended")
     def standstill(self, obj: Tenant) -> str:
         row = Suspension.objects.filter(tenant=obj, ended_at=None).first()
@@ -116,12 +85,8 @@ class TenantAdmin(SmallAdmin):
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
-        if {"plan", "worker_group"} & set(form.changed_data):
+        if "worker_group" in form.changed_data:
             tell_overbooked(self, request)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        marked = obj is not None and obj.status == Tenant.Status.DELETING
-        return (*self.readonly_fields, "status") if marked else self.readonly_fields
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from apps.audit.services import record
-from apps.audit.trail import TrailMixin, actor_of, database_now
-from apps.console.selecting import refuse_hidden, ticked
+from apps.audit.seen import SeenMixin
+from apps.audit.trail import TrailMixin, actor_of
+from apps.console.selecting import refuse_hidden
+from apps.console.verbs.ticked import TickedMixin
 from apps.dispatch.reserves import overbooked
 from tenants import door
 from tenants.apikeys import scope_faults
-from tenants.keys import apikey_create, apikey_revoke
+from tenants.keys import apikey_create
 from tenants.models import ApiKey, Domain, Plan, PlanPool
 
 if TYPE_CHECKING:
@@ -31,7 +31,14 @@ else:
     ApiKeyModelForm = PlanModelForm = PlanPoolModelForm = forms.ModelForm
 
 
-class SmallAdmin(TrailMixin, BaseAdmin):
+# The limits of a plan that a verb changes, for all of its tenants.
+QUOTAS = (
+    "weight", "max_running", "max_live", "max_runs_per_min", "runs_burst", "max_runs_per_day",
+    "max_api_requests_per_min", "max_schedules", "max_jobs", "max_webhooks", "max_secrets",
+)  # fmt: skip
+
+
+class SmallAdmin(TickedMixin, SeenMixin, TrailMixin, BaseAdmin):
     """Tables of at most some thousand rows, that operators change."""
 
     list_per_page = 100
@@ -72,7 +79,10 @@ class PlanPoolInline(BaseInline):
 
 @admin.register(Plan)
 class PlanAdmin(SmallAdmin):
+    """Limits of a plan that there is are changed by the verb whose button is on the page."""
+
     form = PlanForm
+    change_form_template = "console/plan_form.html"
     inlines = (PlanPoolInline,)
     list_display = (
         "name", "weight", "own_queue", "worker_group", "max_schedules", "max_running", "max_live", "max_runs_per_min",
@@ -80,6 +90,12 @@ class PlanAdmin(SmallAdmin):
     )  # fmt: skip
     search_fields = ("name",)
     ordering = ("name",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return QUOTAS if obj is not None else ()
+
+    def seen_besides(self, obj: Any) -> dict[str, Any]:
+        return {"slots": _slots_of(obj)}
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """The slots by pool are in the same row of the trail as the plan."""
@@ -140,7 +156,7 @@ class ApiKeyAdmin(SmallAdmin):
     search_fields = ("prefix", "name", "tenant__slug")
     autocomplete_fields = ("tenant",)
     ordering = ("-pk",)
-    actions = ("revoke",)
+    verbs = ("apikey.revoke",)
     shown = (
         "tenant", "name", "role", "scopes", "prefix", "created_at", "created_by", "expires_at", "rotated_at",
         "revoked_at", "last_used_at",
@@ -154,9 +170,6 @@ class ApiKeyAdmin(SmallAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
-
-    def has_revoke_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("tenants.change_apikey")
 
     def save_model(self, request: HttpRequest, obj: Any, form: forms.ModelForm[Any], change: bool) -> None:
         request.trail = self._differences(form)  # type: ignore[attr-defined]  # the mixin writes it
@@ -176,15 +189,3 @@ class ApiKeyAdmin(SmallAdmin):
         response = TemplateResponse(request, "console/apikey_created.html", context)
         response["Cache-Control"] = "no-store"
         return response
-
-    @admin.action(description="Revoke the ticked keys", permissions=["revoke"])
-    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        now, count = database_now(), 0
-        for key in ApiKey.objects.filter(pk__in=ticked(self, request)).order_by("pk"):
-            if apikey_revoke(key, now=now):
-                count += 1
-                record(
-                    actor=actor_of(request), action="apikey.revoke", object_type="apikey", object_id=key.pk, now=now,
-                    tenant_id=key.tenant_id, after={"prefix": key.prefix},
-                )  # fmt: skip
-        self.message_user(request, f"{count} revoked.", messages.SUCCESS if count else messages.WARNING)

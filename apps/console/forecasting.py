@@ -14,14 +14,17 @@ from kernel.durations import span
 
 DAY_HOURS = range(24)
 FULL, OVER = 0.7, 1.0  # of what the workers can carry
+FULL_WORDS = {"h4": f"above {100 * FULL:.0f} % of capacity", "h5": "above capacity"}
 STEPS = (0.05, 0.3, 0.6)  # of the fullest hour
 
 
 class Cell(NamedTuple):
-    """One hour of the heat map. `level` is its colour; `marks` are the clock changes in it; `link` has its minutes."""
+    """One hour of the heat map. `level` is its colour, `full` what that says of the capacity, in words, where it says
+    something; `marks` are the clock changes in it; `link` has its minutes."""
 
     runs: int
     level: str
+    full: str
     text: str
     title: str
     marks: list[str]
@@ -67,8 +70,9 @@ def _cell(
     marks = [change_words(one) for one in changes if any(at <= one["at"] < at + HOUR for at, _ in parts)]
     share = None if not capacity else max(count for _, count in parts) / capacity
     title = f"{name}: {runs:,} runs" + (f", {share:.0%} of capacity" if share is not None else "")
+    level = _level(runs, most, share)
     return Cell(
-        runs, _level(runs, most, share), short(runs), "; ".join([title, *marks]), marks, links.get(first, ""),
+        runs, level, FULL_WORDS.get(level, ""), short(runs), "; ".join([title, *marks]), marks, links.get(first, ""),
         any(at == chosen for at, _ in parts),
     )  # fmt: skip
 

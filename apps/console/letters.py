@@ -34,12 +34,13 @@ class Window(NamedTuple):
 
 
 WINDOWS = (
+    Window("5m", "5 minutes", timedelta(minutes=5), "minute", 5),
     Window("1h", "last hour", timedelta(hours=1), "minute", 30),
     Window("24h", "24 hours", timedelta(hours=24), "hour", 24),
     Window("7d", "7 days", timedelta(days=7), "hour", 28),
     Window("31d", "31 days", timedelta(days=31), "hour", 31),
 )
-USUAL = WINDOWS[1]
+USUAL = next(one for one in WINDOWS if one.name == "24h")
 
 
 def window_of(request: HttpRequest) -> Window:

@@ -44,18 +44,19 @@ OF_TENANT = (
 )
 # Where the page of a verb belongs, by the first word of its name.
 OF_VERBS = {
-    "audit": "audit", "breaker": "tables", "deadletter": "deadletters",
+    "apikey": "tables", "audit": "audit", "breaker": "tables", "deadletter": "deadletters",
     "deadletters": "deadletters", "dispatch": "overview", "dispatcher": "shards", "dueentry": "tables",
-    "execution": "executions", "lease": "shards", "operation": "operations", "plan": "tenants", "queue": "workers",
-    "schedule": "schedules", "tenant": "tenants", "ticket": "executions", "worker": "workers",
+    "execution": "executions", "invitation": "tables", "lease": "shards", "member": "tables",
+    "operation": "operations", "plan": "tenants", "provider": "tables", "queue": "workers", "schedule": "schedules",
+    "tenant": "tenants", "ticket": "executions", "worker": "workers",
     "workflowrun": "workflowruns", "workflowstep": "workflowruns",
 }  # fmt: skip
 
 
 def place_of_verb(verb: str, slug: str = "") -> tuple[Place, str]:
     """The place that a verb's page belongs to, with its address; `slug` is that of the tenant it is in."""
-    name = OF_VERBS[verb.partition(".")[0]]
-    one = next(one for one in (OF_TENANT if slug else OF_PLATFORM) if one.name == name)
+    found = {one.name: one for one in (OF_TENANT if slug else OF_PLATFORM)}
+    one = found.get(OF_VERBS[verb.partition(".")[0]], found["tables"])  # of rows of several tenants: their table
     return one, _address(one, slug)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Model, Q, QuerySet
@@ -22,6 +21,7 @@ from apps.console.tenant_site import tenant_site
 from apps.executions.models import TRIGGERS, Attempt, Erasure, Execution
 from apps.schedules.models import POOL_OF_KIND, Job, JobVersion, Schedule, ScheduleVersion
 from apps.workflows.models import Run
+from kernel.ids import ids_beside
 from kernel.masking import masked_target
 from kernel.transitions import ATTEMPT_STATES, EXECUTION_STATES
 
@@ -179,6 +179,6 @@ class AttemptAdmin(ReadOnlyAdmin):
         key = as_uuid(search_term.strip())
         if key is None:
             return super().get_search_results(request, queryset, search_term)
-        first = key.int >> 80 << 80
-        near = queryset.filter(pk__gte=UUID(int=first), pk__lt=UUID(int=first + (1 << 80)))
+        first, last = ids_beside(key)
+        near = queryset.filter(pk__gte=first, pk__lte=last)
         return near.filter(Q(pk=key) | Q(execution_id=key)), False

@@ -1,43 +1,38 @@
-"""A tenant's dead letters: operators replay and resolve those that they tick, or many of a cause or a job."""
+"""A tenant's dead letters: operators replay and resolve those that they tick, or all that a filter finds."""
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from typing import Any
 
 from django.contrib import admin, messages
 from django.db import connection
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
-from apps.audit.trail import actor_of, database_now
-from apps.console.confirming import PERMISSION
+from apps.audit.trail import database_now
+from apps.console import roles
 from apps.console.filters import WindowFilter, choice_filter
-from apps.console.middleware import tenant_of
-from apps.console.reading import ReadOnlyAdmin
-from apps.console.roles import RESPOND, may
-from apps.console.selecting import ticked
+from apps.console.reading import ReadOnlyAdmin, as_uuid
 from apps.console.shown import json_field
 from apps.console.tenant_admin import link_field
 from apps.console.tenant_replay import replay_page
 from apps.console.tenant_site import tenant_site
+from apps.console.verbs.base import Verb
+from apps.console.verbs.ticked import TickedMixin
 from apps.deadletters.models import DeadLetter
 from apps.deadletters.replays import replays_of
 from apps.executions.models import Execution
-from apps.outcomes.again import How
-from apps.outcomes.replay import deadletters_replay
-from apps.outcomes.resolve import deadletters_resolve
 from apps.schedules.models import Job
-from kernel.errors import ShardbeatError, code_of
 from tenants import door
+
+REPLAY = "admin:deadletters_deadletter_replay"
 
 
 @admin.register(DeadLetter, site=tenant_site)
-class DeadLetterAdmin(ReadOnlyAdmin):
+class DeadLetterAdmin(TickedMixin, ReadOnlyAdmin):
     list_display = (
         "id", "execution_link", "job_link", "attempts", "fingerprint", "created_at", "resolved_at", "resolution",
         "resolved_by",
@@ -47,7 +42,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     exact_search = ("fingerprint",)
     search_help_text = "Id of a dead letter or of an execution, or a fingerprint."
     deferred = ("error",)
-    actions = ("replay", "resolve")
+    verbs = ("deadletter.replay", "deadletter.resolve", "deadletter.reopen")
     fields = (
         "id", "many", "execution_link", "job_link", "fingerprint", "attempts", "replays", "created_at", "resolved_at",
         "resolution", "note", "resolved_by", "error_shown",
@@ -60,12 +55,21 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         view = self.admin_site.admin_view(partial(replay_page, self))
         return [path("replay/", view, name="deadletters_deadletter_replay"), *super().get_urls()]
 
-    def has_work_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, RESPOND) or request.user.has_perm(PERMISSION)
+    def on_all(self, request: HttpRequest, verb: Verb) -> HttpResponse | None:
+        """The page that makes an operation of what the list's filters find."""
+        if verb.name not in ("deadletter.replay", "deadletter.resolve"):
+            return super().on_all(request, verb)
+        lack, wanted = roles.lacks(request.user, roles.OPERATE), _filter_of(request)
+        if lack or wanted is None:
+            text = "This list is of closed dead letters, or of a single one: there is no operation on those."
+            self.message_user(request, lack or text, messages.ERROR)
+            return None
+        query = urlencode({**wanted, "action": verb.name.rpartition(".")[2]})
+        return HttpResponseRedirect(f"{reverse(REPLAY, current_app=tenant_site.name)}?{query}")
 
     @admin.display(description="many")
     def many(self, obj: DeadLetter) -> str:
-        url = reverse("admin:deadletters_deadletter_replay", current_app=tenant_site.name)
+        url = reverse(REPLAY, current_app=tenant_site.name)
         of_cause, of_job = urlencode({"fingerprint": obj.fingerprint}), urlencode({"job": str(obj.job_id)})
         text = '<a href="{0}?{1}">Replay all of this cause</a> or <a href="{0}?{2}">of this job</a>'
         return format_html(text, url, of_cause, of_job)
@@ -75,33 +79,20 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         schema = str(getattr(connection, "schema_name", ""))  # the tenant's: the middleware sets it
         return replays_of(door.raw(), schema, [obj.execution_id]).get(obj.execution_id, 0)
 
-    @admin.action(description="Replay the ticked dead letters", permissions=["work"])
-    def replay(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> None:
-        if not (ids := ticked(self, request)):
-            return
-        try:
-            done = deadletters_replay(
-                tenant=tenant_of(request), actor=actor_of(request), letter_ids=ids, now=database_now(), how=How()
-            )
-        except ShardbeatError as error:
-            self.message_user(request, error.detail, messages.ERROR)
-            return
-        refused = {key: one for key, one in done.items() if isinstance(one, ShardbeatError)}
-        self._say(request, len(done) - len(refused), "run again", refused)
 
-    @admin.action(description="Resolve the ticked dead letters without a run", permissions=["work"])
-    def resolve(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> None:
-        if ids := ticked(self, request):
-            refused = deadletters_resolve(
-                tenant=tenant_of(request), actor=actor_of(request), letter_ids=ids, now=database_now()
-            )
-            self._say(request, len(ids) - len(refused), "resolved", refused)
-
-    def _say(self, request: HttpRequest, done: int, word: str, refused: dict[Any, ShardbeatError]) -> None:
-        """How many, and what was refused for which reason."""
-        if done:
-            self.message_user(request, f"{done} {word}.", messages.SUCCESS)
-        counts = Counter(code_of(error) for error in refused.values())
-        for code, count in counts.most_common():
-            detail = next(error.detail for error in refused.values() if code_of(error) == code)
-            self.message_user(request, f"{count} not: {detail}", messages.WARNING)
+def _filter_of(request: HttpRequest) -> dict[str, str] | None:
+    """The filter of an operation that means what the list shows; None where there is none."""
+    given = request.GET
+    if given.get("resolution"):
+        return None
+    wanted: dict[str, str] = {}
+    if text := given.get("q", "").strip():
+        key = as_uuid(text)
+        if key is not None and DeadLetter.objects.filter(pk=key).exists():
+            return None
+        wanted["fingerprint" if key is None else "execution"] = text
+    name = given.get(WindowFilter.parameter_name, "")
+    if length := WindowFilter.windows.get(name.removeprefix("older-")):
+        bound = "created_before" if name.startswith("older-") else "created_after"
+        wanted[bound] = (database_now() - length).isoformat()
+    return wanted

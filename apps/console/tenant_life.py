@@ -1,6 +1,5 @@
-"""What operators do to a tenant as a whole, in the admin: stop it, let it go on, give it another name."""
+"""The page that gives a tenant another name."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -11,30 +10,10 @@ from django.urls import reverse
 
 from apps.audit.trail import actor_of, database_now
 from apps.console.confirming import refuse
-from apps.life.suspending import REASON_CHARS, tenant_resume, tenant_suspend
+from apps.life.suspending import REASON_CHARS
 from kernel.errors import ShardbeatError
 from tenants.models import Tenant
 from tenants.renaming import NAME_CHARS, hosts_of, tenant_rename
-
-VERBS = {Tenant.Status.SUSPENDED: tenant_suspend, Tenant.Status.ACTIVE: tenant_resume}
-
-
-def set_status(request: HttpRequest, tenant: Tenant, status: str, reason: str = "") -> None:
-    """Suspends the tenant or lets it go on. Conflict."""
-    VERBS[Tenant.Status(status)](tenant=tenant, actor=actor_of(request), now=database_now(), reason=reason)
-
-
-def set_all(admin: Any, request: HttpRequest, ids: Iterable[Any], status: str) -> None:
-    """The same for what is ticked, each on its own; those that refuse are named."""
-    count = 0
-    for tenant in Tenant.objects.filter(pk__in=list(ids)).exclude(status=status).order_by("pk"):
-        try:
-            set_status(request, tenant, status)
-            count += 1
-        except ShardbeatError as error:
-            admin.message_user(request, f"{tenant.slug}: {error.detail}", messages.ERROR)
-    word = "suspended" if status == Tenant.Status.SUSPENDED else "let go on"
-    admin.message_user(request, f"{count} {word}.", messages.SUCCESS if count else messages.WARNING)
 
 
 class RenamingForm(forms.Form):

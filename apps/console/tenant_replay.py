@@ -17,21 +17,26 @@ from apps.console.replaying import ReplayFields, pace_given
 from apps.operations.services import Rehearsed, Wish, operation_create, operation_rehearse
 from kernel.errors import ShardbeatError
 
-FILTERS = ("fingerprint", "job")
+FILTERS = ("fingerprint", "job", "execution", "created_after", "created_before")
 REASON_CHARS = 500
-TEXT_CHARS = 200
+TEXT_CHARS, TIME_CHARS = 200, 40
 
 
 class ReplayForm(ReplayFields):
     """Which letters, and what is done to them. `seen` is what was looked at."""
 
-    field_order = ("seen", "action", "fingerprint", "job")  # before how fast it goes
+    field_order = ("seen", "action", *FILTERS)  # before how fast it goes
 
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
     action = forms.ChoiceField(choices=[("replay", "replay"), ("resolve", "resolve without a run")])
     fingerprint = forms.CharField(max_length=TEXT_CHARS, required=False, help_text="Of a cause; empty: any.")
     job = forms.UUIDField(required=False, help_text="Id of a job; empty: any.")
-    reason = forms.CharField(max_length=REASON_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 3}))
+    execution = forms.UUIDField(required=False, help_text="Id of an execution; empty: any.")
+    created_after = forms.CharField(
+        label="Failed after", max_length=TIME_CHARS, required=False, help_text="Such as 2026-03-01T08:00:00Z."
+    )
+    created_before = forms.CharField(label="Failed before", max_length=TIME_CHARS, required=False)
+    reason = forms.CharField(max_length=REASON_CHARS, widget=forms.Textarea(attrs={"rows": 3}))
 
     @property
     def wish(self) -> Wish:
@@ -60,7 +65,7 @@ def replay_page(admin: Any, request: HttpRequest) -> HttpResponse:
     """Shows the form, then how many are meant, then asks for it; whoever may not is told that there is nothing."""
     if not request.user.has_perm(PERMISSION):
         raise Http404("There is no such page.")
-    initial = {name: request.GET.get(name, "")[:TEXT_CHARS] for name in FILTERS}
+    initial = {name: request.GET.get(name, "")[:TEXT_CHARS] for name in ("action", *FILTERS)}
     form = ReplayForm(request.POST) if request.method == "POST" else ReplayForm(initial=initial)
     found: Rehearsed | None = None
     if form.is_bound and form.is_valid():

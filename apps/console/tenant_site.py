@@ -1,14 +1,12 @@
 """The second admin site: a tenant's own tables, to read. `TenantPathMiddleware` chooses the schema by the path."""
 
 from typing import Any
-from zlib import crc32
 
 from django.contrib import admin
 from django.http import HttpRequest
 
+from apps.console.bands import band_of
 from apps.console.login import GuardedLogin
-
-HUES = 12  # classes band-0 to band-11 in console.css
 
 
 class TenantSite(admin.AdminSite):
@@ -24,7 +22,7 @@ class TenantSite(admin.AdminSite):
         if tenant is not None:
             context |= {
                 "console_tenant": tenant,
-                "console_hue": crc32(tenant.slug.encode()) % HUES,
+                **band_of(tenant),
                 "site_header": f"Shardbeat: {tenant.slug}",
                 "site_title": f"{tenant.slug} | Shardbeat",
             }

@@ -3,7 +3,8 @@
 from django.contrib import admin
 
 from apps.console.pages import PUBLIC, patterns
+from apps.console.verbs.many import patterns as many
 from apps.console.verbs.pages import patterns as verbs
 
 app_name = "console"
-urlpatterns = [*patterns(PUBLIC, admin.site), *verbs(admin.site)]
+urlpatterns = [*patterns(PUBLIC, admin.site), *verbs(admin.site), *many(admin.site)]

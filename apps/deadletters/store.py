@@ -53,6 +53,14 @@ SET resolved_at = NULL, resolution = '', note = '', resolved_by = ''
 WHERE id = %s AND resolution = 'replayed' RETURNING execution_id
 """
 
+_REOPEN = """
+UPDATE {schema}.deadletters_deadletter d
+SET resolved_at = NULL, resolution = '', note = '', resolved_by = ''
+WHERE d.id = %s AND d.resolution = 'resolved' AND NOT EXISTS (
+    SELECT 1 FROM {schema}.deadletters_deadletter o WHERE o.execution_id = d.execution_id AND o.resolved_at IS NULL)
+RETURNING d.execution_id
+"""
+
 _NOTE = "UPDATE {schema}.deadletters_deadletter SET note = %s WHERE id = %s AND resolved_at IS NOT NULL"
 
 _RESOLVE_OF = """
@@ -83,6 +91,12 @@ def resolve_many(
 def open_again(conn: Conn, schema: str, letter_id: UUID) -> UUID | None:
     """Takes a replay back; the execution's id, None when the letter was not replayed."""
     row = conn.execute(in_schema(_OPEN_AGAIN, schema), [letter_id]).fetchone()
+    return row[0] if row else None
+
+
+def reopen(conn: Conn, schema: str, letter_id: UUID) -> UUID | None:
+    """Opens a letter that was resolved; the execution's id, None when it was not, or another one is open."""
+    row = conn.execute(in_schema(_REOPEN, schema), [letter_id]).fetchone()
     return row[0] if row else None
 
 

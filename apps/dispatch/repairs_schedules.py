@@ -7,7 +7,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.dispatch.findings import CHUNK, Finding, Found, in_schema
+from apps.dispatch.findings import CHUNK, CheckName, Finding, Found, in_schema
 from apps.due import entries
 from apps.due.entries import Entry
 from apps.schedules import timing
@@ -93,7 +93,7 @@ class _Suspect(NamedTuple):
     row: tuple[Any, ...]
 
     @property
-    def check(self) -> str:
+    def check(self) -> CheckName:
         if self.found is None:
             return "schedule_without_due_entry"
         return "cursor_ahead" if self.ahead else "gap"

@@ -7,7 +7,8 @@ from uuid import UUID
 from apps.audit.services import Actor, record
 from apps.executions.erasures import refuse_erased
 from apps.executions.models import Execution
-from apps.outcomes.again import How, start_new
+from apps.outcomes.again import UNCHANGED, How, start_new
+from apps.outcomes.replay import check_payload
 from apps.schedules.defined import version_of
 from apps.schedules.locked import lock_schedule
 from apps.schedules.policy import overlap as overlap_of
@@ -94,11 +95,17 @@ def _overlap(own: str, asked: str | None) -> str:
     return asked
 
 
-def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime) -> UUID:
+def execution_rerun(
+    *, tenant: Tenant, actor: Actor, execution_id: UUID, now: datetime, payload: Any = UNCHANGED
+) -> UUID:  # fmt: skip
     """Runs a finished execution again as a new one: new run key, same payload, the job as it is now. QuotaExceeded.
 
+    A `payload` takes the place of the one that it had, None that of the job's; InvalidInput for one that can't be kept.
     That of a step of a workflow runs alone: its run takes no notice. To go on with the run, its verbs are for.
     """
+    other = payload is not UNCHANGED
+    if other and (faults := check_payload(payload, tenant.plan.max_payload_bytes)):
+        raise InvalidInput(faults)
 
     def work() -> UUID:
         old = Execution.objects.filter(pk=execution_id).first()
@@ -109,8 +116,9 @@ def execution_rerun(*, tenant: Tenant, actor: Actor, execution_id: UUID, now: da
         refuse_erased(door.raw(), tenant.schema_name, [execution_id])
         job = share_job(tenant, old.job_id, inside=True)
         admit_runs(door.raw(), tenant, 1, now)
-        new_id = start_new(tenant, actor, {job.id: job}, [old], How(), now)[0].execution_id
-        _record(actor, "execution.rerun", execution_id, now, tenant, after={"execution": str(new_id)})
+        new_id = start_new(tenant, actor, {job.id: job}, [old], How(payload=payload), now)[0].execution_id
+        after = {"execution": str(new_id), **({"new_payload": True} if other else {})}
+        _record(actor, "execution.rerun", execution_id, now, tenant, after=after)
         return new_id
 
     return in_tenant(tenant, work)

@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg import sql
 
 from apps.executions.reading import ExecutionRow
-from kernel.ids import ID_SLACK, attempt_id, first_id_at
+from kernel.ids import ID_SLACK, attempt_id, first_id_at, ids_beside
 from kernel.keyset import (
     COUNT_MOST,
     WHOLE,
@@ -36,6 +36,9 @@ class AttemptFilter:
     """What a list of attempts is asked for; None and empty ask for nothing. Times are exclusive."""
 
     states: Sequence[str] = ()
+    execution_id: UUID | None = None
+    job_id: UUID | None = None
+    schedule_id: UUID | None = None
     worker_id: UUID | None = None
     error_class: str | None = None
     started_after: datetime | None = None
@@ -64,6 +67,8 @@ _COLUMNS = (
 _RUNNING = """
 SELECT execution_id, attempt, worker_id, started_at FROM tickets_ticket WHERE tenant_id = %s AND state = 'running'
 """
+# In a list of attempts: what their executions have.
+_OF_EXECUTION = "(SELECT x.{column} FROM {schema}.executions_execution x WHERE x.id = e.execution_id) = %s"
 
 
 def attempts_of(tenant: Tenant, execution: ExecutionRow, *, before: int | None, size: int) -> Page[AttemptRow]:
@@ -110,7 +115,11 @@ def attempts_count(tenant: Tenant, wanted: AttemptFilter) -> Count:
 
 
 def _listing(wanted: AttemptFilter) -> Listing:
-    """By state where attempts of such states have an index, else by id; nothing starts before its execution is made."""
+    """By state where attempts of such states have an index, else by id; nothing starts before its execution is made.
+
+    Those of one execution are near its own id. What an attempt has of a job or schedule is its execution's: that is
+    looked up row by row, so of fewer rows.
+    """
     rest: list[Condition] = []
     states = [state for state in wanted.states if state != "running"]
     if wanted.error_class is not None and not wanted.states:
@@ -118,12 +127,21 @@ def _listing(wanted: AttemptFilter) -> Listing:
     path = WHOLE
     if wanted.states and not states:
         path = Path((Part((Condition("false"),)),))
+    elif wanted.execution_id is not None:
+        beside = Condition("e.id >= %s AND e.id <= %s", ids_beside(wanted.execution_id))
+        path = Path((Part((beside,)),), sparse=False)
+        rest.append(Condition("e.execution_id = %s", (wanted.execution_id,)))
     elif states and "succeeded" not in states:
         path = Path(
             tuple(Part((Condition("e.state <> 'succeeded'"),), "e.state", state) for state in dict.fromkeys(states))
         )
-    elif states:
+        states = []
+    if states:
         rest.append(Condition("e.state = ANY(%s)", (states,)))
+    for column, value in (("job_id", wanted.job_id), ("schedule_id", wanted.schedule_id)):
+        if value is not None:
+            rest.append(Condition(_OF_EXECUTION.format(column=column, schema="{schema}"), (value,)))
+            path = path._replace(sparse=True)
     if wanted.worker_id is not None:
         rest.append(Condition("e.worker_id = %s", (wanted.worker_id,)))
     if wanted.error_class is not None:
@@ -147,11 +165,14 @@ def _all_running(tenant: Tenant, wanted: AttemptFilter, before: UUID | None) -> 
     parameters: list[Any] = [tenant.pk]
     text = _RUNNING
     for column, sign, value in (
+        ("execution_id", "=", wanted.execution_id),
+        ("job_id", "=", wanted.job_id),
+        ("schedule_id", "=", wanted.schedule_id),
         ("worker_id", "=", wanted.worker_id),
         ("started_at", ">", wanted.started_after),
         ("started_at", "<", wanted.started_before),
         # an attempt's id shares the milliseconds of its execution's
-        ("execution_id", "<", None if before is None else UUID(int=((before.int >> 80) + 1) << 80)),
+        ("execution_id", "<=", None if before is None else ids_beside(before)[1]),
     ):
         if value is not None:
             text += f" AND {column} {sign} %s"

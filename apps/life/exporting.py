@@ -99,6 +99,14 @@ def tenant_export(
     return Exported(digest, dict(rows), left_out)
 
 
+def export_rehearse(*, tenant: Tenant, now: datetime, history: bool = True) -> dict[str, str]:
+    """What would stay out of a tenant's file, and why. Conflict as for `tenant_export`."""
+    with door.connect("tenant export", guarded=False) as conn:
+        if history:
+            check_still(conn, tenant, now=now)
+        return _staying(conn, tenant)
+
+
 def check_still(conn: Conn, tenant: Tenant, *, now: datetime) -> datetime | None:
     """Since when the tenant stands still, where that is known. Conflict when it does not, or something of it runs."""
     stands = suspension.stands_since(conn, tenant.pk, now=now)

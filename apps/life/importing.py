@@ -28,6 +28,7 @@ from kernel.printing import printable
 from tenants import door, template
 from tenants.models import Domain, Plan, Tenant
 from tenants.provisioning import schema_drop, tenant_create
+from tenants.work import rehearsing
 
 Conn = psycopg.Connection[Any]
 CHUNK = 5_000  # rows of one transaction
@@ -74,6 +75,20 @@ def tenant_import(
     done.notes = [*found.notes, *_notes(file.manifest)]
     done.tenant.refresh_from_db()
     return done
+
+
+def import_rehearse(*, path: Path, plan: Plan, slug: str, host: str, passphrase: str = "") -> None:
+    """Makes the tenant of a file without its rows, and takes that back: refuses what `tenant_import` would refuse then.
+
+    Needs the owner's role.
+    """
+    with (
+        Reader(path, passphrase=passphrase) as file,
+        door.connect("tenant import", owner=True, guarded=False) as conn,
+        rehearsing(True),
+    ):
+        _check_tables(file.manifest)
+        _begun(conn, file, plan=plan, slug=slug, host=host, name="")
 
 
 def tenant_abandon(tenant: Tenant) -> None:

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from apps.audit.services import Actor
 from tenants.commands import Command
 from tenants.models import Tenant
-from tenants.work import database_now
+from tenants.work import database_now, rehearsing
 
 
 class StatusCommand(Command):
@@ -19,17 +19,17 @@ class StatusCommand(Command):
     name: ClassVar[str]  # who did it, in the trail
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("slug")
+        self.add_tenant(parser)
         parser.add_argument("--reason", default="", help="For the audit trail.")
         parser.add_argument("--dry-run", action="store_true", help="Only say what would be done.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        tenant = self.tenant(options["slug"])
+        tenant, dry = self.tenant(self.slug_of(options)), options["dry_run"]
         before = tenant.status
-        if not options["dry_run"]:
-            actor = Actor(name=self.name, role="admin", tenant_id=tenant.pk)
+        actor = Actor(name=self.name, role="admin", tenant_id=tenant.pk)
+        with rehearsing(dry):
             tenant = self.change(tenant=tenant, actor=actor, now=database_now(), reason=options["reason"])
-        answer = {"slug": tenant.slug, "before": before, "status": tenant.status}
-        would = "would be" if options["dry_run"] else "is"
+        answer = {"dry_run": dry, "slug": tenant.slug, "before": before, "status": tenant.status}
+        would = "would be" if dry else "is"
         text = f"{tenant.slug} was {before}; it {would} {self.becomes}."
         self.show(answer, text, as_json=options["format"] == "json")

@@ -167,8 +167,9 @@ def _refusal(old: Execution, jobs: Mapping[UUID, JobNow], how: How) -> Shardbeat
 def _record(
     tenant: Tenant, actor: Actor, done: Mapping[UUID, Replayed | ShardbeatError], how: How, now: datetime
 ) -> None:  # fmt: skip
+    changed = {} if how.payload is UNCHANGED else {"new_payload": True}
     entries = [
-        Entry("deadletter.replay", "dead_letter", key, after={"execution": str(one.execution_id)},
+        Entry("deadletter.replay", "dead_letter", key, after={"execution": str(one.execution_id), **changed},
               reason=how.note)
         for key, one in done.items()
         if isinstance(one, Replayed)

@@ -13,7 +13,7 @@ from apps.deadletters.reading import STATUSES, LetterFilter, deadletters_read
 from apps.deadletters.replays import replays_of
 from apps.outcomes.again import MAX_REPLAYS, UNCHANGED, How
 from apps.outcomes.replay import deadletter_replay
-from apps.outcomes.resolve import deadletter_resolve
+from apps.outcomes.resolve import deadletter_reopen, deadletter_resolve
 from apps.portal.pages import Offer, Page
 from apps.portal.verbs import Receipt, Subject, VerbPage
 from apps.presenting.fields import Field, Form, Option
@@ -95,7 +95,11 @@ class DeadLetterDetail(Page):
             offers=[
                 self.offer("Replay", "portal:deadletter-replay", "deadletter.replay", letter.pk, kind="primary",
                            blocked=closed),
-                self.offer("Resolve", "portal:deadletter-resolve", "deadletter.resolve", letter.pk, blocked=closed),
+                self.offer("Reopen", "portal:deadletter-reopen", "deadletter.reopen", letter.pk)
+                if letter.resolution == "resolved"
+                else self.offer(
+                    "Resolve", "portal:deadletter-resolve", "deadletter.resolve", letter.pk, blocked=closed
+                ),
             ],
         )  # fmt: skip
 
@@ -110,6 +114,9 @@ class LetterVerb(VerbPage):
     section = "deadletters"
     lead = ""
 
+    def blocked(self, letter: DeadLetter) -> str:
+        return f"It is {letter.resolution} already." if letter.resolved_at else ""
+
     def subject(self, letter_id: UUID) -> Subject:  # type: ignore[override]  # its path has one id
         letter = access_letter(letter_id)
         names = names_of(jobs=[letter.job_id])
@@ -117,7 +124,7 @@ class LetterVerb(VerbPage):
             name="Dead letter", url=reverse("portal:deadletter", args=[letter.pk]), lead=self.lead, row=letter,
             facts=[("Job", names.jobs.get(letter.job_id, "gone")), ("Failed", moment(letter.created_at)),
                    ("Attempts", letter.attempts), ("Error", error_line(letter.error))],
-            blocked=f"It is {letter.resolution} already." if letter.resolved_at else "",
+            blocked=self.blocked(letter),
         )  # fmt: skip
 
     def fields(self, subject: Subject) -> list[Field]:
@@ -175,6 +182,24 @@ class DeadLetterResolve(LetterVerb):
             note=form.text("note")[:NOTE_CHARS],
         )  # fmt: skip
         return Receipt("Resolved.", subject.url)
+
+
+class DeadLetterReopen(LetterVerb):
+    """Opening one that was resolved."""
+
+    actions = {"GET": "deadletter.reopen", "POST": "deadletter.reopen"}
+    title, button = "Reopen", "Open it again"
+    lead = "The dead letter is open again, as long as its execution is dead. Nothing runs by that."
+
+    def blocked(self, letter: DeadLetter) -> str:
+        return "" if letter.resolution == "resolved" else f"It is {letter.resolution or 'open'}."
+
+    def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
+        deadletter_reopen(
+            tenant=self.tenant, actor=self.actor, letter_id=subject.row.pk, now=self.now,
+            reason=form.text("note")[:NOTE_CHARS],
+        )  # fmt: skip
+        return Receipt("It is open again.", subject.url)
 
 
 def query_of(*, job: UUID | None = None, fingerprint: str = "") -> str:

@@ -9,10 +9,12 @@ from django.urls import reverse
 from apps.archive.erasing import execution_erase
 from apps.dispatch.submit import execution_rerun
 from apps.executions.reading import ExecutionRow
+from apps.outcomes.again import UNCHANGED
 from apps.outcomes.cancel import execution_cancel
 from apps.portal.executions import access_execution, gone_of
 from apps.portal.verbs import REASON, Receipt, Subject, VerbPage
 from apps.presenting.fields import Field, Form
+from apps.presenting.json_input import read_json
 from apps.presenting.shown import look_of, moment
 from apps.schedules.names import names_of
 from kernel.transitions import FINAL_STATES
@@ -60,15 +62,22 @@ class ExecutionRerun(ExecutionVerb):
     actions = {"GET": "execution.rerun", "POST": "execution.rerun"}
     title, button = "Run again", "Run it again"
     lead = (
-        "This makes a new execution with the same payload and the job as it is now. It has a run key of its own, so "
-        "its target takes it for new work."
+        "This makes a new execution with the same payload, or another one, and the job as it is now. It has a run key "
+        "of its own, so its target takes it for new work."
     )
 
     def blocked(self, row: ExecutionRow) -> str:
         return gone_of(row) if row.state in FINAL_STATES else "It has not ended; cancel it, or wait."
 
+    def fields(self, subject: Subject) -> list[Field]:
+        text = "JSON. Leave it empty to send what was sent before."
+        return [Field("payload", "Another payload", "code", rows=4, help=text)]
+
     def do(self, subject: Subject, form: Form, expect: set[int] | None) -> Receipt:
-        new_id = execution_rerun(tenant=self.tenant, actor=self.actor, execution_id=subject.row.id, now=self.now)
+        new_id = execution_rerun(
+            tenant=self.tenant, actor=self.actor, execution_id=subject.row.id, now=self.now,
+            payload=read_json(form, "payload", default=UNCHANGED),
+        )  # fmt: skip
         return Receipt(f"It runs again as a new execution, {new_id}.", reverse("portal:execution", args=[new_id]))
 
 

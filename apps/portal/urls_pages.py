@@ -93,6 +93,7 @@ urlpatterns = [
     path(LETTER, deadletters.DeadLetterDetail.as_view(), name="deadletter"),
     path(f"{LETTER}/replay", deadletters.DeadLetterReplay.as_view(), name="deadletter-replay"),
     path(f"{LETTER}/resolve", deadletters.DeadLetterResolve.as_view(), name="deadletter-resolve"),
+    path(f"{LETTER}/reopen", deadletters.DeadLetterReopen.as_view(), name="deadletter-reopen"),
     path("operations", operations.OperationList.as_view(), name="operations"),
     path(OPERATION, operations.OperationDetail.as_view(), name="operation"),
     path(f"{OPERATION}/pause", operation_verbs.OperationPause.as_view(), name="operation-pause"),

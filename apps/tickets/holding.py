@@ -56,7 +56,7 @@ WHERE t.execution_id = ANY(ARRAY(
     WHERE r.state = 'running' AND r.pool <> '{WORKFLOW}'
       AND (r.deadline < clock_timestamp() OR (NOT r.remote AND (w.id IS NULL OR (w.expires_at < clock_timestamp()
            AND pg_postmaster_start_time() < clock_timestamp() - %(grace)s * interval '1 second'))))
-      AND r.execution_id > %(after)s
+      AND r.execution_id > %(after)s AND (%(tenant)s::int IS NULL OR r.tenant_id = %(tenant)s::int)
     ORDER BY r.execution_id LIMIT %(limit)s))
   AND t.state = 'running' ORDER BY t.execution_id
 """
@@ -97,8 +97,10 @@ def put_back(conn: Conn, ids: Sequence[UUID], *, release: int, now: datetime) ->
     return conn.execute(NOT_TAKEN, {"ids": list(ids), "release": release, "now": now}).rowcount
 
 
-def lost(conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING) -> list[Lost]:
-    """Running tickets whose worker's lease has run out or whose deadline has passed.
+def lost(
+    conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING, tenant_id: int | None = None
+) -> list[Lost]:  # fmt: skip
+    """Running tickets, of one tenant or of all, whose worker's lease has run out or whose deadline has passed.
 
     What is held outside has no worker: only its deadline counts, which is its lease or its time-out. A run of a
     workflow has neither: its deadline says when to look at it.
@@ -106,7 +108,7 @@ def lost(conn: Conn, *, limit: int, grace_s: float, after: UUID = NOTHING) -> li
     In id order from `after` on. A database that has started within `grace_s` seconds was away itself: no lease could
     be renewed, so one that has run out says nothing yet.
     """
-    rows = conn.execute(LOST, {"limit": limit, "grace": grace_s, "after": after})
+    rows = conn.execute(LOST, {"limit": limit, "grace": grace_s, "after": after, "tenant": tenant_id})
     width = len(Started._fields)
     return [Lost(Started._make(row[:width]), *row[width:]) for row in rows]
 

@@ -22,6 +22,8 @@ from tenants.work import database_now
 TENANTS = ("acme", "globex")
 LOGINS = ("admin", "viewer")  # of each tenant's console
 ARCHIVE_DAYS = 365
+REQUESTS_PER_MIN = 60_000  # far more than anybody sends; with a limit, answers say how they stand (RateLimit)
+PLAN = {"archive_days": ARCHIVE_DAYS, "max_api_requests_per_min": REQUESTS_PER_MIN}
 OPERATOR = "operator"  # a superuser
 # The demo's receiver is on this machine. No other tenant may call loopback addresses.
 LOOPBACK = ("127.0.0.0/8", "::1/128")
@@ -87,7 +89,7 @@ def tenant(slug: str) -> Tenant:
     found: Tenant | None = Tenant.objects.select_related("plan").filter(slug=slug).first()
     if found is not None:
         return found
-    plan, _ = Plan.objects.get_or_create(name="demo", defaults={"archive_days": ARCHIVE_DAYS})
+    plan, _ = Plan.objects.get_or_create(name="demo", defaults=PLAN)
     made = tenant_create(
         slug=slug,
         name=slug.capitalize(),

@@ -38,6 +38,12 @@ def made_at(key: UUID) -> datetime:
     return datetime.fromtimestamp((key.int >> 80) / 1_000, UTC)
 
 
+def ids_beside(key: UUID) -> tuple[UUID, UUID]:
+    """The smallest and the largest id of the same millisecond: the attempts of an execution lie in the range of its."""
+    noise = (1 << 80) - 1
+    return UUID(int=key.int & ~noise), UUID(int=key.int | noise)
+
+
 def attempt_id(execution_id: UUID, number: int) -> UUID:
     """The id of attempt `number` (from 1) of an execution.
 

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests.api.makers import Makers
+from tests.api.pulling import RETRY
 from tests.api.world import THINGS, World
 from tests.fixtures_api import Api
 
@@ -58,3 +59,31 @@ def fire(conn: psycopg.Connection[Any], registry: Registry) -> Callable[[datetim
 
     shards = range(settings.SHARDS)
     return lambda now: fire_batch(conn, registry, shards, now=now, limit=1000, fired_by=lambda entry: "test")
+
+
+@pytest.fixture
+def worker(acme: Any) -> Api:
+    """A key that may only work on queues."""
+    from tenants.keys import apikey_create
+
+    return Api(apikey_create(tenant=acme, name="worker", role="worker")[1])
+
+
+@pytest.fixture
+def pull(make: Makers) -> Callable[..., dict[str, Any]]:
+    """Makes a run that waits in a queue; `job` holds members of its job."""
+
+    def submit(queue: str = "invoices", *, job: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
+        made = make.job(**{"kind": "pull", "queue": queue, "target": {"size": "A4"}, "retry": RETRY, **(job or {})})
+        return make.execution(job=made["id"], **members)
+
+    return submit
+
+
+@pytest.fixture
+def reconcile(conn: psycopg.Connection[Any], registry: Registry) -> Callable[[], dict[str, int]]:
+    """One look of the reconciler for attempts that nobody runs any more."""
+    from apps.dispatch.reconcile import end_lost
+    from apps.schedules.definitions import Definitions
+
+    return lambda: end_lost(conn, registry, Definitions()).counts

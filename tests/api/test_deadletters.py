@@ -176,7 +176,14 @@ def test_a_letter_is_resolved_with_a_note(api: Api, dead: dict[str, Any], conn: 
     assert api.post(f"dead-letters/{letter['id']}/resolve").code == "not_open"
     assert api.post(f"dead-letters/{letter['id']}/replay").code == "not_open"
     assert ticket(conn, dead["id"]) is None
-    assert audit(conn, letter["id"]) == ["deadletter.resolve"]
+    opened = api.post(f"dead-letters/{letter['id']}/reopen", {"note": "they don't"})
+    assert (opened.status, opened.body["status"], opened.body["note"]) == (200, "open", None)
+    assert api.post(f"dead-letters/{letter['id']}/reopen").code == "not_resolved"
+    assert audit(conn, letter["id"]) == ["deadletter.resolve", "deadletter.reopen"]
+    api.post(f"dead-letters/{letter['id']}/resolve")
+    conn.execute("UPDATE t_acme.executions_execution SET state = 'cancelled' WHERE id = %s", [dead["id"]])
+    refused = api.post(f"dead-letters/{letter['id']}/reopen")
+    assert (refused.code, api.get(f"dead-letters/{letter['id']}").body["status"]) == ("not_dead", "resolved")
 
 
 def test_the_job_is_deleted(api: Api, dead: dict[str, Any]) -> None:
@@ -214,7 +221,7 @@ def test_bad_bodies(api: Api, dead: dict[str, Any], body: Any, pointer: str, cod
     assert letter_of(api, dead) == letter
 
 
-@pytest.mark.parametrize("action", ["", "replay", "resolve"])
+@pytest.mark.parametrize("action", ["", "replay", "resolve", "reopen"])
 def test_a_letter_that_does_not_exist(api: Api, action: str) -> None:
     answer = api.post(f"dead-letters/{NOWHERE}/{action}") if action else api.get(f"dead-letters/{NOWHERE}")
     assert (answer.status, answer.code) == (404, "not_found")

@@ -8,7 +8,9 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from django.http import QueryDict
 
+from kernel import keyset
 from tests.api.makers import NOWHERE, Makers, audit, begin, due, instant, kill, queue, settle, ticket, utc_now
 from tests.fixtures_api import Api
 
@@ -253,6 +255,33 @@ def test_rerun_makes_a_new_run_of_the_job_as_it_is_now(api: Api, make: Makers, c
     made = ticket(conn, new["id"])
     assert made and (made["payload_from"], made["timeout_s"]) == ("execution", 3)
     assert api.get(f"executions?replay_of={run['id']}").body["items"][0]["id"] == new["id"]
+    other = api.post(f"executions/{run['id']}/rerun", {"payload": {"x": 2}}, Idempotency_Key="k").body
+    assert (other["payload"], other["labels"], other["replay_of"]) == ({"x": 2}, {"a": "b"}, run["id"])
+    twice = api.post(f"executions/{run['id']}/rerun", {"payload": {"x": 3}}, Idempotency_Key="k")
+    assert twice.code == "idempotency_key_reused", "the payload is a part of the request"
+    of_job = api.post(f"executions/{run['id']}/rerun", {"payload": None}).body
+    assert of_job["payload"] is None
+    sources = [made["payload_from"] for one in (other, of_job) if (made := ticket(conn, one["id"]))]
+    assert sources == ["execution", "job"]
+    told = "SELECT after FROM audit_auditevent WHERE object_id = %s AND action = 'execution.rerun' ORDER BY id"
+    assert [row[0].get("new_payload") for row in conn.execute(told, [run["id"]])] == [None, True, True]
+
+
+@pytest.mark.parametrize(
+    ("body", "faults"),
+    [
+        ({"payload": "x" * 262_144}, {"/payload": "too_large"}),
+        ({"payload": "\u0000"}, {"/payload": "invalid_character"}),
+        ({"payloads": 1}, {"/payloads": "unknown_field"}),
+        ([], {"": "not_an_object"}),
+    ],
+)
+def test_what_a_rerun_can_not_be_given(
+    api: Api, make: Makers, conn: Conn, registry: Registry, body: Any, faults: dict[str, str]
+) -> None:
+    run = make.execution()["id"]
+    kill(conn, registry, run)
+    assert api.post(f"executions/{run}/rerun", body).faults == faults
 
 
 def test_rerun_of_a_schedules_run_keeps_its_payload_and_instant(
@@ -277,8 +306,13 @@ def test_rerun_of_a_deleted_job(api: Api, make: Makers, conn: Conn, registry: Re
     assert api.get(f"executions/{run['id']}").status == 200, "its history stays"
 
 
-def test_all_attempts_with_the_running_ones(api: Api, make: Makers, conn: Conn, registry: Registry) -> None:
-    runs = [make.execution()["id"] for _ in range(4)]
+def test_all_attempts_with_the_running_ones(
+    api: Api, make: Makers, conn: Conn, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apps.api.lists import ListQuery
+
+    schedule = make.schedule()
+    runs = [make.execution()["id"] for _ in range(3)] + [api.post(f"schedules/{schedule['id']}/trigger", {}).body["id"]]
     for run in runs[:2]:
         settle(conn, registry, begin(conn, run))
     for run in runs[2:]:
@@ -294,6 +328,31 @@ def test_all_attempts_with_the_running_ones(api: Api, make: Makers, conn: Conn, 
         seen += [one["id"] for one in page["items"]]
         path = f"attempts?page_size=1&cursor={page['next_cursor']}" if page["next_cursor"] else ""
     assert seen == [one["id"] for one in listed]
+
+    def of(query: str) -> list[str]:
+        """The executions of these attempts, from all pages."""
+        found, path = [], f"attempts?{query}"
+        while path:
+            page = api.get(path).body
+            found += [one["execution"] for one in page["items"]]
+            path = f"attempts?{query}&cursor={page['next_cursor']}" if page["next_cursor"] else ""
+        return found
+
+    made_up = ListQuery(QueryDict(), (), path="/api/v1/attempts").cursor_of(UUID(int=2**128 - 1))
+    assert api.get(f"attempts?cursor={made_up}").body["items"] == listed, "all are before the last id that there can be"
+    again = api.post(f"executions/{runs[0]}/rerun").body
+    settle(conn, registry, begin(conn, again["id"]), "failed", error={"class": "connection"}, retryable=False)
+    for look_rows in (20_000, 4):
+        monkeypatch.setattr(keyset, "LOOK_ROWS", look_rows)  # then a page ends after one row
+        assert [of(f"execution={run}") for run in runs] == [[run] for run in runs], "ended and running"
+        assert of(f"execution={runs[0]}&state=failed") == of(f"execution={NOWHERE}") == []
+        assert of("execution=ffffffff-ffff-ffff-ffff-ffffffffffff") == [], "the last id that there can be"
+        assert of(f"execution={again['id']}&state=failed,succeeded") == [again["id"]]
+        assert of(f"job={again['job']}") == [again["id"], runs[0]]
+        for failed in ("error_class=connection", "state=failed"):
+            assert of(f"job={again['job']}&{failed}") == [again["id"]]
+        assert of(f"schedule={schedule['id']}") == of(f"job={schedule['job']}") == [runs[3]]
+        assert of(f"schedule={NOWHERE}") == of(f"schedule={schedule['id']}&job={again['job']}") == []
 
 
 def test_many_attempts_in_pages(api: Api, make: Makers, conn: Conn, registry: Registry) -> None:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.api.makers import TARGET, Makers, begin, instant, settle, ticket
-from tests.api.test_queues import expire
+from tests.api.pulling import expire
 from tests.fixtures_api import Answer, Api, in_parallel
 from tests.fixtures_flow import assert_exactly_one_outcome, attempts_of
 

@@ -67,7 +67,7 @@ def test_headers_are_documented(method: str, header: str) -> None:
 
     for path, methods in openapi_document()["paths"].items():
         # Previews and explanations change nothing; a lease is bounded in time; the token of an attempt makes what is
-        # said again safe.
+        # said again safe. docs/api.md ("Sending again") lists them.
         if method in methods and not path.endswith(("preview", "/explain", "/lease", "/complete", "/heartbeat")):
             if path.startswith("/api/v1/queues/leases/"):
                 continue

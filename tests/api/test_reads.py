@@ -298,7 +298,8 @@ COSTLY = (
     "executions?state=dead,running&trigger=manual&label=a:b&name=job&count=true&finished_after=2026-01-01T00:00:00Z",
     "executions?schedule={schedule}&state=dead&trigger=manual&error_class=x&label=a:b&count=true",
     "schedules/{schedule}/executions?order=-nominal_at&count=true&state=dead",
-    "attempts?state=failed,lost&error_class=x&count=true", "dead-letters?status=open&job={job}&count=true",
+    "attempts?state=failed,lost&error_class=x&count=true&job={job}&schedule={schedule}",
+    "dead-letters?status=open&job={job}&count=true",
     "jobs?order=name&name=x&count=true", "schedules?status=active&job={job}&label=a:b&count=true",
 )  # fmt: skip
 

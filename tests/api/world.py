@@ -140,6 +140,12 @@ def letter(world: World) -> str:
     return str(found["id"])
 
 
+def resolved_letter(world: World) -> str:
+    found = letter(world)
+    assert world.api.post(f"dead-letters/{found}/resolve").status == 200
+    return found
+
+
 def calendar(world: World) -> str:
     world.make.count += 1
     return _made(world, "calendars", {"name": f"holidays {world.make.count}", "dates": ["2027-12-25"]})
@@ -266,6 +272,7 @@ THINGS: dict[str, Callable[[World], str]] = {
     "erased execution": erased_execution,
     "held execution": held_execution,
     "letter_id": letter,
+    "resolved letter": resolved_letter,
     "calendar_id": calendar,
     "hold_id": hold,
     "secret_id": secret,

@@ -97,7 +97,10 @@ def test_verify_finds_what_is_wrong_and_removes_strays(
         found = {(one["kind"], one["path"].rpartition("/")[2]) for one in json.loads(out)["findings"]}
         assert (code, found) == (1, {(kind, name), ("stray", stray.parent.name)})
         path.write_bytes(kept[path])
+    code, out, _ = run("verify", "--all", "--remove-strays", "--dry-run")
+    assert (code, "1 files that no batch knows; would be removed." in out, stray.exists()) == (1, True, True)
     code, out, _ = run("verify", "--all", "--remove-strays")
+    assert "1 files that no batch knows; removed." in out
     assert (code, "Nothing is wrong." in out, len(paths(tmp_path))) == (0, True, len(kept))
 
 

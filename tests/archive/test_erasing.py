@@ -230,6 +230,8 @@ def test_archives_are_written_anew_without_it(
 
     hold = place(acme, "execution", ids[0], now=utc_now())
     assert_refused(acme, ids[0], "held")
+    seen = run_command("erase", "--tenant", "acme", "--execution", str(ids[0]), "--dry-run")
+    assert seen[0] == 2 and "legal hold" in seen[2], "a rehearsal refuses what the erasure would"
     release(acme, hold, now=utc_now())
     with monkeypatch.context() as patch:
         patch.setattr(erasing, "erase_some", lambda *args, **more: 0)
@@ -245,7 +247,7 @@ def test_archives_are_written_anew_without_it(
     assert seen["payload"] is None and seen["archived"] and seen["erased_at"] and seen["run_key"]
     assert api.get(f"executions/{ids[0]}/attempts").body["items"] == []
     assert api.get(f"executions/{again}").body["payload"] == {"name": WORD}
-    assert would_erase(acme, again, everything=True) == [ids[0], again]
+    assert would_erase(tenant=acme, execution_id=again, now=utc_now(), everything=True) == [ids[0], again]
     erasing_it = ("erase", "--tenant", "acme", "--execution", str(again), "--everything")
     assert str(ids[0]) in run_command(*erasing_it, "--dry-run")[1] and run_command(*erasing_it)[0] == 2
     assert run_command(*erasing_it, "--reason", "asked for")[0] == 0

@@ -152,7 +152,7 @@ def _paths(conn: Any) -> list[str]:
         f"executions/{execution}/attempts",
         f"executions/{execution}/reruns",
         f"executions/{execution}/dead-letters",
-        *(f"attempts?{one}" for one in _of_attempts(newest)),
+        *(f"attempts?{one}" for one in _of_attempts(newest, execution, jobs[0], schedules[1])),
         *(f"dead-letters?{one}" for one in _of_letters(jobs[0], schedules[0])),
         f"jobs/{jobs[0]}/dead-letters?status=open",
         f"schedules/{schedules[1]}/dead-letters",
@@ -196,11 +196,14 @@ def _of_executions(jobs: list[str], schedules: list[str], newest: datetime) -> l
     return [f"executions?{urlencode({k: _text(v) for k, v in one.items()})}" for one in asked] + nested
 
 
-def _of_attempts(newest: datetime) -> list[str]:
+def _of_attempts(newest: datetime, execution: str, job: str, schedule: str) -> list[str]:
     return [
         "", "state=failed", "state=lost", "state=running", "state=succeeded", "error_class=nowhere",
         f"worker={NOWHERE}", urlencode({"started_after": _text(newest + timedelta(days=1))}),
         urlencode({"finished_before": _text(newest - timedelta(days=29))}), "state=failed&count=true",
+        f"execution={execution}", f"execution={execution}&state=failed", f"execution={NOWHERE}",
+        f"job={job}", f"job={job}&state=failed", f"job={NOWHERE}", f"job={NOWHERE}&count=true", f"schedule={schedule}",
+        f"schedule={NOWHERE}&state=succeeded",
     ]  # fmt: skip
 
 

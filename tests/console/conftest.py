@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -122,6 +123,30 @@ def operator_of(role: str, login: str = "") -> Any:
     user = User.objects.create_user(login or role, is_staff=True)
     user.groups.set(Group.objects.filter(name=role))
     return user
+
+
+def tick(client: Any, path: str, verb: str, ids: Iterable[Any], *, reason: str = "to see") -> Any:
+    """Ticks rows of a table, looks at what the verb would do, and does it; returns the receipt."""
+    looked = client.post(path, {"action": verb, "_selected_action": [str(one) for one in ids]})
+    return client.post(do_many(looked), {**hidden_of(looked), "reason": reason})
+
+
+def do_many(looked: Any) -> str:
+    """Where the form of a page about several rows sends it."""
+    text = looked.content.decode()
+    found = re.search(r'<form method="post" action="([^"]+)" class="verb-form"', text)
+    assert found is not None, (looked.status_code, text)
+    return found[1]
+
+
+def save(client: Any, path: str, data: dict[str, Any]) -> Any:
+    """Opens a row's form, and saves it with these values."""
+    return client.post(path, {**hidden_of(client.get(path)), **data})
+
+
+def hidden_of(page: Any) -> dict[str, str]:
+    """What the form of a page says of what it was made of."""
+    return dict(re.findall(r'<input type="hidden" name="(_?seen)" value="([^"]*)"', page.content.decode()))
 
 
 def logged_in(user: Any) -> Client:

@@ -49,7 +49,8 @@ MACHINES = (
     "/admin/backfills/", "/admin/workflow-runs/",
 )  # fmt: skip
 VERBS: tuple[str, ...] = (
-    "/admin/audit/", "/admin/audit/?window=day&refused=1", "/admin/do/dispatch.pause/all/",
+    "/admin/audit/", "/admin/audit/?window=day&refused=1", "/admin/audit/export/?tenant={slug}",
+    "/admin/do/dispatch.pause/all/", "/admin/do-many/ticket.cancel/?row={slug}/{waiting}&row=nobody/{done}",
     "/admin/do/tenant.plan/{slug}/", "/admin/do/worker.drain/{worker}/", "/admin/do/lease.release/fire/{shard}/",
     "/t/{slug}/admin/do/ticket.cancel/{waiting}/",
 )  # fmt: skip

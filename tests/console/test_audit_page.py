@@ -61,12 +61,18 @@ def test_filters_changes_and_export(acme: Any, globex: Any, conn: Conn) -> None:
     assert "hush" not in page and "&lt;script&gt;" in page and "Your role may not do this" in page
     assert ada.post("/admin/audit/export/", {"format": "csv"}).status_code == 403
     auditor = of_role("auditor")
-    told = b"".join(auditor.post("/admin/audit/export/", {"tenant": "acme", "format": "ndjson"}).streaming_content)
+    asked = auditor.get("/admin/audit/export/?tenant=acme&format=ndjson").content.decode()
+    assert "<td>2; at most 100,000" in asked and '<option value="ndjson" selected>' in asked
+    export = {"tenant": "acme", "format": "ndjson", "reason": ""}
+    assert "This field is required" in auditor.post("/admin/audit/export/", export).content.decode()
+    export["reason"] = "the yearly audit"
+    told = b"".join(auditor.post("/admin/audit/export/", export).streaming_content)
     rows = [orjson.loads(line) for line in told.splitlines()]
     assert [row["action"] for row in rows] == ["schedule.resume", "schedule.pause"]
     assert rows[1]["after"]["status"] == HOSTILE and rows[1]["link"] is None
     assert rows[1]["before"] == {"status": "active", "api_key": "***"} and b"hush" not in told
-    told = b"".join(auditor.post("/admin/audit/export/", {"tenant": "globex"}).streaming_content)
+    export = {"tenant": "globex", "format": "csv", "reason": "too"}
+    told = b"".join(auditor.post("/admin/audit/export/", export).streaming_content)
     (line,) = csv.DictReader(io.StringIO(told.decode()))
     assert line["action"] == "'=cmd()", "a spreadsheet computes nothing"
     for who in ("auditor", "admin:auditor", "admin:auditor (admin)"):

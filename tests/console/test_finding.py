@@ -45,7 +45,7 @@ def test_an_id_of_any_tenant_is_found(
     run_key = f"{kept.schedule.hex}.20270301T030000Z"
     assert places(run_key)[0] == ("execution", f"{root}executions/?window=all&q={run_key}")
     assert places(kept.done) == [("execution", f"{root}executions/{kept.done}/")], "it was asked for"
-    letter = ("dead letter", f"{root}deadletters/deadletter/{kept.letter}/change/")
+    letter = ("dead letter", f"{root}dead-letters/{kept.letter}/")
     assert not places(kept.letter), "the figures of its minute are not summed up yet"
     roll_up(conn)
     assert places(f" {kept.letter} ") == places(kept.letter.hex) == [letter]

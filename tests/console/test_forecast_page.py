@@ -42,6 +42,14 @@ def test_the_week_an_hour_a_minute_and_a_dry_run(page: Any, conn: Conn, registry
     assert (tried.runs, tried.fullest_before) == (6, 7) and tried.fullest_after < 7
     assert sum(runs for _, runs in tried.after) == sum(runs for _, runs in tried.before) == 7
     assert page.get("/admin/forecast/?tenant=nobody&at=x&hour=%00&zone=No/Where&jitter_s=1").status_code == 200
+    assert not found.context["sampled"] and "Nobody has kept" not in text and "not in it yet" not in text
+    conn.execute(
+        "UPDATE due_forecast SET made_at = made_at - interval '6 min', shards = 60,"
+        " peaks = jsonb_set(peaks, '{0,entries}', '900')"
+    )
+    told = page.get("/admin/forecast/").content.decode()
+    assert "Nobody has kept this since" in told and "4 of the shards are not in it yet" in told
+    assert "Tenants are about: from 8 of 900 due entries." in told
     assert (
         "not known by minutes" in page.get(f"/admin/forecast/?hour={full + 72 * HOUR:%Y-%m-%dT%H:%MZ}").content.decode()
     )
@@ -53,7 +61,7 @@ def test_hours_that_a_clock_repeats_share_a_cell_and_skipped_ones_are_none() -> 
     hours = [(start + number * HOUR, 10) for number in range(48)]
     rows = heat(hours, zone="Europe/Berlin", capacity=12.0, changes=changes, links={}, chosen=start)
     doubled = next(cell for row in rows for cell in row.cells if cell is not None and cell.runs == 20)
-    assert doubled.level == "h4" and "83% of capacity" in doubled.title
+    assert doubled.level == "h4" and "83% of capacity" in doubled.title and doubled.full == "above 70 % of capacity"
     assert change_words(changes[0]) == "Europe/Berlin: the clock goes back 1 h"
     spring = [(start.replace(month=3, day=27) + number * HOUR, 10) for number in range(48)]
     rows = heat(spring, zone="Europe/Berlin", capacity=None, changes=(), links={}, chosen=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.console.conftest import tick
 from tests.fixtures_flow import letters_of, make_job, ticket_of
 from tests.operations.fixtures import work_off
 from tests.operations.test_letters import deaths
@@ -18,15 +19,22 @@ def test_an_operator_replays_and_resolves(page: Any, acme: Tenant, conn: Any, re
     first, second, *many = deaths(conn, registry, acme, make_job(acme), 5)
     letters = letters_of(conn, acme)
 
-    def act(action: str, *executions: Any) -> str:
-        ticks = [str(letters[one]["id"]) for one in executions]
-        answer = page.post(LIST, {"action": action, "_selected_action": ticks}, follow=True)
-        return str(answer.content.decode())
+    def act(verb: str, *executions: Any) -> str:
+        return str(tick(page, LIST, verb, [letters[one]["id"] for one in executions]).content.decode())
 
-    assert "1 run again." in act("replay", first)
+    told = act("deadletter.replay", first)
+    assert "runs again." in told and "Cancel: 1 row" in told, "the way back"
     assert ticket_of(conn, first)["state"] == "ready"
-    told = act("resolve", first, second)
-    assert "1 resolved." in told and "1 not: The dead letter is not open: it was replayed." in told
+    assert "Done to 1 of 1" in act("deadletter.resolve", first, second), "the first was left out when it was looked at"
+    assert "Done to 1 of 1" in act("deadletter.reopen", second)
+    assert "Done to 1 of 1" in act("deadletter.resolve", second)
+    whole = {"action": "deadletter.resolve", "_selected_action": [letters[second]["id"]], "select_across": "1"}
+    of_all = page.post(f"{LIST}?made=week&q={letters[first]['fingerprint']}", whole)
+    assert "/replay/?" in of_all["Location"] and "created_after=" in of_all["Location"]
+    form = page.get(of_all["Location"]).context["form"]
+    shown = page.post(of_all["Location"], {**form.initial, "reason": "all of it"}).content.decode()
+    assert "<strong>3 open dead letters</strong>" in shown
+    assert page.post(f"{LIST}?resolution=replayed", whole)["Location"].endswith("?resolution=replayed")
     shown = page.get(f"{LIST}{letters[first]['id']}/change/").content.decode()
     cause = f"{LIST}replay/?fingerprint={letters[first]['fingerprint']}"
     assert cause in shown

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.console.test_browser import log_in
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PAGES = 10
 ROUNDS = 4  # snapshots that are waited for
+AN_HOUR_S = 3_600
 SENTENCE = "[data-live=sentence]"
 
 
@@ -74,6 +75,11 @@ def test_ten_pages_cost_one_snapshot_and_say_when_they_are_stale(
         assert tab.page.inner_text("[data-age]").isdigit()
         tab.page.unroute("**/live.json*")
         tab.page.wait_for_selector("[data-live-stale]", state="hidden")
+        with _nobody_makes_one(conn):  # there is an answer, and it is old
+            tab.page.wait_for_selector("[data-live-stale] strong", state="visible")
+            assert "STALE: nobody makes new figures" in tab.page.inner_text("[data-live-stale]")
+            assert int(tab.page.inner_text("[data-age]")) >= AN_HOUR_S
+        tab.page.wait_for_selector("[data-live-stale]", state="hidden")
         unexpected = [one for one in tab.complaints if "live.json" not in one and "ERR_FAILED" not in one]
         assert not unexpected, unexpected
 
@@ -93,6 +99,19 @@ def pause(tab: Tab) -> None:
     tab.page.wait_for_timeout(1_500)  # that nothing happens takes its time
     assert not asked
     tab.page.get_by_role("button", name="Go on").click()
+
+
+@contextmanager
+def _nobody_makes_one(conn: Any) -> Iterator[None]:
+    """Somebody is at it, it seems, and the last one is an hour old."""
+    from apps.console.snapshot.store import LOCK
+
+    conn.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+    try:
+        conn.execute("UPDATE console_snapshot SET made_at = made_at - %s * interval '1 second'", [AN_HOUR_S])
+        yield
+    finally:
+        conn.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
 
 
 def _pumped(tab: Tab) -> bool:

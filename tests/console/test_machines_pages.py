@@ -44,6 +44,7 @@ def text_of(page: Any, statements: list[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_shards_say_who_holds_what_and_why(page: Any, text_of: Any, conn: Conn, acme: Tenant) -> None:
+    from apps.console.snapshot import reading
     from apps.due import leases
 
     holder, gone = uuid.uuid4(), uuid.uuid4()
@@ -63,6 +64,13 @@ def test_shards_say_who_holds_what_and_why(page: Any, text_of: Any, conn: Conn, 
     row = conn.execute("SELECT term FROM due_shardlease WHERE kind = 'fire' AND shard = %s", [number[0]]).fetchone()
     assert row is not None
     assert leases.take(conn, owner=holder, seen={slice_: row[0]}, ttl_s=60)
+
+    worker = live_worker(conn, queues=[])
+    conn.execute("""UPDATE tickets_worker SET stats = '{"settled": {"stale": 3}}'""")
+    found = page.get("/admin/shards/").context["found"]
+    strip = sum(one.stale for one in (*reading.dispatchers(conn), *reading.workers(conn)[0]))
+    assert found.refused == strip == 3 + 2 * 2, "the strip counts the same"
+    assert "Late settlements, refused</dt><dd>3<" in text_of(f"/admin/workers/{worker}/")
 
     text = text_of("/admin/shards/")
     assert "not renewed in time" in text and "no live holder" in text

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.console.conftest import save, tick
 from tests.fixtures_people import member_of, signed_in
 
 Conn = psycopg.Connection[Any]
@@ -33,7 +34,7 @@ def test_an_invitation_is_made_and_its_link_shown_once(page: Any, acme: Any, con
     assert "no-store" in shown["Cache-Control"]
     again = page.get(f"/admin/tenants/invitation/{made.pk}/change/").content.decode()
     assert "sbi_" not in again and "new@acme.test" in again
-    page.post("/admin/tenants/invitation/", {"action": "revoke", "_selected_action": [str(made.pk)]})
+    tick(page, "/admin/tenants/invitation/", "invitation.revoke", [made.pk])
     made.refresh_from_db()
     assert made.revoked_at is not None
     assert actions(conn) == ["invitation.create", "invitation.revoke"]
@@ -45,10 +46,10 @@ def test_a_member_is_changed_signed_out_and_removed(page: Any, acme: Any, conn: 
     member_of(acme)
     viewer = member_of(acme, "viewer")
     client, path = signed_in(viewer), f"/admin/tenants/member/{viewer.pk}"
-    assert page.post(f"{path}/change/", {"name": "Vera", "role": "editor"}).status_code == 302
+    assert save(page, f"{path}/change/", {"name": "Vera", "role": "editor"}).status_code == 302
     viewer.refresh_from_db()
     assert (viewer.name, viewer.role, viewer.revision) == ("Vera", "editor", 2)
-    page.post("/admin/tenants/member/", {"action": "sign_out", "_selected_action": [str(viewer.pk)]})
+    tick(page, "/admin/tenants/member/", "member.sign_out", [viewer.pk])
     assert client.get("/console/").status_code == 302
     assert page.post(f"{path}/delete/", {"post": "yes"}).status_code == 302
     assert not User.objects.filter(pk=viewer.user_id).exists()
@@ -59,7 +60,7 @@ def test_the_last_admin_stays_here_too(page: Any, acme: Any) -> None:
     admin = member_of(acme)
     path = f"/admin/tenants/member/{admin.pk}"
     for answer in (
-        page.post(f"{path}/change/", {"name": "", "role": "viewer"}, follow=True),
+        page.get(save(page, f"{path}/change/", {"name": "", "role": "viewer"})["Location"]),
         page.post(f"{path}/delete/", {"post": "yes"}, follow=True),
     ):
         assert "The last admin stays" in answer.content.decode()
@@ -91,7 +92,7 @@ def test_a_provider_is_switched_off_and_its_secret_on_no_page(page: Any, acme: A
         tenant=acme, issuer="https://login.test", client_id="c", enabled=True, created_at=now, updated_at=now
     )
     assert page.get(f"/admin/signin/provider/{made.pk}/change/").status_code == 200
-    page.post("/admin/signin/provider/", {"action": "switch_off", "_selected_action": [str(made.pk)]})
+    tick(page, "/admin/signin/provider/", "provider.switch_off", [made.pk])
     made.refresh_from_db()
     assert (made.enabled, made.revision) == (False, 2)
     assert actions(conn) == ["provider.update"]

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.console.conftest import hidden_of, save
 from tests.fixtures_flow import live_worker
 
 Conn = psycopg.Connection[Any]
@@ -48,16 +49,20 @@ def test_slots_by_pool_are_kept_with_their_trail(page: Any, conn: Conn) -> None:
     assert list(PlanPool.objects.values_list("pool", "reserved_slots", "max_slots")) == [("http", 3, 10)]
     slots = PlanPool.objects.get()
     change = {
-        **PLAN, "weight": "4", "pools-INITIAL_FORMS": "1", "pools-0-id": str(slots.pk), "pools-0-plan": str(plan.pk),
-        "pools-0-reserved_slots": "0",
+        **PLAN, "weight": "4", "retention_days": "31", "pools-INITIAL_FORMS": "1", "pools-0-id": str(slots.pk),
+        "pools-0-plan": str(plan.pk), "pools-0-reserved_slots": "0",
     }  # fmt: skip
     path = f"/admin/tenants/plan/{plan.pk}/change/"
-    assert page.post(path, change).status_code == 302
-    assert page.post(path, {**change, "pools-0-DELETE": "on"}).status_code == 302
+    before = page.get(path)
+    assert "/admin/do/plan.quota/dedicated/" in before.content.decode(), "which alone changes its weight"
+    assert save(page, path, change).status_code == 302
+    late = page.post(path, {**hidden_of(before), **change, "retention_days": "9"})
+    assert late.status_code == 409 and "slots" in late.content.decode(), "of the rows below it, too"
+    assert save(page, path, {**change, "pools-0-DELETE": "on"}).status_code == 302
     made, changed, removed = trail(conn)
     assert made[0] == "plan.create" and made[2]["slots"] == {"http": {"reserved_slots": 3, "max_slots": 10}}
-    assert changed[1] == {"weight": 2, "slots": {"http": {"reserved_slots": 3, "max_slots": 10}}}
-    assert changed[2] == {"weight": 4, "slots": {"http": {"reserved_slots": 0, "max_slots": 10}}}
+    assert changed[1] == {"retention_days": 30, "slots": {"http": {"reserved_slots": 3, "max_slots": 10}}}
+    assert changed[2] == {"retention_days": 31, "slots": {"http": {"reserved_slots": 0, "max_slots": 10}}}
     assert (removed[1], removed[2]) == ({"slots": changed[2]["slots"]}, {"slots": {}})
     assert page.post(f"/admin/tenants/plan/{plan.pk}/delete/", {"post": "yes"}).status_code == 302
 

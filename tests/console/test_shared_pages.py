@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from kernel.clock import utc_now
-from tests.console.conftest import HOSTILE, WHO, logged_in
+from tests.console.conftest import HOSTILE, WHO, do_many, hidden_of, logged_in, save, tick
 from tests.fixtures_flow import LEASES, SERVED_LEASES
 
 Conn = psycopg.Connection[Any]
@@ -92,12 +92,23 @@ def test_an_entry_that_was_put_aside_is_served_again(page: Any, acme: Any, conn:
     rows_of_everything(conn, acme)
     key = conn.execute("SELECT key FROM due_dueentry WHERE parked <> ''").fetchall()[0][0]
     other = conn.execute("SELECT key FROM due_dueentry WHERE parked = ''").fetchall()[0][0]
-    data = {"action": "unpark", "_selected_action": [str(key), str(other)]}
-    response = page.post("/admin/due/dueentry/", data, follow=True)
-    assert "1 served again" in response.content.decode()
+    table = "/admin/due/dueentry/"
+    looked = page.post(table, {"action": "dueentry.unpark", "_selected_action": [str(key), str(other)]})
+    text = looked.content.decode()
+    assert "Serve again: 1 of 2" in text and "nothing: <bdi>It is served.</bdi>" in text and "<script>alert" not in text
+    assert "required" in page.post(do_many(looked), {**hidden_of(looked), "reason": ""}).content.decode()
+    receipt = page.post(do_many(looked), {**hidden_of(looked), "reason": "mended"}).content.decode()
+    assert "Done to 1 of 1 rows" in receipt and "served again" in receipt
+    again = page.post(do_many(looked), {**hidden_of(looked), "reason": "once more"})
+    assert again.status_code == 409 and "Put aside because: <del>" in again.content.decode(), "it says what differs"
+    assert "Look again at 1 row" in again.content.decode()
+    assert page.get(do_many(looked)).status_code == 404, "no row is named"
+    assert page.get(f"{do_many(looked)}?row={other}").status_code == 200, "such a page can be sent to somebody"
     assert conn.execute("SELECT count(*) FROM due_dueentry WHERE parked <> ''").fetchall() == [(0,)]
-    (event,) = events(conn, "dueentry.unpark")
-    assert event[:3] == ("admin:ada", str(key), acme.pk)
+    event, refused = events(conn, "dueentry.unpark")
+    assert event[:3] == ("admin:ada", str(key), acme.pk) and refused[1] == str(key)
+    rows = conn.execute("SELECT reason, allowed FROM audit_auditevent WHERE object_id = %s ORDER BY id", [str(key)])
+    assert rows.fetchall()[-2:] == [("mended", True), ("changed", False)]
 
 
 def test_a_waiting_execution_is_cancelled_from_the_list_of_tickets(page: Any, acme: Any, conn: Conn) -> None:
@@ -105,9 +116,10 @@ def test_a_waiting_execution_is_cancelled_from_the_list_of_tickets(page: Any, ac
 
     execution = make_ticket(acme, now=utc_now())
     gone = uuid.uuid4()
-    data = {"action": "cancel", "_selected_action": [str(execution), str(gone)]}
-    response = page.post("/admin/tickets/ticket/", data, follow=True)
-    assert "1 cancelled, 0 asked to stop, 1 had ended" in response.content.decode()
+    looked = page.post("/admin/tickets/ticket/", {"action": "ticket.cancel", "_selected_action": [execution, gone]})
+    assert "Cancel: 1 of 2" in looked.content.decode() and "tenant-band" in looked.content.decode()
+    receipt = page.post(do_many(looked), {**hidden_of(looked), "reason": "it loops"}).content.decode()
+    assert "It is cancelled." in receipt and "Run again: 1 row" in receipt
     assert ticket_of(conn, execution) is None
     assert execution_of(conn, acme, execution)["state"] == "cancelled"
     assert [event[0] for event in events(conn, "execution.cancel")] == ["admin:ada"]
@@ -116,8 +128,7 @@ def test_a_waiting_execution_is_cancelled_from_the_list_of_tickets(page: Any, ac
 def test_a_breaker_is_reset(page: Any, acme: Any, conn: Conn) -> None:
     rows_of_everything(conn, acme)
     ((breaker,),) = conn.execute("SELECT id FROM tickets_breaker").fetchall()
-    data = {"action": "reset", "_selected_action": [str(breaker), str(uuid.uuid4())]}
-    assert "1 closed" in page.post("/admin/tickets/breaker/", data, follow=True).content.decode()
+    assert "Done to 1 of 1" in tick(page, "/admin/tickets/breaker/", "breaker.reset", [breaker]).content.decode()
     assert conn.execute("SELECT state FROM tickets_breaker").fetchall() == [("closed",)]
     (event,) = events(conn, "breaker.reset")
     assert event[:3] == ("admin:ada", str(breaker), acme.pk)
@@ -126,7 +137,7 @@ def test_a_breaker_is_reset(page: Any, acme: Any, conn: Conn) -> None:
 def test_select_all_is_refused(page: Any, acme: Any, conn: Conn) -> None:
     rows_of_everything(conn, acme)
     ticket = conn.execute("SELECT execution_id FROM tickets_ticket").fetchall()[0][0]
-    data = {"action": "cancel", "_selected_action": [str(ticket)], "select_across": "1"}
+    data = {"action": "ticket.cancel", "_selected_action": [str(ticket)], "select_across": "1"}
     assert "all pages at once" in page.post("/admin/tickets/ticket/", data, follow=True).content.decode()
     assert conn.execute("SELECT count(*) FROM tickets_ticket").fetchall() == [(1,)]
 
@@ -140,12 +151,15 @@ def test_who_may_only_look_has_no_verbs(acme: Any, conn: Conn) -> None:
         bob.user_permissions.add(Permission.objects.get(codename=codename))
     client = logged_in(bob)
     assert "Changed last" not in client.get("/admin/").content.decode()
-    for table, action in (("due/dueentry", "unpark"), ("tickets/ticket", "cancel"), ("tenants/apikey", "revoke")):
+    for table, action in (
+        ("due/dueentry", "dueentry.unpark"), ("tickets/ticket", "ticket.cancel"), ("tenants/apikey", "apikey.revoke")
+    ):  # fmt: skip
         listed = client.get(f"/admin/{table}/")
         assert listed.status_code == 200
         assert f'value="{action}"'.encode() not in listed.content
+        assert b"Your role may not do this" in listed.content, "it says why"
     key = conn.execute("SELECT key FROM due_dueentry WHERE parked <> ''").fetchall()[0][0]
-    client.post("/admin/due/dueentry/", {"action": "unpark", "_selected_action": [str(key)]})
+    client.post("/admin/due/dueentry/", {"action": "dueentry.unpark", "_selected_action": [str(key)]})
     assert conn.execute("SELECT count(*) FROM due_dueentry WHERE parked <> ''").fetchall() == [(1,)]
 
 
@@ -171,7 +185,7 @@ def test_a_key_is_shown_once_and_works_until_it_is_revoked(page: Any, acme: Any,
     assert secret not in str(page.cookies)
     (event,) = events(conn, "apikey.create")
     assert event[:3] == ("admin:ada", str(key.pk), acme.pk)
-    page.post("/admin/tenants/apikey/", {"action": "revoke", "_selected_action": [str(key.pk)]})
+    tick(page, "/admin/tenants/apikey/", "apikey.revoke", [key.pk])
     assert apikey_find(text, now=utc_now()) is None
     assert [one[1] for one in events(conn, "apikey.revoke")] == [str(key.pk)]
     assert ApiKey.objects.count() == 1
@@ -179,23 +193,27 @@ def test_a_key_is_shown_once_and_works_until_it_is_revoked(page: Any, acme: Any,
 
 def test_a_change_of_a_tenant_saves_what_was_changed_and_leaves_a_trail(page: Any, acme: Any, conn: Conn) -> None:
     path = f"/admin/tenants/tenant/{acme.pk}/change/"
-    data = {
-        "name": acme.name,
-        "plan": acme.plan_id,
-        "status": "active",
-        "dispatch_paused": "on",
-        "network": '["10.1.0.0/16"]',
-    }
-    assert page.post(path, data).status_code == 302
+    data = {"name": acme.name, "network": '["10.1.0.0/16"]'}
+    verbs = {"plan": "", "status": "suspended", "dispatch_paused": "on"}  # what they do is no field of the form
+    looked = page.get(path)
+    for name in ("tenant.pause", "tenant.suspend", "tenant.plan"):
+        assert f"/admin/do/{name}/acme/" in looked.content.decode()
+    assert page.post(path, {**hidden_of(looked), **data, **verbs}).status_code == 302
     acme.refresh_from_db()
-    assert acme.dispatch_paused
+    assert acme.network == ["10.1.0.0/16"] and acme.status == "active" and not acme.dispatch_paused
     (event,) = events(conn, "tenant.update")
     assert event[:3] == ("admin:ada", str(acme.pk), acme.pk)
-    assert event[4]["dispatch_paused"] is True
-    page.post(path, {**data, "network": '["not a network"]'})
-    page.post(path, {**data, "status": "deleting"})
+    save(page, path, {**data, "network": '["not a network"]'})
+    overtaken = page.post(path, {**hidden_of(looked), **data, "network": "[]", "worker_group": "mine"})
+    text = overtaken.content.decode()
+    assert overtaken.status_code == 409 and "nothing was saved" in text and 'value="mine"' in text
+    assert "<del><bdi>[&#x27;127.0.0.0/8&#x27;" in text and "<ins><bdi>[&#x27;10.1.0.0/16&#x27;]" in text
+    assert page.post(path, data).status_code == 409, "without what was looked at"
     acme.refresh_from_db()
-    assert acme.network == ["10.1.0.0/16"] and acme.status == "active"
+    assert acme.network == ["10.1.0.0/16"] and acme.worker_group == ""
+    group = {**data, "worker_group": "mine"}
+    assert page.post(path, {**hidden_of(overtaken), **group}).status_code == 302, "it was seen by now"
+    assert save(page, path, data).status_code == 302
     acme.network = ["127.0.0.0/8", "::1/128"]
     acme.save(update_fields=["network"])
 
@@ -243,7 +261,7 @@ def test_an_operator_is_named_only_in_what_can_be_erased(page: Any, conn: Conn) 
     page.post("/admin/auth/user/add/", data)
     carol = User.objects.get(username="carol")
     given = {"username": "carol", "email": "carol@acme.test", "is_active": "on"}
-    assert page.post(f"/admin/auth/user/{carol.pk}/change/", given | JOINED).status_code == 302
+    assert save(page, f"/admin/auth/user/{carol.pk}/change/", given | JOINED).status_code == 302
     rows = conn.execute("SELECT to_jsonb(e)::text FROM audit_auditevent e WHERE about = %s", [f"user:{carol.pk}"])
     told = [row[0] for row in rows]
     assert len(told) == 2 and "carol" not in "".join(told)
@@ -309,8 +327,8 @@ def test_a_nul_in_an_address_is_left_out(page: Any, acme: Any) -> None:
 
 def test_what_is_ticked_and_is_no_id_is_left_out(page: Any, acme: Any) -> None:
     for path, action in (
-        ("/admin/tickets/ticket/", "cancel"), ("/admin/tenants/tenant/", "suspend"),
-        ("/admin/tenants/apikey/", "revoke"), ("/t/acme/admin/deadletters/deadletter/", "replay"),
+        ("/admin/tickets/ticket/", "ticket.cancel"), ("/admin/tenants/tenant/", "tenant.suspend"),
+        ("/admin/tenants/apikey/", "apikey.revoke"), ("/t/acme/admin/deadletters/deadletter/", "deadletter.replay"),
     ):  # fmt: skip
         for text in ("", "<script>", "9" * 5_000, "\0"):
             sent = page.post(path, {"action": action, "_selected_action": text}, follow=True)
@@ -342,7 +360,7 @@ def test_an_edit_of_a_periodic_task_does_not_set_its_count_back(page: Any, conn:
     data |= {"description": "changed", "regtask": ""}
     conn.execute("UPDATE django_celery_beat_periodictask SET total_run_count = 7 WHERE id = %s", [task.pk])
     try:
-        response = page.post(path, data)
+        response = save(page, path, data)
         assert response.status_code == 302, response.context["adminform"].form.errors
         changed = PeriodicTask.objects.get(pk=task.pk)
         assert (changed.description, changed.total_run_count) == ("changed", 7)
@@ -443,7 +461,7 @@ def test_a_tenant_is_marked_for_deletion_and_kept(page: Any, acme: Any, conn: Co
     assert b"can be kept" in " ".join(page.get(path).content.decode().split()).encode()
     change = f"/admin/tenants/tenant/{acme.pk}/change/"
     assert page.get(change).status_code == 200
-    page.post(change, {"name": "x", "plan": acme.plan_id, "status": "active", "network": "[]"})
+    save(page, change, {"name": "x", "status": "active", "network": "[]"})
     acme.refresh_from_db()
     assert acme.status == "deleting", "the form can't take the mark away"
     assert page.post(path, given).status_code == 200, "the page is of before"
@@ -457,21 +475,20 @@ def test_a_tenant_is_marked_for_deletion_and_kept(page: Any, acme: Any, conn: Co
 
 
 def test_a_tenant_is_suspended_and_let_go_on_as_by_the_commands(page: Any, acme: Any, globex: Any, conn: Conn) -> None:
-    """The status is no field like others: it has begin and end, and its own rows of the trail."""
+    """The status has begin and end, and rows of the trail of its own. The receipt has the way back for all of them."""
     path, spans = f"/admin/tenants/tenant/{acme.pk}/change/", "SELECT ended_at IS NULL, reason FROM tenants_suspension"
-    network = '["127.0.0.0/8", "::1/128"]'
-    same = {"name": acme.name, "plan": acme.plan_id, "network": network, "initial-network": network}
-    assert page.post(path, {**same, "status": "suspended", "reason": HOSTILE[:90]}).status_code == 302
-    assert conn.execute(spans).fetchall() == [(True, HOSTILE[:90])]
-    assert len(events(conn, "tenant.suspend")) == 1 and not events(conn, "tenant.update")
+    done = tick(page, "/admin/tenants/tenant/", "tenant.suspend", [acme.pk, globex.pk], reason=HOSTILE[:90])
+    receipt = done.content.decode()
+    assert "Done to 2 of 2" in receipt and "Let it go on: 2 rows" in receipt
+    assert conn.execute(spans).fetchall() == [(True, HOSTILE[:90])] * 2
+    assert len(events(conn, "tenant.suspend")) == 2 and not events(conn, "tenant.update")
     text = page.get(path).content.decode()
-    assert "since " in text and "<script>alert" not in text
-    page.post(path, {**same, "status": "active", "dispatch_paused": "on"})
-    assert conn.execute(spans).fetchall() == [(False, HOSTILE[:90])]
-    assert len(events(conn, "tenant.resume")) == len(events(conn, "tenant.update")) == 1
-    data = {"_selected_action": [acme.pk, globex.pk]}
-    assert b"2 suspended" in page.post("/admin/tenants/tenant/", {**data, "action": "suspend"}, follow=True).content
-    assert b"2 let go on" in page.post("/admin/tenants/tenant/", {**data, "action": "let_go_on"}, follow=True).content
+    assert "since " in text and "<script>alert" not in text and "/admin/do/tenant.unsuspend/acme/" in text
+    looked = page.post("/admin/do-many/tenant.unsuspend/", {"row": re.findall(r'name="row" value="([^"]+)"', receipt)})
+    done = page.post(do_many(looked), {**hidden_of(looked), "reason": "they paid"})
+    assert "Done to 2 of 2" in done.content.decode() and done.status_code == 200
+    assert [row[0] for row in conn.execute(spans)] == [False] * 2
+    assert len(events(conn, "tenant.resume")) == 2
 
 
 def test_a_tenant_is_renamed(page: Any, acme: Any, globex: Any, conn: Conn) -> None:

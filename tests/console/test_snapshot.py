@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 from tests.console.conftest import HOSTILE, logged_in
-from tests.fixtures_flow import live_worker, make_ticket
+from tests.fixtures_flow import live_worker, make_job, make_schedule, make_ticket, queue_of
 
 if TYPE_CHECKING:
     from tenants.models import Tenant
+    from tenants.registry import Registry
 
 Conn = psycopg.Connection[Any]
 LIVE = "/admin/live.json"
@@ -143,6 +147,169 @@ def test_a_database_that_is_too_slow_is_said(
     told = page.get("/admin/").content.decode()
     assert "The database is slow: its figures took 2.0 s to read." in told
     assert "Oldest due" in told
+
+
+def test_a_database_of_another_version_is_said(
+    page: Any, conn: Conn, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lacks a column is told, by the pages that can do without it and by one that can't."""
+    from apps.console.machines import shards_read
+    from apps.console.snapshot import reading, store
+
+    missing = "SELECT no_such_column FROM due_dispatcher LIMIT %s"
+    page.get("/admin/")
+    monkeypatch.setattr(reading, "_DISPATCHERS", missing)
+    monkeypatch.setattr(shards_read, "_DISPATCHERS", missing)
+    anew(conn)
+    known = page.get("/admin/tenants/").content.decode()
+    assert "The state of the platform can&#x27;t be read" in known and "Oldest due" in known
+    conn.execute("DELETE FROM console_snapshot")
+    store.kept.forget()
+    cause = page.get("/admin/cause/").content.decode()
+    assert "manage.py tenant_migrate" in cause and "no_such_column" in cause
+    assert page.get(LIVE).json()["parts"]["tiles"] == ""
+    for path in ("/admin/shards/", "/admin/shards/fire-1/"):
+        told = page.get(path)
+        assert told.status_code == 503 and b"manage.py tenant_migrate" in told.content
+
+
+def test_what_operators_did_is_seen_below_any_number_of_others(conn: Conn, acme: Tenant) -> None:
+    """A busy API writes hundreds of rows a minute; none of them hides an operator's pause."""
+    from apps.audit.actors import Actor, operator
+    from apps.audit.services import record
+    from apps.console.snapshot import reading
+    from kernel.clock import utc_now
+
+    now = utc_now()
+    hour_ago = now - timedelta(hours=1)
+    ada, cron = Actor("admin:ada", "admin", subject=operator(7)), Actor("command:replay", "admin")
+    for actor, action, at in (
+        (ada, "dispatch.pause", now - timedelta(minutes=50)), (cron, "operation.create", now - timedelta(minutes=40)),
+        (ada, "dispatch.resume", now - timedelta(minutes=70)),
+    ):  # fmt: skip
+        record(actor=actor, action=action, object_type="dispatch", object_id="all", now=at, tenant_id=None)
+    conn.execute(
+        "INSERT INTO audit_auditevent (at, tenant_id, actor, subject, action, object_type, object_id, allowed, reason,"
+        " request_id) SELECT %s, %s, 'key:x', 'key:1', 'execution.submit', 'execution', n::text, true, '', ''"
+        " FROM generate_series(1, 501) n", [now, acme.pk],
+    )  # fmt: skip
+    assert [row[1] for row in reading.changes(conn, since=hour_ago)] == ["operation.create", "dispatch.pause"]
+    with conn.transaction():
+        conn.execute("SET LOCAL enable_seqscan = off")
+        plan = "\n".join(row[0] for row in conn.execute(f"EXPLAIN {reading._CHANGES}", [hour_ago, reading.CHANGES]))
+    assert re.search(r"audit_by_operators.*\n\s+Index Cond: \(at >=", plan), plan
+
+
+def fails(conn: Conn, tenant: Tenant, *, minutes: int, attempts: int) -> None:
+    """So many attempts of a tenant failed so long ago, and no other ended."""
+    from apps.usage import deltas
+    from apps.usage.figures import ATTEMPTS, ATTEMPTS_FAILED, SUCCEEDED, Cause, Tally
+    from kernel.clock import utc_now
+    from kernel.ids import uuid7
+
+    tally = Tally()
+    for key in (ATTEMPTS, ATTEMPTS_FAILED, SUCCEEDED):
+        tally.add(tenant.pk, key, attempts)
+    tally.failed(tenant.pk, Cause("ab" * 32, "HttpStatus", "503", "a.example"), execution_id=uuid7(), attempts=attempts)
+    deltas.add(conn, tally, now=utc_now() - timedelta(minutes=minutes))
+
+
+def test_the_link_of_a_number_leads_to_what_was_counted(
+    page: Any, conn: Conn, registry: Registry, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apps.console.snapshot import checks, drawing, gathering
+    from apps.console.verdict import machines, rules, work
+    from apps.dispatch.pressure.gauges import count, measure
+    from apps.dispatch.pressure.loading import Past
+    from apps.usage.rolling import roll_up
+
+    monkeypatch.setattr("apps.console.snapshot.store.FRESH_S", 60.0)
+    for minutes, attempts in ((1, 120), (30, 50), (180, 11)):
+        fails(conn, acme, minutes=minutes, attempts=attempts)
+    while roll_up(conn):
+        pass
+    job = make_job(acme)
+    for _ in range(3):
+        make_schedule(acme, job)
+    first, _, _ = (make_ticket(acme, job) for _ in range(3))
+    conn.execute(
+        "UPDATE tickets_ticket SET rank = NULL, available_at = now() + interval '1 h' WHERE execution_id = %s", [first]
+    )
+    registry.refresh(force=True)
+    worker = live_worker(conn, queues=["shardbeat.system"])
+    conn.execute("UPDATE tickets_worker SET skew_ms = 1200")
+    measure(conn, registry, count(conn), past=Past().read(conn))
+    facts, memory = gathering.gather(conn, {})
+
+    def behind(url: str) -> Any:
+        answer = page.get(unescape(url if url.startswith("/") else f"/admin/{url}").partition("#")[0])
+        assert answer.status_code == 200, url
+        return answer.context
+
+    tiles = {one.name: one for one in drawing.tiles(facts)}
+    assert behind(tiles["Failure rate"].url)["attempts"] == facts.hour.attempts_failed == 170
+    (due, due_url), (ready, ready_url) = tiles["Due backlog"].parts
+    assert due == "3 due" and behind(due_url)["cl"].paginator.count == 3
+    assert ready == "2 ready" and len(behind(ready_url)["listed"].rows) == 2
+    assert tiles["Due backlog"].value == "5" and behind(tiles["Due backlog"].url)["total"].waiting == 5
+
+    storm, failing, unserved = work.retry_storm(facts), work.host_failing(facts), work.unserved(facts)
+    assert storm and failing and unserved
+    failed, later, host = storm.evidence
+    assert behind(failed.url)["attempts"] == behind(host.url)["attempts"] == int(failed.value) == 120
+    assert host.value == "120 failures" and behind(failing.evidence[0].url)["attempts"] == 120
+    assert later.value == "1" and len(behind(later.url)["listed"].rows) == 1
+    queue = unserved.evidence[0]
+    assert queue.what == queue_of(registry, acme) and queue.value == "2 runs"
+    assert behind(queue.url)["figures"].depth == 2
+    ended = rules.on_time(facts).evidence[2]
+    assert behind(ended.url)["total"].ended == int(ended.value) == 120
+    skewed = machines.clock_skew(facts)
+    assert skewed and skewed.evidence[0].url == f"workers/{worker}/" and behind(skewed.evidence[0].url)["one"]
+    counted = {one.name: one for one in checks.checks(facts)}
+    for name in ("Workers alive", "Tickets ready", "Tickets queued", "Tickets running", "Due entries put aside"):
+        assert str(behind(counted[name].url)["cl"].paginator.count) == counted[name].value, name
+    held = counted["Leases without live holder"]
+    assert str(len(behind(held.url)["rows"])) == held.value
+
+    parts = drawing.parts(replace(facts, oldest_due_s=34.0), rules.verdicts(facts), memory)
+    assert "late</span></span>" in parts["tiles"], "not by its colour alone"
+    assert 'href="/admin/cause/?code=no_dispatcher#no_dispatcher" data-key="y"' in parts["sentence"]
+    links = {link for part in parts.values() for link in re.findall(r'href="([^"]+)"', part)}
+    assert len(links) > 25
+    for link in links:
+        behind(link)
+
+
+def test_the_key_of_the_sentence_is_no_other_verbs() -> None:
+    from apps.console.verbs.registry import all_verbs
+
+    assert "y" not in {one.key for one in all_verbs().values()}
+
+
+def test_late_runs_of_tenants_at_limits_of_their_own_are_told_apart(conn: Conn, acme: Tenant, globex: Tenant) -> None:
+    from apps.console.snapshot import reading
+    from apps.dispatch.admission import CODES
+    from apps.tickets import holds
+    from apps.tickets.values import HoldRow
+    from apps.usage import deltas
+    from apps.usage.figures import DISPATCH, Tally
+    from apps.usage.rolling import roll_up
+    from kernel.clock import utc_now
+
+    assert set(reading.OWN_LIMITS) < set(CODES)
+    now, tally = utc_now(), Tally()
+    for tenant, seconds, runs in ((acme, 60.0, 5), (acme, 0.1, 9), (globex, 12.0, 2)):
+        for _ in range(runs):
+            tally.took(tenant.pk, DISPATCH, seconds)
+    deltas.add(conn, tally, now=now)
+    roll_up(conn)
+    ago = now - timedelta(minutes=2)
+    holds.write(conn, "http", [HoldRow(acme.pk, None, "job_rate", ago, now, 1, 1)])
+    holds.write(conn, "http", [HoldRow(globex.pk, None, "pool_full", ago, now, 1, 1)])
+    assert reading.late(conn, since=now - timedelta(minutes=5)) == (7, 5)
+    conn.execute("UPDATE tickets_hold SET seen_at = now() - interval '1 h'")
+    assert reading.late(conn, since=now - timedelta(minutes=5)) == (7, 0)
 
 
 def test_one_slow_reading_is_no_news() -> None:

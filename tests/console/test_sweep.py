@@ -78,6 +78,8 @@ def by_keyboard(tab: Tab, run: str) -> None:
     assert page.evaluate("document.activeElement.textContent") == "Skip to main content"
     press("Enter")
     assert page.evaluate("document.activeElement.id") == "content-start"
+    press("y")  # the sentence, on whatever page
+    page.wait_for_url("**/admin/cause/?code=*#*")
     press("g")
     press("l")
     page.wait_for_url("**/admin/live/")

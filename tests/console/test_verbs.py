@@ -45,7 +45,8 @@ def test_look_reason_do_receipt(acme: Any, conn: Conn, parked: uuid.UUID) -> Non
     responder, url = of_role("responder"), f"/admin/do/dueentry.unpark/{parked}/"
     looked = responder.get(url)
     html = looked.content.decode()
-    assert looked.status_code == 200 and "<script>alert" not in html and "acme" in html
+    assert looked.status_code == 200 and "<script>alert" not in html
+    assert "tenant-band" in html and "<strong>acme</strong>" in html, "it is about one tenant"
     assert responder.post(url, hidden(html)).status_code == 200, "without a reason nothing is done"
     assert conn.execute("SELECT count(*) FROM due_dueentry WHERE parked <> ''").fetchall() == [(1,)]
     done = responder.post(url, {**hidden(html), "reason": "mended <b>it</b>"})
@@ -130,16 +131,24 @@ def test_a_run_that_waits_is_released_now(acme: Any, conn: Conn) -> None:
 
 def test_all_dispatch_is_paused_and_resumed_by_the_receipts_button(acme: Any, conn: Conn) -> None:
     platform = of_role("platform")
-    for pause, resume, target in (
-        ("dispatch.pause", "dispatch.resume", "all"), ("queue.pause", "queue.resume", "http@acme"),
-        ("queue.pause", "queue.resume", "python"), ("tenant.pause", "tenant.resume", "acme"),
+    for pause, resume, target, button in (
+        ("dispatch.pause", "dispatch.resume", "all", "Pause all dispatch"),
+        ("queue.pause", "queue.resume", "http@acme", "Pause pool http of acme"),
+        ("queue.pause", "queue.resume", "python", "Pause pool python"),
+        ("tenant.pause", "tenant.resume", "acme", "Pause dispatch"),
     ):  # fmt: skip
         url = f"/admin/do/{pause}/{target}/"
+        looked = platform.get(url).content.decode()
+        assert f'value="{button}"' in looked, "what is paused stands on the button"
+        assert ("tenant-band" in looked) == target.endswith("acme")
         done = platform.post(url, {**hidden(platform.get(url).content.decode()), "reason": "the database is slow"})
         assert done.status_code == 303, done.content.decode()
         back = re.search(r'href="(/admin/do/[^"]*)"', platform.get(done["Location"]).content.decode())
         assert back is not None and resume in back[1]
         assert "paused already" in platform.get(url).content.decode()
+        offered = platform.get("/admin/").content.decode()
+        assert ("/admin/do/dispatch.resume/all/" in offered) == (target == "all")
+        assert ("/admin/do/dispatch.pause/all/" in offered) == (target != "all")
         looked = platform.get(back[1]).content.decode()
         assert platform.post(back[1], {**hidden(looked), "reason": "it is well again"}).status_code == 303
     assert conn.execute("SELECT count(*) FROM tenants_dispatchpause").fetchone() == (0,)

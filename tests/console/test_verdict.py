@@ -37,7 +37,10 @@ def pool(**more: Any) -> Any:
 
 def facts(**more: Any) -> Any:
     """All is well, but for what is given."""
-    from apps.console.verdict.values import Facts, Spell
+    from apps.console.verdict.values import Facts, Late, Spell
+
+    if "late" in more:
+        more["late"] = Late(*more["late"])
 
     usual: dict[str, Any] = {
         "now": NOW, "dispatchers": (process(),), "workers": (process("box:2"),), "workers_live": 1,
@@ -100,12 +103,15 @@ def test_all_is_well_is_said_with_what_ran() -> None:
          {"dispatchers": (process(silent_s=120.0),), "due": 340, "oldest_due_s": 119.0}),
         ("no_dispatcher", "There never was one lately.", {"dispatchers": ()}),
         ("paused", "paused for 1 h", {"pauses": (held("http"), held(""))}),
-        ("paused", "Pool http of all tenants is paused for 1 h", {"pauses": (held("http"),)}),
+        ("unread", "The state of the platform can't be read", {"fault": 'column "skew" does not exist'}),
+        ("pool_paused", "Pool http of all tenants is paused for 1 h", {"pauses": (held("http"),)}),
+        ("pool_paused", "Pool http and 1 more of all tenants are paused", {"pauses": (held("http"), held("python"))}),
         ("unheld", "Nobody serves 1 slice: fire 1, for 8.0 s.", {"slices": (slice_of(0), slice_of(1, 8.0))}),
         ("dispatcher_lost", "A dispatcher died 40 s ago: box:9. box:1 took over its 1 slice.",
          {"dispatchers": (process(), process("box:9", 40.0)),
           "slices": (slice_of(0), slice_of(1, taken_s=39.0, taken_from="id of box:9", ran_out=True))}),
         ("no_worker", "no worker is alive, and 12 runs wait", {"workers_live": 0, "counts": {"ready": 12}}),
+        ("no_worker", "and 2,500+ runs wait", {"workers_live": 0, "counts": {"ready": 2_501}, "counts_most": 2_500}),
         ("stale_writes", "3 late writes refused in the last 5 min. This is safe", {"stale_writes": 3}),
         ("backlog_idle", "500 runs wait in pool http while 96 slots are idle.",
          {"pools": (pool(ready=500, running=4, oldest_wait_s=30.0),)}),
@@ -128,9 +134,11 @@ def test_all_is_well_is_said_with_what_ran() -> None:
         ("at_capacity", "All slots of pool http are taken: 500 runs wait, the oldest for 30 s, gone in 1 min 40 s.",
          {"pools": (pool(ready=500, running=100, oldest_wait_s=30.0, out_per_s=5.0),)}),
         ("was_late", "Late in the last 5 min: p99 33 s of 600 runs.", {"lately": spell(times=600, p99_s=33.0)}),
+        ("was_late", "of 600 runs. Tenants at limits of their own: 58 of 60 late ones.",
+         {"lately": spell(times=600, p99_s=33.0), "late": (60, 58)}),
         ("audit_alarm", "may have been changed", {"alarms": 1}),
         ("unsealed", "6,000 rows", {"unsealed": 6_000}),
-        ("parked", "1 due entry can't be served and is put aside.", {"parked": 1}),
+        ("parked", "1 due entry can't be served and is put aside.", {"parked": 1, "parked_one": "k1"}),
         ("slots_given_up", "2 periodic slots", {"slots_given_up": 2}),
         ("other_schemas", "3 tenant schemas of another version.", {"other_schemas": 3}),
         ("unmeasured", "measured never", {"measured_s": None}),
@@ -169,9 +177,14 @@ def test_remedies_are_verbs_that_there_are() -> None:
     from apps.console.verbs.registry import all_verbs
 
     cases = next(mark.args[1] for mark in test_a_rule_says_it.pytestmark)
-    told = {remedy.verb for _, _, given in cases for one in said(**given) for remedy in one.remedies}
+    found = {(one.code, *remedy[:2]) for _, _, given in cases for one in said(**given) for remedy in one.remedies}
+    told = {verb for _, verb, _ in found}
     assert {"lease.rebalance", "breaker.reset", "tenant.pause", "dispatch.resume", "queue.resume"} <= told
     assert told <= set(all_verbs())
+    assert {
+        ("audit_alarm", "audit.verify", "operators"), ("parked", "dueentry.unpark", "k1"),
+        ("backlog_idle", "lease.release", "release/0"), ("unserved", "tenant.plan", "acme"),
+    } <= found  # fmt: skip
 
 
 def test_what_explains_the_others_comes_first() -> None:
@@ -183,6 +196,24 @@ def test_what_explains_the_others_comes_first() -> None:
     assert [one.code for one in found] == ["no_dispatcher", "one_tenant", "host_failing"]
 
 
+def test_what_is_meant_or_safe_hides_nothing_that_is_bad() -> None:
+    """A pool that is paused, a dead dispatcher's slices that others serve, refused writes: beside each bad thing. A
+    pause of all is told above what it makes look bad."""
+    cases = next(mark.args[1] for mark in test_a_rule_says_it.pytestmark)
+    bad = {code: known for code, _, known in cases if said(**known)[0].tone == "bad"}
+    assert {"unheld", "no_worker", "backlog_idle", "unserved", "late", "audit_alarm"} < set(bad)
+    for code, known in bad.items():
+        beside = {
+            "dispatchers": (*known.get("dispatchers", (process(),)), process("box:9", 40.0)), "stale_writes": 3,
+        }  # fmt: skip
+        found = [one.code for one in said(**known | beside, pauses=(held("http"),))]
+        assert found[0] == code and {"pool_paused", "stale_writes"} < set(found)
+        assert ("dispatcher_lost" in found) == (code != "no_dispatcher")
+        whole = [one.code for one in said(**known | beside, pauses=(held("http"), held("")))]
+        assert whole[0] == (code if code in ("unread", "no_dispatcher") else "paused")
+        assert "pool_paused" not in whole
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -192,6 +223,7 @@ def test_what_explains_the_others_comes_first() -> None:
         {"pools": (pool(ready=500, running=4, oldest_wait_s=30.0),), "measured_s": 600.0, "dispatchers": (process(),)},
         {"shares": (share("acme", 60), share("globex", 1))},  # few
         {"shares": (share("acme", 500), share("globex", 500))},  # half is not more than half
+        {"shares": (share("acme", 100), share("", 900))},  # many small ones, together
         {"failing": (failing(failures=3),)},
         {"failing": (failing(),), "lately": spell(ended=9_000, attempts=9_000)},  # 2 % of all
         {"workers": (process("box:2", 60.0, skew_ms=9_000),)},  # a dead worker's clock

@@ -37,6 +37,7 @@ class Run:
 
     def __init__(self, checkout: Path, *, port: int) -> None:
         self.checkout = checkout
+        self.fields: set[str] = set()  # of the last answer's header
         self.output = checkout / "output.txt"
         kept = {name: value for name, value in os.environ.items() if name not in NAMED}
         env = {**kept, "PORT": str(port), "PYTHONPATH": f"{checkout}{os.pathsep}{checkout / 'platform'}"}
@@ -65,6 +66,7 @@ class Run:
         key = demo["tenants"][tenant]["api_key"]
         request = urllib.request.Request(demo["base_url"] + path, headers={"Authorization": f"Bearer {key}"})
         with OPENER.open(request, timeout=10) as answer:
+            self.fields = set(answer.headers)
             return json.load(answer)
 
 
@@ -121,6 +123,7 @@ def test_it_runs_stops_and_goes_on(start: Callable[[int], Run], wait_for: WaitFo
         assert len(run.get("/api/v1/schedules?page_size=500", tenant=tenant)["items"]) > 200
         workflows = {one["name"] for one in run.get("/api/v1/workflows", tenant=tenant)["items"]}
         assert workflows == {"load-regions", "export-orders"}
+        assert {"RateLimit", "RateLimit-Policy"} <= run.fields
 
     os.kill(process_in(run.checkout / "var" / "valkey"), signal.SIGKILL)
     wait_for(lambda: "valkey ended; starting it again" in run.said(), "the killed broker to be noticed")

@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from apps.dispatch.findings import REPAIRS
 from tests.fixtures_flow import live_worker, make_job, make_schedule, make_ticket, queue_of, started_now
 
 if TYPE_CHECKING:
@@ -151,9 +152,22 @@ def told(
     yield Real(headers={"Host": "10.0.0.7", "Authorization": f"Bearer {TOKEN}"})
 
 
-def test_prometheus_reads_it(told: Client) -> None:
+def test_prometheus_reads_it(told: Client, conn: Conn) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
+    before = {"reconcile": {"lost": 100, "gap": 9}}
+    since = {
+        "reconcile": {"lost": 3, "lost_stale": 1, "gap": 2, "incomplete": 4, "errors": 0, "lag_ms": 1},
+        "release http": {"released_again": 5}, "release python": {"released_again": 1, "released": 7}, "fire": {},
+    }  # fmt: skip
+    for minutes, stats in ((1, since), (9, before)):  # of one container that was started again, with the same pid
+        conn.execute(
+            "INSERT INTO due_dispatcher (id, host, pid, version, started_at, expires_at, backends, draining, skew_ms,"
+            " stats) VALUES (gen_random_uuid(), 'box', 7, '', now() - %s * interval '1 minute', now(), '{}', false, 0,"
+            " %s::jsonb)",
+            [minutes, json.dumps(stats)],
+        )
+    conn.execute('UPDATE tickets_worker SET stats = \'{"settled": {"stale": 2}}\'')
     answer = told.get("/metrics")
     assert answer.status_code == 200 and answer["Content-Type"].startswith("text/plain")
     found = {
@@ -168,6 +182,15 @@ def test_prometheus_reads_it(told: Client) -> None:
     assert found["shardbeat_live", ()] == 3 and found["shardbeat_live_limit", ()] == 5_000_000
     assert 0 <= found["shardbeat_figures_age_seconds", ()] < 30
     assert not any("acme" in str(labels) for _, labels in found)
+    box = (("process", "box:7"),)
+    told_of_box = {name: value for (name, labels), value in found.items() if labels == box}
+    assert told_of_box == {
+        "shardbeat_attempts_lost_total": 3, "shardbeat_released_again_total": 6, "shardbeat_gaps_found_total": 6,
+        "shardbeat_settlements_stale_total": 1,
+    }  # fmt: skip
+    repairs = {labels: value for (name, labels), value in found.items() if name == "shardbeat_repairs_total"}
+    assert repairs[("check", "gap"), box[0]] == 2 and sum(repairs.values()) == 2 and len(repairs) == len(REPAIRS)
+    assert found["shardbeat_settlements_stale_total", (("process", "test:1"),)] == 2
     openmetrics = told.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
     assert openmetrics["Content-Type"].startswith("application/openmetrics-text")
     assert openmetrics.content.endswith(b"# EOF\n")

@@ -18,6 +18,7 @@ from tests.processes import Processes, kill
 
 SCHEDULES = 20
 TAKEOVER_S = 8.0
+LATE_P99_S = 10.0
 
 
 @pytest.mark.timeout(240)
@@ -45,6 +46,7 @@ def test_nothing_is_lost_or_doubled_through_every_death(
     runs = succeeded(conn, globex)
     wait_until(lambda: succeeded(conn, globex) > runs + 3 * SCHEDULES, "runs after the broker came back empty")
 
+    others_lived_until = one(conn, "SELECT clock_timestamp()")
     os.kill(survivor.pid, signal.SIGSTOP)
     wait_until(lambda: served(conn) == 0, "the frozen dispatcher's leases to run out")
     processes.dispatcher()
@@ -59,6 +61,7 @@ def test_nothing_is_lost_or_doubled_through_every_death(
     for tenant, schedules in made.items():
         for schedule_id in schedules:
             assert_complete(conn, tenant, schedule_id)
+    assert 0 < late_p99_s(conn, list(made), before=others_lived_until) < LATE_P99_S
 
 
 @pytest.mark.timeout(120)
@@ -152,6 +155,20 @@ def assert_complete(conn: psycopg.Connection[Any], tenant: Any, schedule_id: UUI
     assert len(attempts) == len(rows)
     assert {row[1] for row in attempts} == {1}
     assert all(row[2] == row[3] for row in attempts)
+
+
+def late_p99_s(conn: psycopg.Connection[Any], tenants: list[Any], *, before: datetime) -> float:
+    """Dispatch lateness that 99 in 100 of the runs had at most that were due before an instant."""
+    runs = " UNION ALL ".join(
+        f"SELECT actual_at, queued_at - actual_at AS late FROM {one.schema_name}.executions_execution"
+        " WHERE state = 'succeeded'"
+        for one in tenants
+    )
+    query = (
+        "SELECT extract(epoch FROM percentile_disc(0.99) WITHIN GROUP (ORDER BY late))::float8"
+        f" FROM ({runs}) r WHERE actual_at < %s"
+    )
+    return float(conn.execute(query, [before]).fetchone()[0])  # type: ignore[index]  # an aggregate has a row
 
 
 def served(conn: psycopg.Connection[Any]) -> int:

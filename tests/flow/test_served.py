@@ -334,6 +334,7 @@ def test_the_command_tells_workers_and_says_what_it_changes(
         ("add", theirs, "command:worker_queues"), ("drop", "python.own.*", "command:worker_queues"),
     ]  # fmt: skip
     assert run("reset", "--dry-run")[1]["words"] == 2
+    assert run("reset", mine, "--dry-run")[0] == 2, "nothing was said of exactly that"
     assert run("reset")[1]["words"] == 2
     assert not Subscription.objects.exists()
 

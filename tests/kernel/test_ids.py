@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.ids import attempt_id, made_at, occurrence_run_key, shard_of, uuid7, uuid7s
+from kernel.ids import attempt_id, ids_beside, made_at, occurrence_run_key, shard_of, uuid7, uuid7s
 
 EXECUTION = UUID("0190a000-0000-7abc-8def-0123456789ab")
 PINNED_ATTEMPT = "0190a000-0000-7454-a50f-ae355a919d84"
@@ -61,12 +61,15 @@ def test_threads_make_no_id_twice() -> None:
     assert len({one for some in made for one in some}) == 4_000
 
 
-@given(st.uuids(), st.integers(1, 10_000))
+@given(st.uuids() | st.just(UUID(int=2**128 - 1)), st.integers(1, 10_000))
 def test_an_attempts_id_follows_from_its_execution_and_number(execution: UUID, number: int) -> None:
     found = attempt_id(execution, number)
     assert found == attempt_id(execution, number)
     assert (found.version, found.variant) == (7, uuid.RFC_4122)
     assert found.int >> 80 == execution.int >> 80, "it sorts with its execution"
+    first, last = ids_beside(execution)
+    assert first <= min(found, execution) and max(found, execution) <= last
+    assert (first.int >> 80, last.int >> 80) == (execution.int >> 80,) * 2
     assert found != attempt_id(execution, number + 1)
 
 

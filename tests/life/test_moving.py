@@ -183,6 +183,12 @@ def test_a_tenant_moves_with_all_that_it_is(
         with pytest.raises(Conflict):
             take_in(path, slug="globex")
         assert "import has not come to its end: mover" in run("tenant_check")[1]
+        rehearsed = run("tenant_import", "--abandon", "--tenant", "mover", "--dry-run")
+        assert rehearsed == (0, "mover could be taken back.\n", "")
+        with door.connect("there") as conn:
+            kept = "SELECT 1 FROM tenants_tenant JOIN pg_namespace ON nspname = schema_name WHERE slug = 'mover'"
+            assert conn.execute(kept).fetchall() == [(1,)], "a rehearsal takes nothing away"
+        assert run("tenant_import", "--abandon", "--slug", "globex", "--dry-run")[0] == 2
         assert run("tenant_import", "--abandon", "--slug", "mover") == (0, "mover was taken back.\n", "")
         assert run("tenant_import", "--abandon", "--slug", "globex")[0] == run("tenant_import")[0] == 2
         with pytest.raises(ConnectionError):
@@ -284,12 +290,19 @@ def test_definitions_alone_come_without_history_and_without_debt(
     """By the commands. The tenant goes on meanwhile; values of secrets are left out and named."""
     path, words = tmp_path / "mover.zip", ("--without-history", "--format", "json")
     tenant_resume(tenant=full, actor=OPERATOR, now=utc_now())
+    assert run("tenant_export", "--tenant", "mover", "--to", str(path), "--dry-run")[0] == 2, "it does not stand still"
+    assert run("tenant_export", "--tenant", "mover", "--to", str(path), "--dry-run", *words)[0] == 0
+    assert not path.exists()
     code, _, err = run("tenant_export", "--tenant", "mover", "--to", str(path), *words)
     assert code == 0 and "schedules_job: 1" in err
     assert run("tenant_export", "--tenant", "mover", "--to", str(path))[0] == 2, "it is there already"
     assert run("tenant_export", "--tenant", "mover", "--to", str(path), "--force", "--with-access")[0] == 2
     with elsewhere():
-        assert "schedules_schedule: 1 rows" in run("tenant_import", str(path), "--dry-run")[1]
+        code, out, _ = run("tenant_import", str(path), "--dry-run")
+        assert code == 0 and "schedules_schedule: 1 rows" in out and "It could be imported as mover." in out
+        for more, why in ((("--plan", "no such"), "There is no plan"), (("--slug", "globex"), "There is a tenant")):
+            code, out, _ = run("tenant_import", str(path), "--dry-run", *more)
+            assert code == 1 and f"It would be refused: {why}" in out
         assert run("tenant_import", str(path), "--plan", "no such")[0] == 2
         code, out, _ = run("tenant_import", str(path), "--slug", "copy", "--host", "copy.test")
         assert code == 0 and "TOKEN" in out and "tenant_resume" in out
@@ -371,9 +384,11 @@ def test_what_a_file_says_of_itself_is_only_text(conn: Conn, acme: Tenant, tmp_p
     path = by_hand(
         tmp_path / "made.zip", {}, name="\x1b[2J\x00a\nglobex: fine", left_out=["a"], whole_from="9999-12-31T00:00:00Z"
     )
-    code, out, _ = run("tenant_import", str(path), "--dry-run")
+    code, out, _ = run("tenant_import", str(path), "--plan", "standard", "--dry-run")
     assert code == 0 and "\x1b" not in out and "\nglobex" not in out and "name: \\u001b[2J" in out
     old = by_hand(tmp_path / "old.zip", {}, version="old", shardbeat="\x1b[2J")
+    code, out, _ = run("tenant_import", str(old), "--plan", "standard", "--dry-run")
+    assert code == 1 and "\x1b" not in out and "another version" in out
     code, _, err = run("tenant_import", str(old), "--plan", "standard")
     assert code == 2 and "\x1b" not in err and "another version" in err
     try:

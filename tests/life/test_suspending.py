@@ -235,5 +235,6 @@ def test_the_commands_say_what_they_do(acme: Tenant) -> None:
     assert run("tenant_suspend", "acme", "--reason", "not paid") == (0, "acme was active; it is suspended.\n", "")
     assert run("tenant_suspend", "acme") == (0, "acme was suspended; it is suspended.\n", "")
     assert run("tenant_resume", "acme") == (0, "acme was suspended; it is active.\n", "")
-    code, _, err = run("tenant_suspend", "nobody")
+    assert run("tenant_suspend", "--tenant", "acme", "--reason", "x" * 501, "--dry-run")[0] == 2
+    code, _, err = run("tenant_suspend", "--tenant", "nobody")
     assert (code, err) == (2, "There is no tenant 'nobody'.\n")

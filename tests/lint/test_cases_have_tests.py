@@ -1,6 +1,7 @@
-"""Each case of the handed files has a test that asserts it, by name; a name that goes away fails here."""
+"""Each case of the handed files and each guarantee has tests that assert it, by name; one that goes away fails here."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from tests.schedules.cases import read_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY, POLICIES, RACES = "schedules/test_policy_cases.py", "flow/test_fire_policies.py", "flow/test_fire_races.py"
-FIRE, LEASES, RECONCILE, RELEASE = (f"flow/test_{name}.py" for name in ("fire", "leases", "reconcile", "release"))
+FAULTS = "flow/test_release_faults.py"
+FIRE, KEEPER, RECONCILE, RELEASE = (f"flow/test_{name}.py" for name in ("fire", "keeper", "reconcile", "release"))
 HTTP, REDIRECTS, RULES = (f"executors/test_http_{name}.py" for name in ("cases", "redirects", "rules"))
 DAG, RUNS, DAG_API = "workflows/test_cases.py", "workflows/test_cases_runs.py", "api/test_workflows.py"
 TENANCY, DELETION = "tenants/test_public_cases.py", "tenants/test_deletion.py"
@@ -37,15 +39,15 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "B17": (f"{POLICY}::test_b17_b18_instants_are_not_read_again_in_another_zone",),
         "B18": (f"{POLICY}::test_b17_b18_instants_are_not_read_again_in_another_zone",),
-        "B20": (f"{LEASES}::test_an_error_while_acquiring_serves_nothing",),
-        "B21": (f"{LEASES}::test_a_lease_shorter_than_three_renewals_is_refused",),
-        "B23": (f"{LEASES}::test_ids_are_unique_per_start",),
+        "B20": (f"{KEEPER}::test_an_error_while_acquiring_serves_nothing",),
+        "B21": (f"{KEEPER}::test_a_lease_shorter_than_three_renewals_is_refused",),
+        "B23": (f"{KEEPER}::test_ids_are_unique_per_start",),
         "B25": (f"{POLICY}::test_b25_a_slot_between_two_passes_is_found_by_the_next_one",),
         "B27": (
             f"{POLICY}::test_b27_a_cursor_ahead_of_the_clock_is_found_and_made_anew",
             "flow/test_clock.py::test_a_clock_fix_silences_nobody",
         ),
-        "B28": (f"{LEASES}::test_a_wrong_clock_owns_nothing",),
+        "B28": (f"{KEEPER}::test_a_wrong_clock_owns_nothing",),
         "B29": ("flow/test_fire_faults.py::test_nothing_is_fired_by_a_clock_that_can_not_be_right",),
         "B30": ("flow/test_settle.py::test_a_workers_wrong_clock_moves_neither_the_end_nor_the_retry",),
         "B31": (f"{RACES}::test_saving_twenty_times_at_once_leaves_one_pending_slot",),
@@ -68,22 +70,22 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
     "worker.jsonl": {
         "C02": ("flow/test_runtime.py::test_two_workers_with_the_same_message_run_it_once",),
         "C03": (f"{RECONCILE}::test_the_runs_of_a_dead_worker_are_lost_and_tried_again",),
-        "C05": ("flow/test_runtime.py::test_a_dead_workers_runs_are_tried_again_by_another",),
+        "C05": ("flow/test_runtime_life.py::test_a_dead_workers_runs_are_tried_again_by_another",),
         "C06": ("executors/test_python_executor.py::test_memory_errors_leave_the_pool_usable_c06",),
-        "C09": (f"{RELEASE}::test_a_delayed_backlog_is_not_sent_early",),
-        "C10": (f"{RELEASE}::test_a_cancelled_run_in_the_queue_is_not_started",),
+        "C09": (f"{FAULTS}::test_a_delayed_backlog_is_not_sent_early",),
+        "C10": (f"{FAULTS}::test_a_cancelled_run_in_the_queue_is_not_started",),
         "C11": (f"{FIRE}::test_a_cancelled_delayed_execution_holds_nothing_and_never_begins",),
-        "C12": (f"{RELEASE}::test_a_delayed_backlog_is_not_sent_early",),
+        "C12": (f"{FAULTS}::test_a_delayed_backlog_is_not_sent_early",),
         "C14": (f"{RELEASE}::test_high_priority_goes_first",),
         "C15": ("api/test_jobs.py::test_no_priority_out_of_range_becomes_the_highest_c15",),
         "C17": ("executors/test_conformance.py::test_time_out_ends_the_work_and_frees_its_slot",),
-        "C19": ("api/test_queues.py::test_a_lease_that_runs_out_is_an_attempt",),
+        "C19": ("api/test_lease_ends.py::test_a_lease_that_runs_out_is_an_attempt",),
         "C20": (
             "flow/test_broker_keys.py::test_keys_do_not_pile_up_c20",
             "flow/test_broker_keys.py::test_keys_do_not_pile_up_as_given_c20",
         ),
         "C22": ("kernel/test_backoff.py::test_the_case_of_the_overflow",),
-        "C23": ("flow/test_runtime.py::test_the_lease_is_the_last_thing_to_stop",),
+        "C23": ("flow/test_runtime_life.py::test_the_lease_is_the_last_thing_to_stop",),
         "C25": (
             f"{RECONCILE}::test_two_reconcilers_at_once_end_each_attempt_once",
             "flow/test_settle.py::test_two_clean_ups_of_one_crash_are_one",
@@ -196,6 +198,10 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
+GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+ROWS = [line.strip(" |").rsplit(" | ", 1) for line in GUARANTEES.splitlines() if line.startswith("| ")][1:]
+
+
 @cache
 def names(path: str) -> frozenset[str]:
     tree = ast.parse((ROOT / "tests" / path).read_text(encoding="utf-8"))
@@ -210,3 +216,13 @@ def test_each_case_has_a_test_that_exists(file: str) -> None:
         for node in tests:
             path, _, name = node.partition("::")
             assert name in names(path), f"{number}: {node} is not there"
+
+
+@pytest.mark.parametrize("proof", [proof for _, proof in ROWS], ids=[promise[2:42] for promise, _ in ROWS])
+def test_each_guarantee_names_tests_that_exist(proof: str) -> None:
+    named = re.findall(r"`([^`]*(?:/|\.py)[^`]*)`", proof)
+    assert [one for one in named if one.startswith("tests/")], "nothing proves it"
+    for one in named:
+        path, _, test = one.partition("::")
+        assert (ROOT / path).is_file(), f"{one} is no file: name it from the top, and no folder"
+        assert not test or test in names(path.removeprefix("tests/")), f"{one} is not there"

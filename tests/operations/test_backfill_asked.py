@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from typing import TYPE_CHECKING, Any
@@ -85,15 +86,25 @@ def test_what_is_refused(api: Api, other_api: Api, hourly: str) -> None:
     assert (made["workflow"], made["job"], made["schedule"]) == (workflow, None, first)
 
 
+class Terminal(io.StringIO):
+    """A person who types this."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def test_with_the_command(
-    hourly: str, acme: Tenant, conn: Conn, registry: Registry, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It asks nobody where nobody is, shows a bar until the last run has ended, and says by its exit how it went."""
+    hourly: str, acme: Tenant, conn: Conn, registry: Registry, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It asks who sits at a terminal, shows a bar until the last run has ended, and says by its exit how it went."""
     from django.core.management import call_command
     from django.db import connection
 
+    from apps.operations.backfill.reading import backfills
     from apps.operations.loops import OperationService
     from apps.operations.services import operation_cancel
+    from tenants import door
     from tenants.work import database_now
 
     given = ["--tenant", "acme", "--schedule", hourly, "--from", "2024-03-31", "--to", "2024-04-01"]
@@ -102,13 +113,15 @@ def test_with_the_command(
         "23 occurrences in the range: 23 missing.\n"
         "23 would run, from 2024-03-30T23:00:00Z to 2024-03-31T21:00:00Z.\nNote: None of these"
     )
-    for wrong, code, words in (
-        ([], 2, "Nobody is there to ask"),
-        (["--yes", "--max-in-flight", "0"], 2, "/max_in_flight"),
-    ):
+    for typed, more, words in (
+        ("no\n", [], "[y/N] Nothing was done."), ("", [], "[y/N] Nothing was done."), ("", ["--yes"], "/max_in_flight"),
+    ):  # fmt: skip
+        monkeypatch.setattr("sys.stdin", Terminal(typed))
         with pytest.raises(SystemExit) as stopped:
-            call_command("backfill", *given, *wrong)
-        assert (stopped.value.code, words in capsys.readouterr().err) == (code, True)
+            call_command("backfill", *given, *more, *(["--max-in-flight", "0"] if more else []))
+        assert (stopped.value.code, words in capsys.readouterr().err) == (2, True)
+    with door.inside(acme):
+        assert not backfills().exists()
 
     stop = threading.Event()
 
@@ -123,7 +136,8 @@ def test_with_the_command(
     thread = threading.Thread(target=platform)
     thread.start()
     try:
-        call_command("backfill", *given, "--yes", "--format", "json", "--max-in-flight", "30")
+        monkeypatch.setattr("sys.stdin", io.StringIO())  # as from a script: nobody is asked
+        call_command("backfill", *given, "--format", "json", "--max-in-flight", "30")
     finally:
         stop.set()
         thread.join(30)
@@ -132,7 +146,8 @@ def test_with_the_command(
     assert shown.err.splitlines()[-1].startswith(f"[{'#' * 30}] 23/23 100 %  completed")
     assert len(runs(conn, acme, UUID(hourly))) == 23
 
-    call_command("backfill", *given, "--yes", "--only", "all", "--no-wait")
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    call_command("backfill", *given, "--only", "all", "--no-wait")
     backfill_id = capsys.readouterr().out.strip()
     operation_cancel(tenant=acme, actor=actor(acme), operation_id=UUID(backfill_id), now=database_now())
     with pytest.raises(SystemExit) as stopped:

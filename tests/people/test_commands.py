@@ -40,6 +40,9 @@ def test_the_first_admin(acme: Tenant) -> None:
 def test_with_a_password_from_standard_input(acme: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     for text, code in (("short\n", 2), (f"{PASSWORD}\n", 0), (f"{PASSWORD}\n", 2)):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        says = "" if code else "It could be done.\n"
+        assert run("member_add", *ADA, "--password-stdin", "--dry-run")[:2] == (code, says)
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
         assert run("member_add", *ADA, "--password-stdin")[0] == code
     assert Member.objects.filter(email="ada@acme.test").get().user.check_password(PASSWORD)
 

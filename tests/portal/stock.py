@@ -64,6 +64,7 @@ class Stock:
             f"/console/executions/{self.done}/erase": "execution.erase",
             f"/console/dead-letters/{self.letter}/replay": "deadletter.replay",
             f"/console/dead-letters/{self.letter}/resolve": "deadletter.resolve",
+            f"/console/dead-letters/{self.letter}/reopen": "deadletter.reopen",
             f"{run}/cancel": "workflowrun.cancel", f"{run}/pause": "workflowrun.pause",
             f"{run}/resume": "workflowrun.resume", f"{run}/retry": "workflowrun.retry",
             f"{run}/steps/{ASKS}/approve": "workflowrun.approve", f"{run}/steps/{ASKS}/reject": "workflowrun.reject",

@@ -140,6 +140,10 @@ def test_an_execution_is_run_again(kept: Stock, console_of: Any) -> None:
     assert str(kept.done) in browser.text(answer["Location"])
     assert answer["Location"].rpartition("/")[2] in browser.text(f"/console/executions/{kept.done}")
     browser.get(f"/console/executions/{kept.waiting}/rerun", status=409)
+    wrong = browser.post(f"/console/executions/{kept.done}/rerun", {"payload": "{"}, status=400)
+    assert "must be JSON" in wrong.content.decode()
+    other = browser.post(f"/console/executions/{kept.done}/rerun", {"payload": '{"by": "hand"}'})
+    assert "by&quot;: &quot;hand" in browser.text(other["Location"])
 
 
 def test_a_dead_letter_is_replayed(kept: Stock, conn: Any, console_of: Any) -> None:
@@ -156,6 +160,8 @@ def test_a_dead_letter_is_resolved(kept: Stock, conn: Any, console_of: Any) -> N
     browser.post(f"{path}/resolve", {"note": "not needed"})
     assert "not needed" in browser.text(path)
     assert str(kept.letter) in browser.text("/console/dead-letters?status=resolved")
+    browser.post(f"{path}/reopen", {"note": "needed after all"})
+    assert str(kept.letter) in browser.text("/console/dead-letters") and "Resolve" in browser.text(path)
 
 
 def test_a_get_changes_nothing(kept: Stock, conn: Any, console_of: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 from django.core.management import call_command
 
 from kernel.ids import attempt_id, first_id_at
+from tests.commands import run_command
 from tests.fixtures_flow import live_worker, make_job, make_schedule, queue_of
 from tests.workflows.engine import make_workflow, step
 
@@ -112,7 +113,11 @@ def test_schedules_to_come_with_and_without_jitter(acme: Any, conn: Conn, regist
 
 
 def test_a_plan_says_what_a_size_needs(capsys: Any) -> None:
-    found = simulated(capsys, "--plan", "--set", "database_cores=1", "--set", "runs_per_day=100000000")
+    code, out, _ = run_command(
+        "simulate", "--plan", "--set", "database_cores=1", "--set", "runs_per_day=100000000", "--format", "json"
+    )
+    found = json.loads(out)
+    assert code == 1, "it is not enough"
     parts = {part["name"]: part for part in found["parts"]}
     assert parts["database cores"]["given"] == 1
     assert parts["database cores"]["most_per_s"] < parts["dispatchers"]["most_per_s"]

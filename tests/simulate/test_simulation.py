@@ -15,7 +15,7 @@ from apps.dispatch.simulation.engine import Result, simulate
 from apps.dispatch.simulation.measures import Demand, shares_due, waits_of
 from apps.dispatch.simulation.rounds import Rounds
 from apps.dispatch.simulation.settings import Settings
-from apps.dispatch.simulation.sizing import plan, read_demand
+from apps.dispatch.simulation.sizing import is_enough, plan, read_demand
 from apps.dispatch.simulation.sizing_figures import FIGURES
 from apps.dispatch.simulation.sizing_text import plan_text
 from apps.dispatch.simulation.spec import read_spec
@@ -280,6 +280,8 @@ def test_slots_that_are_all_busy_are_not_enough_and_a_burst_gets_what_the_mean_l
             "holds"
         ]
     assert "NOT ENOUGH" in plan_text(planned(worker_processes={"container": 1})[0])
+    exact = read_demand({"runs_per_day": 8_640_000, "peak": 4, "burst_per_s": 1})
+    assert is_enough(plan(exact, FIGURES)), "what a plan asks for is enough, also where it fits to the last digit"
 
 
 def test_a_time_limit_ends_it() -> None:

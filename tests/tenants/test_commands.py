@@ -114,6 +114,43 @@ def test_a_key_that_can_not_be_made_is_exit_2(acme: Tenant, args: list[str], say
     assert not ApiKey.objects.exists()
 
 
+def everything(conn: Conn) -> dict[str, Any]:
+    """All schemas, and what is in each table of the shared one and of acme's."""
+    tables = conn.execute(
+        "SELECT format('%I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE relkind IN ('r', 'p') AND nspname IN ('public', 't_acme') ORDER BY 1"
+    ).fetchall()
+    sums = (f"SELECT '{name}', count(*), sum(hashtext(t::text)) FROM {name} t" for (name,) in tables)
+    found = {name: what for name, *what in conn.execute(" UNION ALL ".join(sums))}
+    return {**found, "schemas": conn.execute("SELECT nspname FROM pg_namespace ORDER BY 1").fetchall()}
+
+
+def test_a_rehearsal_changes_nothing_and_refuses_what_would_be_refused(conn: Conn, acme: Tenant) -> None:
+    before, tenant = everything(conn), ("--tenant", "acme")
+    for command, says in (
+        (("tenant_create", "--tenant", "not-yet"), "host: not-yet.localhost\nnote: It could be made."),
+        (("apikey_create", *tenant), "It could be made."),
+        (("signing_rotate", *tenant), "It could be done."),
+        (("tenant_suspend", *tenant), "it would be suspended."),
+        (("tenant_resume", *tenant), "it would be active."),
+        (("tenant_change", *tenant, "--worker-group", "vip"), "worker_group: - -> vip"),
+        (("tenant_rename", *tenant, "--slug", "renamed"), "slug: acme -> renamed"),
+        (("tenant_delete", *tenant), "acme would stop now"),
+        (("worker_queues", "drop", "*"), "would be told"),
+    ):
+        code, out, err = run(*command, "--dry-run")
+        assert (code, err, says in out) == (0, "", True), (command, out, err)
+    assert everything(conn) == before
+    for wrong in (
+        ("tenant_create", "acme"), ("tenant_create", "public"), ("apikey_create", *tenant, "--scope", "nothing"),
+        ("tenant_rename", *tenant, "--slug", "Not A Slug"), ("tenant_delete", *tenant, "--undo"),
+    ):  # fmt: skip
+        assert run(*wrong, "--dry-run")[0] == 2, wrong
+    for usage in (["tenant_suspend"], ["tenant_suspend", "acme", "--tenant", "acme"]):
+        with pytest.raises(CommandError, match="--tenant"):
+            call_command(*usage)
+
+
 def test_reconcile_says_what_it_found(conn: Conn, acme: Tenant, globex: Tenant) -> None:
     assert run("reconcile") == (0, "Nothing had come apart.\n", "")
     schedule, run_of_globex = make_schedule(acme), make_ticket(globex)
@@ -135,24 +172,29 @@ def test_reconcile_says_what_it_found(conn: Conn, acme: Tenant, globex: Tenant) 
 
 
 def test_reconcile_ends_lost_attempts_and_comes_to_an_end(
-    conn: Conn, acme: Tenant, new_tenant: Any, as_owner: Any
+    conn: Conn, acme: Tenant, globex: Tenant, new_tenant: Any, as_owner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when a tenant does not answer: its attempts stay for the next time."""
+    """Also when a tenant does not answer: its attempts stay for the next time. Of a chosen tenant only its own."""
     import uuid
 
+    from apps.dispatch.management.commands import reconcile
     from tenants.provisioning import schema_drop
     from tests.fixtures_flow import started_now
 
+    def lost(*args: str) -> tuple[int, int]:
+        code, out, _ = run("reconcile", "--format", "json", *args)
+        return code, json.loads(out)["lost_attempts"]
+
     broken = new_tenant()
-    for tenant in (acme, broken):
+    for tenant in (acme, globex, globex, broken):
         started_now(conn, [make_ticket(tenant)], uuid.uuid4())
+    monkeypatch.setattr(reconcile, "LOOK_CHUNK", 2)
+    assert [lost("--dry-run"), lost("--dry-run", "--tenant", "globex")] == [(1, 4), (1, 2)]
+    assert [lost("--tenant", "globex"), lost("--tenant", "globex"), lost("--dry-run")] == [(1, 2), (0, 0), (1, 2)]
     with as_owner():
         schema_drop(broken.schema_name)
-    code, out, _ = run("reconcile", "--dry-run", "--format", "json")
-    assert (code, json.loads(out)["lost_attempts"]) == (1, 2)
-    code, out, _ = run("reconcile", "--format", "json")
-    assert (code, json.loads(out)["lost_attempts"]) == (1, 1)
-    assert json.loads(run("reconcile", "--format", "json")[1])["lost_attempts"] == 0
+    assert [lost("--dry-run"), lost()] == [(1, 2), (1, 1)]
+    assert lost()[1] == 0
 
 
 def test_a_real_process_exits_so_too(process_env: dict[str, str]) -> None:

@@ -261,8 +261,13 @@ def test_the_command(new_tenant: Make) -> None:
     assert Tenant.objects.get(pk=tenant.pk).status == "active"
     code, out, _ = run("tenant_delete", tenant.slug, "--grace-s", "3600", "--format", "json", "--reason", "gone")
     assert code == 0 and json.loads(out)["status"] == "deleting"
+    assert run("tenant_suspend", tenant.slug, "--dry-run")[0] == 2, "a rehearsal refuses what would be refused"
+    assert run("tenant_delete", "--tenant", tenant.slug, "--undo", "--dry-run")[1].endswith("kept, suspended.\n")
+    assert run("tenant_delete", tenant.slug, "--dry-run")[1].startswith(f"{tenant.slug} has stopped")
+    assert Tenant.objects.get(pk=tenant.pk).status == "deleting"
     assert run("tenant_delete", tenant.slug, "--undo")[0] == 0
     assert Tenant.objects.get(pk=tenant.pk).status == "suspended"
-    assert run("tenant_delete", tenant.slug, "--undo")[0] == 2
+    for rehearsed in ((), ("--dry-run",)):
+        assert run("tenant_delete", tenant.slug, "--undo", *rehearsed)[0] == 2
+        assert run("tenant_delete", tenant.slug, "--grace-s", "1", *rehearsed)[0] == 2
     assert run("tenant_delete", "nobody")[0] == 2
-    assert run("tenant_delete", tenant.slug, "--grace-s", "1")[0] == 2

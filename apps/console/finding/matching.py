@@ -28,7 +28,7 @@ RUN_KEY = re.compile(r"([0-9a-f]{32})\.\d{8}T\d{6}Z")
 IN_TENANT = {
     "execution": "executions/{id}/", "schedule": "schedules/{id}/", "operation": "operations/{id}/",
     "backfill": "backfills/{id}/", "attempt": "executions/attempt/{id}/change/", "job": "schedules/job/{id}/change/",
-    "deadletter": "deadletters/deadletter/{id}/change/", "webhook": "webhooks/webhook/{id}/change/",
+    "deadletter": "dead-letters/{id}/", "webhook": "webhooks/webhook/{id}/change/",
 }  # fmt: skip
 OVER_ALL = {"worker": "workers/{id}/", "dispatcher": "dispatchers/{id}/", "member": "tenants/member/?q={id}"}
 WORDS = {"deadletter": "dead letter"}

@@ -11,6 +11,12 @@ from django.conf import settings
 COLUMNS = (
     "id, host, pid, version, started_at, expires_at, expires_at > clock_timestamp(), draining, drain_wanted, skew_ms"
 )
+# Late writes of one process that were refused, since its start: a worker's settlements of attempts that were over, and
+# a dispatcher's fires of what had fired, which each of its loops tells.
+REFUSED_OF_WORKER = "coalesce((stats->'settled'->>'stale')::bigint, 0)"
+REFUSED_OF_DISPATCHER = """(
+    SELECT coalesce(sum((loop.value->>'already_there')::bigint), 0)::bigint FROM jsonb_each(stats) loop
+    WHERE jsonb_typeof(loop.value) = 'object')"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

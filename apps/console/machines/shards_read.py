@@ -10,7 +10,7 @@ import orjson
 import psycopg
 from django.conf import settings
 
-from apps.console.machines.process import COLUMNS, ProcessRow, process_of
+from apps.console.machines.process import COLUMNS, REFUSED_OF_DISPATCHER, REFUSED_OF_WORKER, ProcessRow, process_of
 from apps.due.leases import WHY
 from kernel.pools import POOL_NUMBER, RELEASED
 
@@ -41,17 +41,12 @@ FROM generate_series(0, %(shards)s - 1) AS s(shard), (SELECT clock_timestamp()) 
 """
 
 _DISPATCHERS = f"""
-SELECT {COLUMNS}, stats::text, (
+SELECT {COLUMNS}, stats::text, {REFUSED_OF_DISPATCHER}, (
     SELECT count(*) FROM due_shardlease l WHERE l.owner = d.id AND l.expires_at > clock_timestamp())
 FROM due_dispatcher d ORDER BY expires_at > clock_timestamp() DESC, started_at DESC LIMIT %s
 """
 
-# Settlements that named a fence which was over, since these workers started.
-_STALE = """
-SELECT coalesce(sum((stats->'settled'->>'stale')::bigint), 0)::bigint FROM tickets_worker
-WHERE expires_at > clock_timestamp()
-"""
-
+_STALE = f"SELECT coalesce(sum({REFUSED_OF_WORKER}), 0)::bigint FROM tickets_worker"
 
 _OLDEST = """
 SELECT key, tenant_id, kind, due_at, nominal_at, queue, extract(epoch FROM clock_timestamp() - due_at)::float8
@@ -140,6 +135,7 @@ class DispatcherRow(ProcessRow):
 
     leases: int
     loops: list[LoopRow]
+    doubles: int  # occurrences that it was to fire and that were there already
 
     @property
     def behind(self) -> LoopRow | None:
@@ -149,11 +145,6 @@ class DispatcherRow(ProcessRow):
     @property
     def errors(self) -> int:
         return sum(one.errors for one in self.loops)
-
-    @property
-    def doubles(self) -> int:
-        """Occurrences that it was to fire and that were there already."""
-        return sum(count for one in self.loops for name, count in one.counts if name == "already_there")
 
 
 class Shards(NamedTuple):
@@ -171,7 +162,11 @@ class Shards(NamedTuple):
     @property
     def refused(self) -> int:
         """Writes of processes that had lost what they wrote to: settlements, and fires of what had fired."""
-        return self.stale + sum(one.doubles for one in self.dispatchers)
+        return self.stale + self.doubles
+
+    @property
+    def doubles(self) -> int:
+        return sum(one.doubles for one in self.dispatchers)
 
 
 def shards_read(conn: Conn) -> Shards:
@@ -211,6 +206,6 @@ def _with_due(one: LeaseRow, due: Mapping[int, tuple[datetime, datetime | None, 
 
 
 def _dispatcher(row: tuple[Any, ...]) -> DispatcherRow:
-    *process, stats, leases = row
+    *process, stats, doubles, leases = row
     told = process_of(process, ttl_s=settings.LEASE_TTL_S)
-    return DispatcherRow(**told, leases=leases, loops=loops_of(orjson.loads(stats)))
+    return DispatcherRow(**told, leases=leases, loops=loops_of(orjson.loads(stats)), doubles=doubles)

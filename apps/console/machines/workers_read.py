@@ -10,7 +10,7 @@ import orjson
 import psycopg
 from django.conf import settings
 
-from apps.console.machines.process import COLUMNS, ProcessRow, process_of
+from apps.console.machines.process import COLUMNS, REFUSED_OF_WORKER, ProcessRow, process_of
 from apps.dispatch.pressure.gauging import PoolFigures, pools_of
 from apps.dispatch.pressure.queueing import QueueFigures, queues_of
 from apps.usage import pressure
@@ -20,7 +20,8 @@ Conn = psycopg.Connection[Any]
 WORKERS_MOST = 200
 
 _WORKERS = f"""
-SELECT {COLUMNS}, "group", slots::text, cardinality(queues), (stats->>'held')::int, (stats->'queue_per_s')::text
+SELECT {COLUMNS}, "group", slots::text, cardinality(queues), (stats->>'held')::int,
+       {REFUSED_OF_WORKER}, (stats->'queue_per_s')::text
 FROM tickets_worker {{where}} ORDER BY expires_at > clock_timestamp() DESC, "group", host, pid LIMIT %s
 """
 
@@ -55,12 +56,14 @@ class QueueRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow(ProcessRow):
-    """One worker. `held` is what it held at its last heartbeat, `per_s` how many attempts end there in a second."""
+    """One worker. `held` is what it held at its last heartbeat, `per_s` how many attempts end there in a second, and
+    `stale` how many settlements of it were refused since its start."""
 
     group: str
     slots: dict[str, int]
     queues: int
     held: int
+    stale: int
     per_s: float
 
     @property
@@ -138,8 +141,8 @@ def _with_consumers(conn: Conn, queues: Sequence[QueueFigures]) -> list[QueueRow
 
 
 def _worker(row: tuple[Any, ...]) -> WorkerRow:
-    *process, group, slots, queues, held, per_s = row
+    *process, group, slots, queues, held, stale, per_s = row
     return WorkerRow(
         **process_of(process, ttl_s=settings.WORKER_TTL_S), group=group, slots=orjson.loads(slots), queues=queues,
-        held=held or 0, per_s=sum(orjson.loads(per_s).values()) if per_s else 0.0,
+        held=held or 0, stale=stale, per_s=sum(orjson.loads(per_s).values()) if per_s else 0.0,
     )  # fmt: skip

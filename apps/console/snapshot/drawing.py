@@ -25,13 +25,16 @@ CHANGES = 6
 
 
 class Tile(NamedTuple):
-    """One number: what it is, what it is of, and where its rows are."""
+    """One number: what it is, what it is of, and where its rows are; `parts` are what it is the sum of, each with its
+    own. `word` says what a tone that is not well means."""
 
     name: str
     value: str
     scope: str
     url: str
     tone: str = "idle"
+    word: str = ""
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dict[str, str]:
@@ -62,7 +65,7 @@ def parts(facts: Facts, found: Sequence[Verdict], memory: dict[str, Any]) -> dic
         "dispatchers": [one for one in facts.dispatchers if one.silent_s < LOST_S],
         "drawn": drawn,
         "ended": [sum(row[at] for row in past.values()) for at in range(4)],
-        "waited": backlog[max(backlog)] if backlog else (None,) * 4,
+        "waited": backlog[max(backlog)] if backlog else (None,) * 6,
         "workers": [one for one in facts.workers if one.silent_s < 0],
     }
     told = {name: render_to_string(f"console/live/{name}.html", context) for name in OVERVIEW if name != "sentence"}
@@ -76,35 +79,29 @@ def sentence(found: Sequence[Verdict]) -> str:
 
 def tiles(facts: Facts) -> list[Tile]:
     """The four numbers of the strip."""
-    late = facts.oldest_due_s
-    waits = sum(one.waiting for one in facts.pools) if facts.measured else facts.counts.get("ready", 0)
-    spell = facts.lately
-    p99 = spell.p99_s
+    late, spell = facts.oldest_due_s, facts.lately
+    own = f", {facts.late.limited:,} of {facts.late.runs:,} late ones at own limits" if facts.late.limited else ""
     return [
         Tile(
-            "Oldest due", span(late), "due entries, all tenants", "/admin/due/dueentry/?due=now", _tone(late >= LATE_S)
+            "Oldest due", span(late), "due entries, all tenants", "/admin/due/dueentry/?due=now", _tone(late >= LATE_S),
+            "late",
         ),
         Tile(
-            "Due backlog",
-            counted(facts.due + waits),
-            f"due and ready; {_drain(facts, waits)}",
-            "/admin/live/?state=ready",
+            "Due backlog", facts.tickets("ready", besides=facts.due), _drain(facts), "/admin/tenants/",
+            parts=(
+                (f"{counted(facts.due)} due", "/admin/due/dueentry/?due=now"),
+                (f"{facts.tickets('ready')} ready", "/admin/live/?state=ready"),
+            ),
         ),
         Tile(
-            "Lateness p99",
-            "-" if p99 is None else span(p99),
-            f"5 min, n = {spell.times:,}",
-            "/admin/#lateness",
-            _tone(p99 is not None and p99 >= LATE_S),
+            "Lateness p99", "-" if spell.p99_s is None else span(spell.p99_s), f"5 min, n = {spell.times:,}{own}",
+            "/admin/#lateness", _tone(spell.p99_s is not None and spell.p99_s >= LATE_S), "late",
         ),
         Tile(
-            "Failure rate",
-            _percent(facts.hour),
-            f"attempts, 1 h; last week {_percent(facts.week_ago, none='none')}",
-            "/admin/dead-letters/?what=failures",
-            _failing(facts),
+            "Failure rate", _percent(facts.hour), f"attempts, 1 h; last week {_percent(facts.week_ago, none='none')}",
+            "/admin/dead-letters/?what=failures&window=1h", _failing(facts), "high",
         ),
-    ]
+    ]  # fmt: skip
 
 
 def shares(facts: Facts) -> list[dict[str, Any]]:
@@ -122,13 +119,17 @@ def shares(facts: Facts) -> list[dict[str, Any]]:
     ]
 
 
-def _drain(facts: Facts, waits: int) -> str:
+def _drain(facts: Facts) -> str:
+    """When what waits for nothing but the platform is gone; what is held waits for something else."""
     if not facts.measured:
         return "nobody measures"
-    if not waits and not facts.due:
-        return "nothing waits"
+    waits = facts.due + sum(one.waiting for one in facts.pools)
+    held = sum(one.held for one in facts.pools)
+    told = f"{counted(held)} held, " if held else ""
+    if not waits:
+        return f"{told}nothing else waits" if held else "nothing waits"
     faster = sum(one.out_per_s - one.in_per_s for one in facts.pools)
-    return f"gone in {span((waits + facts.due) / faster)}" if faster > 0.01 else "not shrinking"
+    return f"{told}gone in {span(waits / faster)}" if faster > 0.01 else f"{told}not shrinking"
 
 
 def _percent(spell: Spell, *, none: str = "-") -> str:

@@ -16,12 +16,14 @@ from django.conf import settings
 from apps.audit import chain
 from apps.console.snapshot import reading
 from apps.console.verdict.machines import UNSEALED_MANY
-from apps.console.verdict.values import CAP, Facts, Failing, Pool, Spell
+from apps.console.verdict.values import CAP, NO_LATE, Facts, Failing, Late, Pool, Spell
+from apps.console.verdict.work import LATE_S
 from apps.dispatch.forecast.capacity import capacity_of
 from apps.dispatch.pressure.gauging import pools_of
 from apps.dispatch.pressure.queueing import queues_of
 from apps.due import entries, forecast, slots
 from apps.usage import failures, loads, platform, pressure
+from apps.usage.figures import start_of
 from apps.usage.reading import Period, Spread
 from tenants import behind
 
@@ -47,11 +49,12 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
     figures = measured.figures if measured is not None else {}
     fresh = measured is not None and not measured.stale
     workers, live = reading.workers(conn)
-    stale = _stale_writes(memory.get("stale"), {one.id: one.stale for one in workers}, now)
+    dispatchers = reading.dispatchers(conn)
+    stale = _stale_writes(memory.get("stale"), {one.id: one.stale for one in (*dispatchers, *workers)}, now)
     queues = {one.queue: one.depth for one in queues_of(figures) if one.depth} if fresh else {}
     capacity = capacity_of(measured)
     facts = Facts(
-        now=now, replica_lag_s=slow["replica_lag_s"], dispatchers=reading.dispatchers(conn), workers=workers,
+        now=now, replica_lag_s=slow["replica_lag_s"], dispatchers=dispatchers, workers=workers,
         workers_live=live, slices=reading.slices(conn), due=reading.due(conn, now) if oldest is not None else 0,
         oldest_due_s=(now - oldest).total_seconds() if oldest is not None else 0.0,
         measured_s=measured.age_s if measured is not None else None,
@@ -61,13 +64,15 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
         unserved=tuple((name, queues[name]) for name in reading.unheard(conn, list(queues))),
         shares=reading.shares(conn, load) if load is not None and not load.stale else (),
         minute=Spell(*slow["minute"]), lately=Spell(*slow["lately"]), hour=Spell(*slow["hour"]),
-        week_ago=Spell(*slow["week_ago"]), failing=tuple(Failing(*one) for one in slow["failing"]),
-        shut=reading.shut(conn), pauses=reading.pauses(conn),
+        week_ago=Spell(*slow["week_ago"]), late=Late(*slow.get("late", NO_LATE)),
+        failing=tuple(Failing(*one) for one in slow["failing"]), shut=reading.shut(conn),
+        pauses=reading.pauses(conn),
         stale_writes=sum(count for _, count in stale["grown"]),
         stale_at=datetime.fromisoformat(stale["grown"][-1][0]) if stale["grown"] else None,
         next_due_at=min((at for at in earliest.values() if at > now), default=None),
-        parked=slow["parked"], alarms=slow["alarms"], unsealed=slow["unsealed"], other_schemas=slow["other_schemas"],
-        slots_given_up=slow["slots_given_up"], counts=_counts(conn, load, fresh),
+        parked=slow["parked"], parked_one=slow.get("parked_one", ""),  # which the version before does not keep
+        alarms=slow["alarms"], unsealed=slow["unsealed"], other_schemas=slow["other_schemas"],
+        slots_given_up=slow["slots_given_up"], **_counts(conn, load, fresh),
     )  # fmt: skip
     return facts, {"slow": slow, "stale": stale, "took_ms": memory.get("took_ms", [])}
 
@@ -79,16 +84,20 @@ def timed(facts: Facts, memory: Memory, *, took_ms: float) -> tuple[Facts, Memor
 
 
 def _slow(conn: Conn, now: datetime) -> Memory:
+    lately, an_hour = start_of(now - LATELY, 60), start_of(now - PAST, 60)  # as the pages behind the numbers begin
     hour = platform.failure_rate(conn, now=now)
     past = platform.history(conn, step="minute", start=now - PAST, end=now)
-    groups = failures.groups(conn, step="minute", since=now - LATELY).groups
+    groups = failures.groups(conn, step="minute", since=lately).groups
     samples = {group.cause.host: group.cause.message for group in groups if group.cause}
     hosts = failures.hosts(groups)[:HOSTS_KEPT]
+    spread = platform.lateness(conn, now=now, window=LATELY)
+    is_late = spread.p99_s is not None and spread.p99_s >= LATE_S
     return {
         "at": now.isoformat(),
         "replica_lag_s": reading.replica_lag_s(conn),
         "minute": _minute(past, now),
-        "lately": _with_lateness(_spell(past, now - LATELY, 300.0), platform.lateness(conn, now=now, window=LATELY)),
+        "lately": _with_lateness(_spell(past, now - LATELY, 300.0), spread),
+        "late": reading.late(conn, since=lately) if is_late else NO_LATE,
         "hour": _rate(hour.now),
         "week_ago": _rate(hour.week_ago) if hour.week_ago is not None else Spell(3_600.0),
         "failing": [
@@ -104,13 +113,13 @@ def _slow(conn: Conn, now: datetime) -> Memory:
             for one in past
         ],
         "backlog": [
-            [one.minute.isoformat(), one.due, one.ready + one.queued, one.running, one.slots]
+            [one.minute.isoformat(), one.due, one.ready + one.queued, one.running, one.slots, one.ready, one.queued]
             for one in loads.samples(conn, start=now - PAST, end=now + timedelta(minutes=1))
         ],
         "top": [
             [one.fingerprint, f"{one.cause.error_class} {one.cause.status}".strip(), one.cause.host,
              one.cause.message[:200], one.attempts, one.letters, len(one.tenants), one.cause.last_at.isoformat()]
-            for one in failures.groups(conn, step="minute", since=now - PAST, most=TOP).groups if one.cause
+            for one in failures.groups(conn, step="minute", since=an_hour, most=TOP).groups if one.cause
         ],
         "changes": reading.changes(conn, since=now - PAST),
         "ahead": _ahead(conn, now),
@@ -157,16 +166,17 @@ def _pool(one: Any) -> Pool:
     )  # fmt: skip
 
 
-def _counts(conn: Conn, load: loads.Loads | None, fresh: bool) -> Mapping[str, int]:
-    """Tickets by state: as they were measured, else counted, no further than CAP."""
+def _counts(conn: Conn, load: loads.Loads | None, fresh: bool) -> dict[str, Any]:
+    """Tickets by state: as they were measured, else counted, no further than COUNTED."""
     if load is not None and fresh and not load.stale:
         total = load.total()
-        return {"ready": total.ready, "queued": total.queued, "running": total.running, "later": total.later}
-    return reading.counted(conn)
+        names = ("ready", "queued", "running", "later")
+        return {"counts": {name: getattr(total, name) for name in names}}
+    return {"counts": reading.counted(conn), "counts_most": reading.COUNTED}
 
 
 def _stale_writes(before: Memory | None, now_told: Mapping[str, int], now: datetime) -> Memory:
-    """By how much the workers' counters of refused writes have grown, with the time, in the last five minutes."""
+    """By how much the processes' counters of refused writes have grown, with the time, in the last five minutes."""
     told = {key: count for key, count in now_told.items() if count}
     if before is None:
         return {"told": told, "grown": []}

@@ -98,7 +98,7 @@ def ahead(expected: Sequence[tuple[str, int]], facts: Facts) -> str:
 
 
 def shards(facts: Facts) -> str:
-    """Who serves which shard; without a holder it is red and has an exclamation mark."""
+    """Who serves which shard: an exclamation mark where nobody does, an asterisk where somebody took it just now."""
     found = []
     for one in facts.slices:
         if one.kind != "fire":
@@ -107,7 +107,8 @@ def shards(facts: Facts) -> str:
         who = f"held by {one.holder}, term {one.term}" if held else f"nobody for {span(one.unheld_s)}"
         fresh = held and one.taken_s is not None and one.taken_s < 60
         tone = ("warn" if fresh else "ok") if held else "bad"
-        found.append(Cell(tone, str(one.shard) if held else "!", f"Shard {one.shard}: {who}"))
+        text = f"{one.shard}{'*' if fresh else ''}" if held else "!"
+        found.append(Cell(tone, text, f"Shard {one.shard}: {who}"))
     unheld = sum(one.tone == "bad" for one in found)
     return cells(found, meaning=f"{len(found)} shards, {unheld} of them without a live holder.")
 

@@ -9,25 +9,33 @@ from typing import Any
 import psycopg
 from django.conf import settings
 
-from apps.console.verdict.values import CAP, Pause, Process, Share, Shut, Slice
+from apps.console.machines.process import REFUSED_OF_DISPATCHER, REFUSED_OF_WORKER
+from apps.console.verdict.values import CAP, SHUT_MOST, Late, Pause, Process, Share, Shut, Slice
+from apps.console.verdict.work import LATE_S
+from apps.usage.figures import bucket_of
 from apps.usage.loads import Loads
 from kernel.pools import RELEASED
 
 Conn = psycopg.Connection[Any]
 PROCESSES = 300
 SHARES = 12
-SHUT = 8
 SHUT_ROWS = 5_000
-TRAIL_ROWS, CHANGES = 500, 20
+CHANGES = 20
 COUNTED = 2_500  # of each state while nobody measures
+# Codes of apps.dispatch.admission: limits that a tenant's plan, jobs and keys have.
+OWN_LIMITS = (
+    "overlap", "job_concurrency", "tenant_concurrency", "pool_maximum", "concurrency_key", "tenant_rate", "job_rate",
+    "daily_quota",
+)  # fmt: skip
 
-_DISPATCHERS = """
-SELECT id::text, host || ':' || pid, extract(epoch FROM clock_timestamp() - expires_at)::float8, skew_ms, draining, 0
+_DISPATCHERS = f"""
+SELECT id::text, host || ':' || pid, extract(epoch FROM clock_timestamp() - expires_at)::float8, skew_ms, draining,
+       {REFUSED_OF_DISPATCHER}
 FROM due_dispatcher ORDER BY expires_at DESC LIMIT %s
 """
-_WORKERS = """
+_WORKERS = f"""
 SELECT id::text, host || ':' || pid, extract(epoch FROM clock_timestamp() - expires_at)::float8, skew_ms, draining,
-       coalesce((stats->'settled'->>'stale')::int, 0)
+       {REFUSED_OF_WORKER}
 FROM tickets_worker ORDER BY expires_at DESC LIMIT %s
 """
 # Of slices that are served when all is well; without a live dispatcher nobody has one, whatever its lease says.
@@ -69,19 +77,33 @@ SELECT
 _PUT_ASIDE = """
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM due_dueentry WHERE parked <> '' LIMIT %(most)s) a),
-    (SELECT count(*) FROM (SELECT 1 FROM due_beatslot WHERE started_at IS NULL AND sends > %(sends)s LIMIT %(most)s) a)
+    (SELECT count(*) FROM (SELECT 1 FROM due_beatslot WHERE started_at IS NULL AND sends > %(sends)s LIMIT %(most)s) a),
+    (SELECT key FROM due_dueentry WHERE parked <> '' LIMIT 1)
 """
-# What operators and commands did; what tenants' people and keys do is on their own pages.
+# What operators and commands did; what tenants' people and keys do is on their own pages. The condition is that of the
+# index audit_by_operators, so that these rows are found below any number of others.
 _CHANGES = """
 SELECT a.at, a.action, a.object_type, a.object_id, coalesce(u.username, a.actor), a.id, coalesce(t.slug, ''), a.allowed
-FROM (SELECT * FROM audit_auditevent ORDER BY id DESC LIMIT %s) a
+FROM (SELECT * FROM audit_auditevent WHERE (subject LIKE 'user:%%' OR actor LIKE 'command:%%') AND at >= %s
+      ORDER BY at DESC, id DESC LIMIT %s) a
 LEFT JOIN auth_user u ON a.subject = 'user:' || u.id LEFT JOIN tenants_tenant t ON t.id = a.tenant_id
-WHERE a.at >= %s AND (a.subject LIKE 'user:%%' OR a.actor LIKE 'command:%%') ORDER BY a.id DESC LIMIT %s
+ORDER BY a.at DESC, a.id DESC
 """
 _PAUSES = """
 SELECT p.pool, coalesce(u.username, p.paused_by), p.paused_at, p.reason FROM tenants_dispatchpause p
 LEFT JOIN auth_user u ON p.paused_by = 'user:' || u.id
 WHERE p.tenant_id IS NULL ORDER BY p.pool LIMIT 20
+"""
+# Of first releases those from the bucket on in which the target lies. What held one of them is with its execution, in
+# its tenant's schema; here is only known whether a limit of the tenant's own held something back in that time.
+_LATE = """
+WITH late AS MATERIALIZED (
+    SELECT r.tenant_id, sum(u.n)::bigint AS runs
+    FROM usage_rollup r CROSS JOIN LATERAL unnest(r.dispatch[%(first)s:]) u(n)
+    WHERE r.step_s = 60 AND r.starts_at >= %(since)s AND cardinality(r.dispatch) >= %(first)s GROUP BY 1)
+SELECT coalesce(sum(runs), 0)::bigint, coalesce(sum(runs) FILTER (WHERE tenant_id IN (
+    SELECT h.tenant_id FROM tickets_hold h WHERE h.seen_at >= %(since)s AND h.code = ANY(%(own)s))), 0)::bigint
+FROM late
 """
 _REPLICA = "SELECT max(extract(epoch FROM replay_lag))::float8 FROM pg_stat_replication"
 
@@ -138,30 +160,38 @@ def slugs(conn: Conn, tenants: Collection[int]) -> Mapping[int, str]:
 
 def shut(conn: Conn) -> tuple[Shut, ...]:
     """Destinations whose breakers are not closed, those of most tenants first."""
-    return tuple(Shut(*row) for row in conn.execute(_SHUT, [2 * settings.HTTP_BREAKER_OPEN_MAX_S, SHUT_ROWS, SHUT]))
+    given = [2 * settings.HTTP_BREAKER_OPEN_MAX_S, SHUT_ROWS, SHUT_MOST]
+    return tuple(Shut(*row) for row in conn.execute(_SHUT, given))
 
 
 def counted(conn: Conn) -> Mapping[str, int]:
-    """Tickets by state, each counted to COUNTED."""
-    row = conn.execute(_COUNTED, {"most": COUNTED}).fetchone()
+    """Tickets by state; more than COUNTED of one is COUNTED + 1."""
+    row = conn.execute(_COUNTED, {"most": COUNTED + 1}).fetchone()
     return dict(zip(("ready", "later", "queued", "running"), row, strict=True)) if row else {}
 
 
-def put_aside(conn: Conn, *, sends: int) -> dict[str, int]:
-    """Due entries that can't be served, and slots of celery beat that were given up."""
+def put_aside(conn: Conn, *, sends: int) -> dict[str, Any]:
+    """Due entries that can't be served, with the key of one, and slots of celery beat that were given up."""
     row = conn.execute(_PUT_ASIDE, {"most": CAP + 1, "sends": sends}).fetchone()
-    return {"parked": row[0], "slots_given_up": row[1]} if row else {"parked": 0, "slots_given_up": 0}
+    assert row is not None
+    return {"parked": row[0], "slots_given_up": row[1], "parked_one": str(row[2] or "")}
 
 
 def changes(conn: Conn, *, since: datetime) -> list[list[Any]]:
     """What operators changed, newest first: time, action, what, who, row, tenant, whether it was allowed."""
-    rows = conn.execute(_CHANGES, [TRAIL_ROWS, since, CHANGES])
+    rows = conn.execute(_CHANGES, [since, CHANGES])
     return [[row[0].isoformat(), *row[1:]] for row in rows]
 
 
 def pauses(conn: Conn) -> tuple[Pause, ...]:
     """What is held back of all tenants."""
     return tuple(Pause(*row) for row in conn.execute(_PAUSES))
+
+
+def late(conn: Conn, *, since: datetime) -> Late:
+    """How many first releases were late since a minute began, and how many of tenants at limits of their own."""
+    row = conn.execute(_LATE, {"first": bucket_of(LATE_S) + 1, "since": since, "own": list(OWN_LIMITS)}).fetchone()
+    return Late(*row) if row else Late()
 
 
 def replica_lag_s(conn: Conn) -> float | None:

@@ -5,6 +5,7 @@ The others are given the row meanwhile, and within FRESH_S what this process has
 
 from __future__ import annotations
 
+import logging
 import threading
 from datetime import datetime
 from hashlib import blake2b
@@ -12,20 +13,23 @@ from typing import Any, NamedTuple
 
 import orjson
 import psycopg
-from django.db import OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 
 from apps.console.snapshot import drawing, gathering
-from apps.console.verdict.machines import database_slow
+from apps.console.verdict.machines import database_slow, unread
 from apps.console.verdict.rules import verdicts
 from apps.console.verdict.values import Evidence, Facts, Remedy, Verdict
 from kernel.clock import monotonic_s, utc_now
 from tenants import door
 
+log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 FRESH_S = 1.0
+OLD_S = 10.0  # whoever is shown an older one is told; live.js has the same
 STATEMENT_MS = 2_000
 AGAIN_S = 5.0  # after one that could not be made
 LOCK = 0x53_6E_61_70  # of the transaction that makes it
+FAULT_CHARS = 200
 
 _READ = """
 SELECT number, made_at, took_ms, body, extract(epoch FROM clock_timestamp() - made_at)::float8
@@ -98,6 +102,9 @@ def latest() -> Snapshot:
         return _make(before if row is not None else None)
     except (OperationalError, psycopg.OperationalError):
         return kept.keep(_slow(before), for_s=AGAIN_S)
+    except (DatabaseError, psycopg.Error) as error:  # a schema that is half migrated, say: pages go on and tell it
+        log.exception("the snapshot could not be read or made")
+        return kept.keep(_unread(before, str(door.cause_of(error))), for_s=AGAIN_S)
 
 
 def _make(before: Snapshot | None) -> Snapshot:
@@ -132,9 +139,19 @@ def _made(facts: Facts, memory: dict[str, Any], *, took_ms: int) -> Snapshot:
 def _slow(before: Snapshot | None) -> Snapshot:
     """What is said while the database does not answer in time: that, and what was known."""
     facts = Facts(now=utc_now(), took_ms=STATEMENT_MS)
-    said = database_slow(facts)
+    return _old(before, database_slow(facts), facts.now)
+
+
+def _unread(before: Snapshot | None, fault: str) -> Snapshot:
+    """The same when it answers that it can't."""
+    first, *_ = fault.splitlines() or [""]
+    facts = Facts(now=utc_now(), fault=first[:FAULT_CHARS] or "nothing")
+    return _old(before, unread(facts), facts.now)
+
+
+def _old(before: Snapshot | None, said: Verdict | None, now: datetime) -> Snapshot:
     assert said is not None
-    known = before or Snapshot(0, facts.now, STATEMENT_MS, {}, [], {})
+    known = before or Snapshot(0, now, STATEMENT_MS, {}, [], {})
     found = [said, *(one for one in known.verdicts if one.code not in (said.code, "on_time"))]
     return known._replace(parts=known.parts | {"sentence": drawing.sentence(found)}, verdicts=found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Any
 
 from django import template
@@ -14,6 +15,7 @@ from apps.console.roles import VIEW, may
 from apps.console.saved import views_of
 from apps.console.snapshot.drawing import SETS
 from apps.console.snapshot.middleware import snapshot_of
+from apps.console.snapshot.store import OLD_S
 
 register = template.Library()
 
@@ -32,10 +34,12 @@ def strip(context: Any) -> dict[str, Any]:
     found = snapshot_of(context["request"])
     if found is None:
         return {"parts": None}
-    kind = context.get("snapshot_parts", "strip")
+    kind, now = context.get("snapshot_parts", "strip"), context.get("now")
+    age_s = (now - found.made_at).total_seconds() if isinstance(now, datetime) else 0.0  # stock pages have no `now`
     return {
         "parts": {name: mark_safe(text) for name, text in found.parts.items()}, "made_at": found.made_at,
         "url": f"/admin/live.json?parts={kind}", "version": found.version(*SETS[kind]),
+        "old_s": round(age_s) if age_s > OLD_S else 0,
     }  # fmt: skip
 
 

@@ -111,13 +111,21 @@ class Verb:
     """Something that operators do. See the package's docstring."""
 
     name: ClassVar[str]  # "ticket.cancel": its address, and the action of the row about a refused attempt
-    label: ClassVar[str]  # of the button: what it does, in one or two words
+    label: ClassVar[str]  # what it does, in one or two words
     level: ClassVar[str]  # that the role must have
     scope: ClassVar[Scope] = "platform"
     key: ClassVar[str] = ""  # one letter for the keyboard
     form: ClassVar[type[forms.BaseForm] | None] = None  # its own fields, besides the reason
     look_first: ClassVar[bool] = False  # what its fields say must have been looked at, too
     hard: ClassVar[bool] = False  # can't be undone: its button says so by its colour
+
+    def button(self, target: str) -> str:
+        """What its button says: more than the label where that could be read as something smaller."""
+        return self.label
+
+    def concerns(self, ask: Ask) -> Tenant | None:
+        """The tenant whose band the page wears; None where it is about several, or there is no such target."""
+        return ask.tenant
 
     def initial(self, ask: Ask) -> Mapping[str, Any]:
         """What its own fields begin with. NotFound when there is no such target."""

@@ -21,16 +21,17 @@ from apps.operations.models import Operation
 from apps.operations.services import Wish, operation_create, operation_rehearse
 from apps.operations.states import ENDS
 from apps.outcomes.replay import deadletter_replay
-from apps.outcomes.resolve import deadletter_resolve
+from apps.outcomes.resolve import deadletter_reopen, deadletter_resolve
 from apps.presenting.shown import error_line, moment
 from kernel.errors import NotFound
 
 
 class _OfLetter(Verb):
-    """What the verbs of one letter share."""
+    """What the verbs of one letter share; `of` is the state that it must be in."""
 
     scope = "tenant"
     becomes = ""
+    of = "open"
 
     def look(self, ask: Ask) -> Preview:
         letter = DeadLetter.objects.filter(pk=id_of(ask)).first()
@@ -43,7 +44,7 @@ class _OfLetter(Verb):
             Line("Failed", f"{moment(letter.created_at)} UTC, after {letter.attempts:,} attempts"),
             Line("State", state, self.becomes),
         ]
-        refused = f"It was {state} already." if letter.resolved_at else ""
+        refused = "" if state == self.of else f"It was {state} already." if letter.resolved_at else "It is open."
         link = letter_url(ask.inside, letter.pk)
         return Preview(f"{self.label}: dead letter {letter.pk}", lines, version_of(state), refused=refused, link=link)
 
@@ -66,12 +67,26 @@ class ReplayLetter(_OfLetter):
 class ResolveLetter(_OfLetter):
     """Closes it without a run; the reason is its note."""
 
-    name, label, level, key, hard = "deadletter.resolve", "Resolve", RESPOND, "x", True
+    name, label, level, key = "deadletter.resolve", "Resolve", RESPOND, "x"
     becomes = "resolved, with the reason as its note"
 
     def do(self, ask: Ask) -> Receipt:
         deadletter_resolve(tenant=ask.inside, actor=ask.actor, letter_id=id_of(ask), now=ask.now, note=ask.reason)
-        return Receipt("It is resolved without a run.", letter_url(ask.inside, ask.target))
+        undo = Step("deadletter.reopen", ask.target, ask.inside.slug)
+        return Receipt("It is resolved without a run.", letter_url(ask.inside, ask.target), undo=undo)
+
+
+@register
+class ReopenLetter(_OfLetter):
+    """The way back."""
+
+    name, label, level, key = "deadletter.reopen", "Reopen", RESPOND, "o"
+    becomes, of = "open", "resolved"
+
+    def do(self, ask: Ask) -> Receipt:
+        deadletter_reopen(tenant=ask.inside, actor=ask.actor, letter_id=id_of(ask), now=ask.now, reason=ask.reason)
+        undo = Step("deadletter.resolve", ask.target, ask.inside.slug)
+        return Receipt("It is open again.", letter_url(ask.inside, ask.target), undo=undo)
 
 
 class _OfCause(Verb):

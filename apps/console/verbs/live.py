@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from apps.console.effects import entries_unpark
@@ -17,6 +18,7 @@ from apps.tickets.commanding import ticket_release
 from apps.tickets.models import Breaker, Ticket
 from apps.tickets.resetting import breaker_reset
 from kernel.errors import Conflict, NotFound
+from tenants.models import Tenant
 
 
 def id_of(ask: Ask) -> UUID:
@@ -78,7 +80,7 @@ class CancelTicket(Verb):
 class ReleaseTicket(Verb):
     """Lets a run go now that waits between tries, or whose message may be lost."""
 
-    name, label, level, scope, key = "ticket.release", "Release now", RESPOND, "tenant", "r"
+    name, label, level, scope, key, hard = "ticket.release", "Release now", RESPOND, "tenant", "r", True
 
     def look(self, ask: Ask) -> Preview:
         ticket = ticket_of(ask)
@@ -104,11 +106,23 @@ class ReleaseTicket(Verb):
         return Receipt("It goes with the next release.", page_of(ask, ask.target))
 
 
+class OfTenantsRow(Verb):
+    """What verbs on the public site share that are about a row of one tenant: `rows` has it."""
+
+    rows: Any
+
+    def concerns(self, ask: Ask) -> Tenant | None:
+        key = as_uuid(ask.target)
+        row = self.rows.filter(pk=key).first() if key is not None else None
+        return None if row is None else Tenant.objects.filter(pk=row.tenant_id).first()
+
+
 @register
-class UnparkEntry(Verb):
+class UnparkEntry(OfTenantsRow):
     """Serves a due entry again that was put aside."""
 
-    name, label, level, key = "dueentry.unpark", "Serve again", RESPOND, "u"
+    name, label, level, key, hard = "dueentry.unpark", "Serve again", RESPOND, "u", True
+    rows = DueEntry.objects
 
     def look(self, ask: Ask) -> Preview:
         entry = DueEntry.objects.filter(pk=id_of(ask)).first()
@@ -133,10 +147,11 @@ class UnparkEntry(Verb):
 
 
 @register
-class ResetBreaker(Verb):
+class ResetBreaker(OfTenantsRow):
     """Lets calls to a destination go again."""
 
-    name, label, level, key = "breaker.reset", "Reset breaker", RESPOND, "b"
+    name, label, level, key, hard = "breaker.reset", "Reset breaker", RESPOND, "b", True
+    rows = Breaker.objects
 
     def look(self, ask: Ask) -> Preview:
         breaker = Breaker.objects.filter(pk=id_of(ask)).first()

@@ -142,7 +142,7 @@ class UndrainWorker(DrainWorker):
 class ReleaseLease(Verb):
     """Takes a lease from its holder; the target is `fire/7`."""
 
-    name, label, level = "lease.release", "Release lease", PLATFORM
+    name, label, level, key, hard = "lease.release", "Release lease", PLATFORM, "l", True
 
     def look(self, ask: Ask) -> Preview:
         lease = _lease(ask)
@@ -173,7 +173,7 @@ class ReleaseLease(Verb):
 class Rebalance(Verb):
     """Moves leases to the dispatchers that should have them."""
 
-    name, label, level = "lease.rebalance", "Rebalance", PLATFORM
+    name, label, level, key, hard = "lease.rebalance", "Rebalance", PLATFORM, "e", True
 
     def look(self, ask: Ask) -> Preview:
         if ask.target != ALL:

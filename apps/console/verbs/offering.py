@@ -17,6 +17,7 @@ class Offer:
     """A button: `off` says why it can't be pressed, empty when it can."""
 
     verb: Verb
+    label: str
     url: str
     off: str = ""
 
@@ -30,11 +31,16 @@ def verb_url(
     return f"{before}/admin/do/{quote(verb.name, safe='.')}/{quote(str(target), safe='')}/{query}"
 
 
+def many_url(verb: Verb, *, tenant: str = "") -> str:
+    """The address of its page for several rows; `tenant` is the slug of whose site it is on, "" for the public one."""
+    before = f"/t/{quote(tenant, safe='')}" if tenant else ""
+    return f"{before}/admin/do-many/{quote(verb.name, safe='.')}/"
+
+
 def offer(step: Step, *, user: Any, off: str = "") -> Offer | None:
     """The button of a step; None when there is no such verb, or it has no tenant to be in."""
     verb = verb_named(step.verb)
     if verb is None or (verb.scope == "tenant" and not step.tenant):
         return None
-    return Offer(
-        verb, verb_url(verb, step.target, tenant=step.tenant, given=step.given), roles.lacks(user, verb.level) or off
-    )
+    url = verb_url(verb, step.target, tenant=step.tenant, given=step.given)
+    return Offer(verb, verb.button(step.target), url, roles.lacks(user, verb.level) or off)

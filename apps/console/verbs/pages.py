@@ -25,6 +25,7 @@ from apps.audit.models import AuditEvent
 from apps.audit.shown import shown
 from apps.audit.trail import actor_of, database_now
 from apps.console import roles
+from apps.console.bands import band_of
 from apps.console.confirming import refuse
 from apps.console.places import place_of_verb
 from apps.console.reading import short_statements
@@ -35,6 +36,7 @@ from apps.console.verbs.registry import verb_named
 from apps.presenting.shown import moment
 from kernel.errors import Forbidden, InvalidInput, NotFound, ShardbeatError
 from tenants import door
+from tenants.models import Tenant
 
 ROWS_SHOWN = 20
 DONE, LOOK = "done", "look"
@@ -110,6 +112,40 @@ def verb_page(site: AdminSite, request: HttpRequest, name: str, target: str) -> 
     return _shown(sheet, "console/narrow_page.html", status=503, title=f"{verb.label}: this takes too long")
 
 
+def differing(before: Sequence[Sequence[str]], now: Sequence[Line]) -> list[Line]:
+    """The lines that are not as they were: what was, and what is."""
+    was = {one[0]: one[1] for one in before}
+    is_now = {one.name: one.value for one in now}
+    names = [*is_now, *(name for name in was if name not in is_now)]
+    return [
+        Line(name, was.get(name, "-"), is_now.get(name, "-")) for name in names if was.get(name) != is_now.get(name)
+    ]
+
+
+def signed(told: Any, *, about: str) -> str:
+    """A text for the page at this address, which takes it back from nobody who has changed it."""
+    return signing.dumps(told, salt=f"console verb {about}", compress=True)
+
+
+def unsigned(text: str, *, about: str) -> dict[str, Any]:
+    """What was signed for this page; empty when it was not."""
+    try:
+        found: dict[str, Any] = signing.loads(text, salt=f"console verb {about}")
+    except signing.BadSignature:
+        return {}
+    return found
+
+
+def around(
+    site: AdminSite, request: HttpRequest, verb: Verb, tenant: Tenant | None, concerns: Tenant | None
+) -> dict[str, Any]:
+    """What the pages of a verb have around them; `tenant` is the one that they are in, `concerns` that of the band."""
+    request.current_app = site.name  # Django's own way to say it to `{% url %}`
+    place, url = place_of_verb(verb.name, tenant.slug if tenant else "")
+    above = None if place.name == "overview" else (place.label, url)
+    return {**site.each_context(request), **band_of(concerns), "verb": verb, "place": place.name, "above": above}
+
+
 def _post(sheet: Sheet) -> HttpResponse:
     data, user = sheet.request.POST, sheet.request.user
     sheet.why = WhyForm(data)
@@ -127,7 +163,8 @@ def _post(sheet: Sheet) -> HttpResponse:
     try:
         receipt = verb_do(sheet.verb, sheet.ask, user=user)
     except Changed as error:
-        differs = _differs(_unsigned(sheet, data.get("seen", "")).get("lines", []), error.now.lines)
+        seen = unsigned(str(data.get("seen", "")), about=sheet.url)
+        differs = differing(seen.get("lines", []), error.now.lines)
         return _form_page(sheet, error.now, status=error.status, error=error.detail, differs=differs)
     except Forbidden as error:
         return _shown(
@@ -142,7 +179,8 @@ def _post(sheet: Sheet) -> HttpResponse:
             return _form_page(sheet, _look(sheet), status=error.status)
         return _form_page(sheet, _look(sheet), status=error.status, error=error.detail)
     made = AuditEvent.objects.filter(pk__gt=newest, request_id=sheet.ask.actor.request_id).order_by("pk")
-    return HttpResponseRedirect(f"{sheet.url}?{DONE}={_signed(sheet, _told(receipt, made, sheet.ask))}", status=303)
+    told = signed(_told(receipt, made, sheet.ask), about=sheet.url)
+    return HttpResponseRedirect(f"{sheet.url}?{DONE}={told}", status=303)
 
 
 def _fill(sheet: Sheet, data: Mapping[str, Any] | None) -> bool:
@@ -168,7 +206,7 @@ def _form_page(
     """The form with the version that is shown now: whoever sends it has seen that."""
     reason = sheet.why.data.get("reason", "") if sheet.why.is_bound else sheet.why.initial.get("reason", "")
     seen = {"reason": reason, "version": preview.version, "meant": sheet.meant}
-    seen["seen"] = _signed(sheet, {"lines": [[one.name, one.value] for one in preview.lines]})
+    seen["seen"] = signed({"lines": [[one.name, one.value] for one in preview.lines]}, about=sheet.url)
     why = WhyForm({**seen}) if sheet.why.is_bound else WhyForm(initial=seen)
     return _shown(
         sheet, "console/verb.html", status=status, title=preview.title, preview=preview, why=why, own=sheet.own,
@@ -177,7 +215,7 @@ def _form_page(
 
 
 def _receipt_page(sheet: Sheet) -> HttpResponse:
-    told = _unsigned(sheet, sheet.request.GET[DONE])
+    told = unsigned(sheet.request.GET[DONE], about=sheet.url)
     if "text" not in told:
         raise Http404("There is no such receipt.")
     rows = shown(AuditEvent.objects.filter(pk__in=told["rows"]).order_by("pk"), seals=False)
@@ -199,32 +237,8 @@ def _told(receipt: Receipt, rows: Any, ask: Ask) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _differs(before: Sequence[Sequence[str]], now: Sequence[Line]) -> list[Line]:
-    """The lines that are not as they were: what was, and what is."""
-    was = {one[0]: one[1] for one in before}
-    is_now = {one.name: one.value for one in now}
-    names = [*is_now, *(name for name in was if name not in is_now)]
-    return [
-        Line(name, was.get(name, "-"), is_now.get(name, "-")) for name in names if was.get(name) != is_now.get(name)
-    ]
-
-
-def _signed(sheet: Sheet, told: Any) -> str:
-    return signing.dumps(told, salt=f"console verb {sheet.url}", compress=True)
-
-
-def _unsigned(sheet: Sheet, text: str) -> dict[str, Any]:
-    """What was signed for this page; empty when it was not."""
-    try:
-        found: dict[str, Any] = signing.loads(text, salt=f"console verb {sheet.url}")
-    except signing.BadSignature:
-        return {}
-    return found
-
-
 def _shown(sheet: Sheet, template: str, *, status: int = 200, **context: Any) -> TemplateResponse:
-    sheet.request.current_app = sheet.site.name  # Django's own way to say it to `{% url %}`
-    place, url = place_of_verb(sheet.verb.name, sheet.ask.tenant.slug if sheet.ask.tenant else "")
-    around = {**sheet.site.each_context(sheet.request), "verb": sheet.verb, "place": place.name}
-    around["above"] = None if place.name == "overview" else (place.label, url)
-    return TemplateResponse(sheet.request, template, {**around, **context}, status=status)
+    verb, ask = sheet.verb, sheet.ask
+    whole = around(sheet.site, sheet.request, verb, ask.tenant, verb.concerns(ask))
+    whole["button"] = verb.button(ask.target)
+    return TemplateResponse(sheet.request, template, {**whole, **context}, status=status)

@@ -51,7 +51,7 @@ class Pausing(Verb):
         row = DispatchPause.objects.filter(pool=held.pool, tenant_id=held.tenant_id).first()
         now, then = ("paused" if one else "open" for one in (row is not None, self.stops))
         return Preview(
-            f"{self.label}: {held.words}" if held != Held() else self.label,
+            self.label if held == Held() else f"{'Pause' if self.stops else 'Resume'} {held.words}",
             [Line("Dispatch", now, None if now == then else then), *_waiting(), *_since(row)],
             version_of(row.pk if row else None), [GOES_ON if self.stops else AT_ONCE],
             refused="" if now != then else f"It is {now} already.", link=self.page,
@@ -88,7 +88,15 @@ class ResumeAll(PauseAll):
 class PauseQueue(Pausing):
     """Stops the release to a pool: the target is its name, with @ and a slug where only that tenant's is meant."""
 
-    name, label, level, opposite, page = "queue.pause", "Pause queue", PLATFORM, "queue.resume", "/admin/workers/"
+    name, label, level, opposite, page = "queue.pause", "Pause pool", PLATFORM, "queue.resume", "/admin/workers/"
+
+    def button(self, target: str) -> str:
+        """A pool's queues are many tenants': which pool it is, and whose, stands on the button."""
+        pool, _, slug = target.partition("@")
+        return f"{self.label} {pool} of {slug}" if slug else f"{self.label} {pool}"
+
+    def concerns(self, ask: Ask) -> Tenant | None:
+        return known_tenant(ask.target.partition("@")[2])
 
     def held(self, ask: Ask) -> Held:
         pool, _, slug = ask.target.partition("@")
@@ -101,7 +109,7 @@ class PauseQueue(Pausing):
 class ResumeQueue(PauseQueue):
     """The way back."""
 
-    name, label, opposite, stops = "queue.resume", "Resume queue", "queue.pause", False
+    name, label, opposite, stops = "queue.resume", "Resume pool", "queue.pause", False
 
 
 @register
@@ -110,6 +118,9 @@ class PauseTenant(Verb):
 
     name, label, level, key, opposite = "tenant.pause", "Pause dispatch", RESPOND, "p", "tenant.resume"
     stops = True
+
+    def concerns(self, ask: Ask) -> Tenant | None:
+        return known_tenant(ask.target)
 
     def look(self, ask: Ask) -> Preview:
         tenant = tenant_named(ask.target)
@@ -135,9 +146,15 @@ class ResumeTenant(PauseTenant):
     name, label, key, opposite, stops = "tenant.resume", "Resume dispatch", "r", "tenant.pause", False
 
 
+def known_tenant(slug: str) -> Tenant | None:
+    """The tenant of this slug."""
+    found: Tenant | None = Tenant.objects.select_related("plan").filter(slug=slug).first() if slug else None
+    return found
+
+
 def tenant_named(slug: str) -> Tenant:
-    """NotFound."""
-    found: Tenant | None = Tenant.objects.select_related("plan").filter(slug=slug).first()
+    """The tenant of this slug. NotFound."""
+    found = known_tenant(slug)
     if found is None:
         raise NotFound("There is no such tenant.")
     return found

@@ -9,19 +9,16 @@ from django import forms
 from django.db import transaction
 
 from apps.audit.services import record
-from apps.console.admin_tenants import PlanForm
+from apps.console.admin_tenants import QUOTAS, PlanForm
 from apps.console.roles import OPERATE
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Step, Verb, version_of
-from apps.console.verbs.pausing import tenant_named
+from apps.console.verbs.pausing import known_tenant, tenant_named
 from apps.console.verbs.registry import register
+from apps.console.verbs.tenants import overbooked_lines
 from kernel.errors import NotFound, Stale
 from tenants.changing import tenant_change
 from tenants.models import Plan, Tenant
 
-QUOTAS = (
-    "weight", "max_running", "max_live", "max_runs_per_min", "runs_burst", "max_runs_per_day",
-    "max_api_requests_per_min", "max_schedules", "max_jobs", "max_webhooks", "max_secrets",
-)  # fmt: skip
 TENANTS_SHOWN = 5
 
 
@@ -36,6 +33,9 @@ class ChangePlan(Verb):
     """Gives a tenant another plan; the target is its slug."""
 
     name, label, level, form, look_first = "tenant.plan", "Change plan", OPERATE, PlanChoice, True
+
+    def concerns(self, ask: Ask) -> Tenant | None:
+        return known_tenant(ask.target)
 
     def initial(self, ask: Ask) -> Mapping[str, Any]:
         return {"plan": tenant_named(ask.target).plan.name}
@@ -62,7 +62,7 @@ class ChangePlan(Verb):
         )
         return Receipt(
             f"{tenant.slug} has the plan {ask.given['plan'].name}.", f"/admin/tenants/tenant/{tenant.pk}/change/",
-            Step(self.name, ask.target, given={"plan": before}),
+            Step(self.name, ask.target, given={"plan": before}), lines=overbooked_lines(),
         )  # fmt: skip
 
 

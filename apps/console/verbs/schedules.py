@@ -233,6 +233,10 @@ class Restore(OfSchedule):
 
     name, label, level = "schedule.restore", "Put it back", OPERATE
 
+    def button(self, target: str) -> str:
+        """Versions do not hold all that an edit may have changed."""
+        return "Put it back (not name and labels)"
+
     def more(self, ask: Ask, found: DefinedSchedule, shape: dict[str, Any]) -> list[Line]:
         older = _older(ask, found)
         changed = differences(schedule_as_given(found), _as_of(found, older))

@@ -7,12 +7,13 @@ from apps.audit.services import record
 from apps.audit.verifying import verify_newest, verify_whole
 from apps.console.roles import AUDIT
 from apps.console.verbs.base import Ask, Line, Preview, Receipt, Verb, version_of
-from apps.console.verbs.pausing import tenant_named
+from apps.console.verbs.pausing import known_tenant, tenant_named
 from apps.console.verbs.registry import register
 from apps.presenting.shown import moment
 from kernel.errors import Conflict
 from kernel.sealing import Unreadable
 from tenants import door
+from tenants.models import Tenant
 
 LINKS_MOST = 10_000
 FINDINGS_SHOWN = 20
@@ -25,6 +26,9 @@ class VerifyChain(Verb):
     """Looks for rows that were changed, removed or put in. The target is a tenant's slug, or `operators`."""
 
     name, label, level, key = "audit.verify", "Check the chain", AUDIT, "v"
+
+    def concerns(self, ask: Ask) -> Tenant | None:
+        return known_tenant(ask.target)
 
     def look(self, ask: Ask) -> Preview:
         tenant_id = _tenant_id(ask)

@@ -24,6 +24,19 @@ UNSEALED_MANY = 5_000
 LISTED = 8
 
 
+def unread(facts: Facts) -> Verdict | None:
+    """Nothing else is known then: what the page shows is what was read before."""
+    if not facts.fault:
+        return None
+    return Verdict(
+        "unread",
+        "bad",
+        "alert",
+        "The state of the platform can't be read: the database is not as this version of the code expects it.",
+        (Evidence("The database's answer", facts.fault, "the statement that failed"),),
+    )
+
+
 def no_dispatcher(facts: Facts) -> Verdict | None:
     if facts.alive:
         return None
@@ -38,37 +51,23 @@ def no_dispatcher(facts: Facts) -> Verdict | None:
             Evidence("Dispatchers alive", "0", "heartbeats that hold", "due/dispatcher/"),
             *_gone(facts.dispatchers),
             due_now(facts),
-            Evidence("Slices without a live holder", str(len(_unheld(facts))), "shards, pools", "shards/"),
+            Evidence("Slices without a live holder", str(len(_unheld(facts))), "shards, pools", "shards/?show=unheld"),
         ),
     )
 
 
 def paused(facts: Facts) -> Verdict | None:
-    """Of all tenants. A tenant that is paused alone is no news of the platform."""
-    if not facts.pauses:
+    """All of it. A tenant that is paused alone is no news of the platform."""
+    return _paused(facts, "paused", "All dispatch is") if any(not one.pool for one in facts.pauses) else None
+
+
+def pool_paused(facts: Facts) -> Verdict | None:
+    """A pool of all tenants, while the others go on."""
+    if not facts.pauses or any(not one.pool for one in facts.pauses):
         return None
-    whole = next((one for one in facts.pauses if not one.pool), None)
-    first = whole or facts.pauses[0]
-    since = span(max(0.0, (facts.now - first.at).total_seconds()))
-    what = "All dispatch is" if whole else f"Pool {first.pool} of all tenants is"
-    return Verdict(
-        "paused",
-        "warn",
-        "pause",
-        f"{what} paused for {since}: schedules fire, their runs wait.",
-        (
-            *(
-                Evidence("Paused by", one.by, f"pool {one.pool}" if one.pool else "all pools", "audit/", one.at)
-                for one in facts.pauses[:LISTED]
-            ),
-            Evidence("Reason", first.reason or "none given", "all tenants", "audit/", first.at),
-            Evidence("Tickets ready", counted(facts.counts.get("ready", 0)), "all tenants", "live/?state=ready"),
-        ),
-        tuple(
-            Remedy("queue.resume", one.pool) if one.pool else Remedy("dispatch.resume", "all")
-            for one in facts.pauses[:2]
-        ),
-    )
+    more = f" and {len(facts.pauses) - 1} more" if len(facts.pauses) > 1 else ""
+    verb = "are" if more else "is"
+    return _paused(facts, "pool_paused", f"Pool {facts.pauses[0].pool}{more} of all tenants {verb}")
 
 
 def unheld(facts: Facts) -> Verdict | None:
@@ -88,7 +87,7 @@ def unheld(facts: Facts) -> Verdict | None:
                     f"{one.kind}/{one.shard}",
                     f"unheld for {span(one.unheld_s)}",
                     f"last held by {one.holder or 'nobody'}, term {one.term}",
-                    "shards/",
+                    f"shards/{one.kind}-{one.shard}/",
                 )
                 for one in found[:LISTED]
             ),
@@ -139,16 +138,17 @@ def no_worker(facts: Facts) -> Verdict | None:
     waits = facts.counts.get("ready", 0) + facts.counts.get("queued", 0)
     if facts.workers_live or not waits:
         return None
+    told = f"{facts.tickets('ready', 'queued')} run{'s wait' if waits > 1 else ' waits'}"
     return Verdict(
         "no_worker",
         "bad",
         "alert",
-        f"Nothing runs: no worker is alive, and {number(waits, 'run')} wait.",
+        f"Nothing runs: no worker is alive, and {told}.",
         (
             Evidence("Workers alive", "0", "heartbeats that hold", "workers/"),
-            *_gone(facts.workers, "workers/"),
-            Evidence("Tickets ready", counted(facts.counts.get("ready", 0)), "all tenants", "live/?state=ready"),
-            Evidence("Tickets queued", counted(facts.counts.get("queued", 0)), "all tenants", "live/?state=queued"),
+            *_gone(facts.workers, "tickets/worker/?live=no"),
+            Evidence("Tickets ready", facts.tickets("ready"), "all tenants", "live/?state=ready"),
+            Evidence("Tickets queued", facts.tickets("queued"), "all tenants", "live/?state=queued"),
         ),
     )
 
@@ -157,15 +157,16 @@ def stale_writes(facts: Facts) -> Verdict | None:
     """Shown as safe: a process that was cut off came back late, and the rows refused it."""
     if not facts.stale_writes:
         return None
-    told = [one for one in facts.workers if one.stale]
     return Verdict(
         "stale_writes",
         "run",
         "check",
-        f"{number(facts.stale_writes, 'late write')} refused in the last 5 min. This is safe: another attempt counts.",
+        f"{number(facts.stale_writes, 'late write')} refused in the last 5 min. This is safe: nothing counts twice.",
         (
-            Evidence("Refused", counted(facts.stale_writes), "all workers, 5 min", "workers/", facts.stale_at),
-            *(Evidence(one.name, counted(one.stale), "since its start", "workers/") for one in told[:LISTED]),
+            Evidence(
+                "Refused", counted(facts.stale_writes), "workers and dispatchers, 5 min", "shards/", facts.stale_at
+            ),
+            *(Evidence(one.name, counted(one.stale), "since its start", url) for one, url in _told(facts)),
         ),
     )
 
@@ -203,7 +204,7 @@ def clock_skew(facts: Facts) -> Verdict | None:
         "clock",
         f"{told}: {most.name} by {most.skew_ms:+,} ms.",
         tuple(
-            Evidence(one.name, f"{one.skew_ms:+,} ms", "against the database's clock", "due/dispatcher/")
+            Evidence(one.name, f"{one.skew_ms:+,} ms", "against the database's clock", _page(facts, one))
             for one in wrong[:LISTED]
         ),
         (Remedy("dispatcher.drain" if most in facts.alive else "worker.drain", most.id),),
@@ -219,6 +220,7 @@ def audit_alarm(facts: Facts) -> Verdict | None:
         "alert",
         "The audit trail may have been changed: its sealer found its own row altered.",
         (Evidence("Alarms", counted(facts.alarms), "all chains", "audit/auditevent/?q=audit.alarm"),),
+        (Remedy("audit.verify", "operators"),),
     )
 
 
@@ -268,9 +270,43 @@ def unmeasured(facts: Facts) -> Verdict | None:
         "warn",
         "gauge",
         f"The figures of pools are old: measured {since}.",
-        (Evidence("Measured last", since, "pools, queues, tenants", "shards/"),),
+        (Evidence("Measured last", since, "pools, queues, tenants", "shards/reconcile-0/"),),
         (Remedy("lease.release", "reconcile/0"),),
     )
+
+
+def _paused(facts: Facts, code: str, what: str) -> Verdict:
+    first = next((one for one in facts.pauses if not one.pool), facts.pauses[0])
+    since = span(max(0.0, (facts.now - first.at).total_seconds()))
+    rows = "audit/?action=dispatch.pause"
+    return Verdict(
+        code,
+        "warn",
+        "pause",
+        f"{what} paused for {since}: schedules fire, their runs wait.",
+        (
+            *(
+                Evidence("Paused by", one.by, f"pool {one.pool}" if one.pool else "all pools", rows, one.at)
+                for one in facts.pauses[:LISTED]
+            ),
+            Evidence("Reason", first.reason or "none given", "all tenants", rows, first.at),
+            Evidence("Tickets ready", facts.tickets("ready"), "all tenants", "live/?state=ready"),
+        ),
+        tuple(
+            Remedy("queue.resume", one.pool) if one.pool else Remedy("dispatch.resume", "all")
+            for one in facts.pauses[:2]
+        ),
+    )
+
+
+def _told(facts: Facts) -> list[tuple[Process, str]]:
+    """Processes whose late writes were refused, each with its page."""
+    found = [one for one in (*facts.dispatchers, *facts.workers) if one.stale]
+    return [(one, _page(facts, one)) for one in found[:LISTED]]
+
+
+def _page(facts: Facts, one: Process) -> str:
+    return f"{'dispatchers' if one in facts.dispatchers else 'workers'}/{one.id}/"
 
 
 def _unheld(facts: Facts) -> list[Slice]:

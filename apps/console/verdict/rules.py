@@ -15,12 +15,11 @@ from kernel.durations import span
 
 Rule = Callable[[Facts], Verdict | None]
 RULES: tuple[Rule, ...] = (
+    machines.unread,
     machines.no_dispatcher,
     machines.paused,
     machines.unheld,
-    machines.dispatcher_lost,
     machines.no_worker,
-    machines.stale_writes,
     work.backlog_idle,
     work.unserved,
     work.one_tenant,
@@ -29,9 +28,13 @@ RULES: tuple[Rule, ...] = (
     machines.database_slow,
     machines.clock_skew,
     work.late,
+    machines.audit_alarm,
+    # What is safe, meant, or served by others comes behind all that is not: it must not hide it.
+    machines.dispatcher_lost,
+    machines.pool_paused,
+    machines.stale_writes,
     work.at_capacity,
     work.was_late,
-    machines.audit_alarm,
     machines.unsealed,
     work.parked,
     machines.slots_given_up,
@@ -68,7 +71,7 @@ def on_time(facts: Facts) -> Verdict:
             "due/dispatcher/?live=yes",
         ),
         Evidence("Workers alive", counted(facts.workers_live), "all pools", "workers/"),
-        Evidence("Runs that ended", counted(lately.ended), f"all tenants, {span(lately.seconds)}", "live/"),
+        Evidence("Runs that ended", counted(lately.ended), f"all tenants, {span(lately.seconds)}", "tenants/"),
         due_now(facts),
     )
     return Verdict("on_time", "ok", "check", sentence, evidence)

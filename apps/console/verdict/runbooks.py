@@ -13,6 +13,15 @@ class Runbook(NamedTuple):
 
 
 RUNBOOKS: dict[str, Runbook] = {
+    "unread": Runbook(
+        "A table or a column is missing, or has another shape: usually the code was updated and the database was not,"
+        " or the other way round. The numbers are those of before, if there are any.",
+        (
+            "Bring the database up to date: `python manage.py tenant_migrate`.",
+            "It is: look whether this web process still runs the version of before, and start it again.",
+            "Neither: the log of the web process has the whole error.",
+        ),
+    ),
     "no_dispatcher": Runbook(
         "Nothing fires and nothing is handed to workers. What runs goes on; nothing is lost, but all is late.",
         (
@@ -23,6 +32,10 @@ RUNBOOKS: dict[str, Runbook] = {
     ),
     "paused": Runbook(
         "Somebody stopped dispatch on purpose. Schedules fire into tickets, so nothing is lost; these wait.",
+        ("Ask whoever paused it, or read the reason.", "Resume it. What waited is released fairly, not all at once."),
+    ),
+    "pool_paused": Runbook(
+        "Somebody stopped a pool of all tenants on purpose. Its runs wait, and nothing is lost; other pools go on.",
         ("Ask whoever paused it, or read the reason.", "Resume it. What waited is released fairly, not all at once."),
     ),
     "unheld": Runbook(
@@ -53,16 +66,16 @@ RUNBOOKS: dict[str, Runbook] = {
         ),
     ),
     "stale_writes": Runbook(
-        "A worker that had lost its runs (it was frozen, or cut off) reported them late. Each was refused"
-        " because another"
-        " attempt had been begun: the rows decide, so nothing ran twice in the books.",
-        ("Nothing has to be done.", "It goes on: look at that worker's machine, it may freeze or swap."),
+        "A process that had lost what it held (it was frozen, or cut off) wrote late: a worker the end of an attempt,"
+        " a dispatcher a fire. Each was refused because another had done it: the rows decide, so nothing counts twice.",
+        ("Nothing has to be done.", "It goes on: look at that process's machine, it may freeze or swap."),
     ),
     "backlog_idle": Runbook(
         "Runs wait for nothing but a slot, and there are slots. The way between is broken.",
         (
             "Is the broker up? Messages travel through it: look at *Workers & queues*.",
             "Do the workers of this pool listen to the queues that wait? A word of an operator may keep them off.",
+            "Its dispatcher may be stuck: release the lease of the pool, and another one hands over.",
             "Nothing is lost meanwhile: what was handed over and not started is handed over again.",
         ),
     ),
@@ -70,7 +83,8 @@ RUNBOOKS: dict[str, Runbook] = {
         "Tenants wait for a queue to which no live worker listens.",
         (
             "Start a worker of that pool and group, or let the present ones listen: *Subscriptions*.",
-            "A tenant was moved to a group of workers that is not there: change it back on the tenant's page.",
+            "A tenant was moved to a group of workers that is not there: change it back on the tenant's page, or give"
+            " the tenant another plan.",
         ),
     ),
     "one_tenant": Runbook(
@@ -126,10 +140,12 @@ RUNBOOKS: dict[str, Runbook] = {
         ),
     ),
     "was_late": Runbook(
-        "Runs were handed to workers later than the target of 10 s. What waits for a tenant's own limits counts, too.",
+        "Runs were handed to workers later than the target of 10 s. What waits for a tenant's own limits counts, too:"
+        " the evidence says how many of the late runs are of tenants whose limits held something back meanwhile.",
         (
-            "Look at the picture of lateness on Overview: one peak is over, a plateau is not.",
-            "One tenant: its limits hold it back. *Tenants* shows the lateness of each.",
+            "All of them: nothing is wrong with the platform. *Tenants* shows who is at a limit; *why?* of a run says"
+            " which one.",
+            "Others are late, too: look at the picture of lateness on Overview: one peak is over, a plateau is not.",
             "All tenants: slots or dispatchers were too few, or the database was slow.",
         ),
     ),
@@ -153,7 +169,7 @@ RUNBOOKS: dict[str, Runbook] = {
     ),
     "parked": Runbook(
         "These schedules can't be served: their trigger or time zone can't be computed any more.",
-        ("Open the entries: each says why.", "Mended? *Serve again* on the entry."),
+        ("Open the entries: each says why.", "Mended? *Serve again*: on one, or on those that are ticked in the list."),
     ),
     "slots_given_up": Runbook(
         "Periodic tasks of celery beat were sent several times and started by nobody.",

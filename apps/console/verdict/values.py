@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kernel.durations import span
 
 CAP = 10_000
+SHUT_MOST = 8  # destinations that are told; there may be more
 
 
 class Process(NamedTuple):
@@ -20,7 +21,7 @@ class Process(NamedTuple):
     silent_s: float
     skew_ms: int = 0
     draining: bool = False
-    stale: int = 0  # late settlements of a worker that were refused, since its start
+    stale: int = 0  # late writes of it that were refused, since its start
 
 
 class Slice(NamedTuple):
@@ -57,12 +58,12 @@ class Pool(NamedTuple):
 
     @property
     def waiting(self) -> int:
-        """What waits for nothing but a slot."""
+        """What waits for nothing but a slot: of what is ready all but what is held, and what is queued."""
         return max(0, self.ready - self.held) + self.queued
 
 
 class Share(NamedTuple):
-    """How much of what is due is one tenant's."""
+    """How much of what is due is one tenant's; without a slug, that of all tenants that are not told one by one."""
 
     slug: str
     due: int
@@ -115,6 +116,15 @@ class Spell(NamedTuple):
         return self.attempts_failed / self.attempts if self.attempts else None
 
 
+class Late(NamedTuple):
+    """First releases that were later than the target, and how many of these are of tenants that limits of their own
+    held back meanwhile. What held each of them is with its execution only."""
+
+    runs: int = 0
+    limited: int = 0
+
+
+NO_LATE = Late()
 NO_MINUTE, NO_RUNS, NO_HOUR = Spell(60.0), Spell(), Spell(3_600.0)
 
 
@@ -123,6 +133,7 @@ class Facts:
     """What is known of the platform now."""
 
     now: datetime
+    fault: str = ""  # why nothing of this could be read, in the database's words
     took_ms: float = 0.0  # to read all this
     replica_lag_s: float | None = None
     dispatchers: tuple[Process, ...] = ()
@@ -141,6 +152,7 @@ class Facts:
     lately: Spell = NO_RUNS
     hour: Spell = NO_HOUR
     week_ago: Spell = NO_HOUR  # the same hour last week
+    late: Late = NO_LATE  # of `lately`
     failing: tuple[Failing, ...] = ()
     shut: tuple[Shut, ...] = ()
     stale_writes: int = 0  # refused in the last five minutes
@@ -148,11 +160,13 @@ class Facts:
     pauses: tuple[Pause, ...] = ()
     next_due_at: datetime | None = None
     parked: int = 0
+    parked_one: str = ""  # key of one of them
     alarms: int = 0  # of the audit trail
     unsealed: int = 0
     other_schemas: int = 0
     slots_given_up: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)  # tickets by state
+    counts_most: int | None = None  # each was counted to one more than this; None: as they were measured
 
     @property
     def alive(self) -> list[Process]:
@@ -163,6 +177,14 @@ class Facts:
     def measured(self) -> bool:
         """Whether the figures of pools mean something."""
         return self.measured_s is not None and self.measured_s <= self.stale_after_s
+
+    def tickets(self, *states: str, besides: int = 0) -> str:
+        """How many tickets are in these states, and how much else there is: "1,204", "2,500+"."""
+        found = [self.counts.get(one, 0) for one in states]
+        most = self.counts_most
+        if most is None or max(found) <= most:
+            return counted(sum(found) + besides)
+        return f"{sum(min(one, most) for one in found) + besides:,}+"
 
 
 class Evidence(NamedTuple):

@@ -17,6 +17,7 @@ from apps.console.verdict.values import (
     number,
 )
 from kernel.durations import span
+from kernel.pools import POOL_NUMBER, tenant_of
 
 LATE_S = 10.0  # the target of dispatch lateness
 IDLE_SHARE = 0.5  # of the slots
@@ -24,7 +25,7 @@ MANY_DUE = 100  # fewer are nobody's flood
 STORM_ATTEMPTS = 100
 FAILURES, FAILURES_SHARE = 20, 0.2  # of one destination in five minutes: so many, and of all attempts so much
 LISTED = 8
-FAILED = "dead-letters/?what=failures"
+FAILED = "dead-letters/?what=failures&window=5m"
 
 
 def backlog_idle(facts: Facts) -> Verdict | None:
@@ -43,6 +44,7 @@ def backlog_idle(facts: Facts) -> Verdict | None:
         "alert",
         f"{number(most.waiting, 'run')} wait in pool {most.name} while {most.slots - most.running:,} slots are idle.",
         tuple(_of_pool(one) for one in found[:LISTED]),
+        (Remedy("lease.release", f"release/{POOL_NUMBER[most.pool]}"),) if most.pool in POOL_NUMBER else (),
     )
 
 
@@ -55,24 +57,23 @@ def unserved(facts: Facts) -> Verdict | None:
         "unserved",
         "bad",
         "alert",
-        f"Nothing consumes queue {queue}{more}: {number(waits, 'run')} wait there.",
+        f"Nothing consumes queue {queue}{more}: {number(waits, 'run')} wait{'s' if waits == 1 else ''} there.",
         (
             *(
-                Evidence(name, number(count, "run"), "no live worker listens to it", "workers/")
+                Evidence(name, number(count, "run"), "no live worker listens to it", f"queues/{quote(name, safe='@')}/")
                 for name, count in facts.unserved[:LISTED]
             ),
             Evidence("Workers alive", counted(facts.workers_live), "all pools", "workers/"),
             Evidence("What workers are told to listen to", "subscriptions", "all groups", "tickets/subscription/"),
         ),
+        (Remedy("tenant.plan", slug),) if (slug := tenant_of(queue)) else (),
     )
 
 
 def one_tenant(facts: Facts) -> Verdict | None:
     total = sum(one.due for one in facts.shares)
-    if total < MANY_DUE:
-        return None
-    first = max(facts.shares, key=lambda one: one.due)
-    if first.due * 2 <= total:
+    first = max((one for one in facts.shares if one.slug), key=lambda one: one.due, default=None)
+    if total < MANY_DUE or first is None or first.due * 2 <= total:
         return None
     share = 100 * first.due / total
     return Verdict(
@@ -82,10 +83,10 @@ def one_tenant(facts: Facts) -> Verdict | None:
         f"Tenant {first.slug} has {share:.0f} % of what is due: {counted(first.due)} of {number(total, 'run')}.",
         tuple(
             Evidence(
-                one.slug,
+                one.slug or "All others",
                 f"{counted(one.due)} due, {counted(one.running)} running",
-                f"{100 * one.due / total:.0f} %",
-                f"live/?tenant={one.slug}",
+                f"{100 * one.due / total:.0f} %, without what is held",
+                f"tenants/?q={one.slug}" if one.slug else "tenants/",
             )
             for one in sorted(facts.shares, key=lambda one: -one.due)[:LISTED]
         ),
@@ -111,7 +112,7 @@ def retry_storm(facts: Facts) -> Verdict | None:
                 f"all tenants, {span(spell.seconds)}",
                 FAILED,
             ),
-            Evidence("Wait to be tried again", counted(later), "all tenants", "live/?state=ready"),
+            Evidence("Wait for their time", counted(later), "all tenants, such as tries", "live/?state=waiting"),
             *(
                 Evidence(one.host, number(one.failures, "failure"), number(one.tenants, "tenant"), _failed(one.host))
                 for one in facts.failing[:LISTED]
@@ -180,18 +181,28 @@ def late(facts: Facts) -> Verdict | None:
 
 
 def was_late(facts: Facts) -> Verdict | None:
-    """What is due now may be served again; that it was not is no all-clear."""
-    spell = facts.lately
+    """What is due now may be served again; that it was not is no all-clear. Lateness counts what a tenant's own limits
+    held back, too, so that is said with it."""
+    spell, late = facts.lately, facts.late
     if spell.p99_s is None or spell.p99_s < LATE_S:
         return None
+    own = f" Tenants at limits of their own: {late.limited:,} of {late.runs:,} late ones." if late.limited else ""
+    scope = f"all tenants, {span(spell.seconds)}"
     return Verdict(
         "was_late",
         "warn",
         "clock",
-        f"Late in the last {span(spell.seconds)}: p99 {span(spell.p99_s)} of {number(spell.times, 'run')}.",
+        f"Late in the last {span(spell.seconds)}: p99 {span(spell.p99_s)} of {number(spell.times, 'run')}.{own}",
         (
-            Evidence("Lateness p99", span(spell.p99_s), f"all tenants, {span(spell.seconds)}", "#lateness"),
-            Evidence("Lateness p50", span(spell.p50_s or 0.0), f"all tenants, {span(spell.seconds)}", "#lateness"),
+            Evidence("Lateness p99", span(spell.p99_s), scope, "tenants/?sort=lateness"),
+            Evidence("Lateness p50", span(spell.p50_s or 0.0), scope, "#lateness"),
+            Evidence("Late runs", f"{late.runs:,}", f"{scope}, about {LATE_S:.0f} s and more", "tenants/?show=late"),
+            Evidence(
+                "Of these, of tenants at limits of their own",
+                f"{late.limited:,}",
+                f"{scope}; what held one of them is on its page",
+                "tenants/?sort=quota",
+            ),
             Evidence(
                 "Due now", counted(facts.due), f"the oldest for {span(facts.oldest_due_s)}", "due/dueentry/?due=now"
             ),
@@ -227,6 +238,7 @@ def parked(facts: Facts) -> Verdict | None:
         "stop",
         f"{told} can't be served and {'is' if facts.parked == 1 else 'are'} put aside.",
         (Evidence("Put aside", counted(facts.parked), "all tenants", "due/dueentry/?parked=yes"),),
+        (Remedy("dueentry.unpark", facts.parked_one),) if facts.parked_one else (),
     )
 
 
@@ -247,6 +259,7 @@ def _of_pool(one: Pool) -> Evidence:
     return Evidence(
         f"Pool {one.name}",
         f"{counted(one.waiting)} wait, the oldest for {span(one.oldest_wait_s)}",
-        f"{one.running:,} of {one.slots:,} slots busy, {one.in_per_s:.1f}/s in, {one.out_per_s:.1f}/s out",
-        f"live/?state=ready&pool={one.pool}",
+        f"{one.ready:,} ready ({one.held:,} of them held), {one.queued:,} queued, {one.running:,} of {one.slots:,}"
+        f" slots busy, {one.in_per_s:.1f}/s in, {one.out_per_s:.1f}/s out",
+        "workers/#pools",
     )

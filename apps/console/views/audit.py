@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any
 
 import orjson
+from django import forms
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
-from apps.audit.looking import trail_page, trail_walk
+from apps.audit.looking import SCAN_MOST, trail_count, trail_page, trail_walk
 from apps.audit.services import record
 from apps.audit.shown import Shown
 from apps.audit.trail import actor_of
@@ -20,6 +21,7 @@ from apps.console.chips import changed, chips
 from apps.console.pages import page
 from apps.console.shown import masked
 from apps.console.trail import given_of, rows_of, wanted_of
+from apps.console.verbs.doing import REASON_CHARS
 from apps.console.verbs.trail import OPERATORS
 from apps.presenting.paging import CURSOR
 
@@ -51,17 +53,40 @@ def audit(request: HttpRequest, now: datetime) -> dict[str, Any]:
     }  # fmt: skip
 
 
+class ExportForm(forms.Form):
+    """Why it is exported, and as what."""
+
+    format = forms.ChoiceField(choices=[("csv", "CSV"), ("ndjson", "JSON, a line each")])
+    reason = forms.CharField(
+        max_length=REASON_CHARS, widget=forms.Textarea(attrs={"rows": 2, "autocomplete": "off"}),
+        help_text="For the audit trail, and for whoever comes after you.",
+    )  # fmt: skip
+
+
 @page(
-    "audit_export", "audit/export/", title="Export of the audit trail", template="console/audit.html",
-    level=roles.AUDIT, place="audit", methods=("POST",),
+    "audit_export", "audit/export/", title="Export of the audit trail", template="console/audit_export.html",
+    level=roles.AUDIT, place="audit", methods=("GET", "POST"),
 )  # fmt: skip
-def audit_export(request: HttpRequest, now: datetime) -> HttpResponse:
-    """All that the filters find, as it is read; itself in the trail."""
-    given = given_of(request.POST)
-    as_csv = request.POST.get("format") != "ndjson"
+def audit_export(request: HttpRequest, now: datetime) -> HttpResponse | dict[str, Any]:
+    """Says what the filters find and asks why; then all of it, as it is read, and itself in the trail."""
+    data = request.POST if request.method == "POST" else request.GET
+    given = given_of(data)
+    form = ExportForm(data) if request.method == "POST" else ExportForm(initial={"format": data.get("format", "csv")})
+    if form.is_bound and form.is_valid():
+        return _exported(request, now, given, form.cleaned_data)
+    count, is_exact = trail_count(wanted_of(given, now=now))
+    return {
+        "form": form, "given": {name: value for name, value in given.items() if value}, "count": count,
+        "is_exact": is_exact, "looked": SCAN_MOST, "export_most": EXPORT_MOST,
+    }  # fmt: skip
+
+
+def _exported(request: HttpRequest, now: datetime, given: dict[str, str], asked: dict[str, str]) -> HttpResponse:
+    as_csv = asked["format"] == "csv"
     record(
         actor=actor_of(request), action="audit.export", object_type="trail", object_id="csv" if as_csv else "ndjson",
         now=now, tenant_id=None, after={name: value for name, value in given.items() if value} or None,
+        reason=asked["reason"],
     )  # fmt: skip
     rows = trail_walk(wanted_of(given, now=now), most=EXPORT_MOST)
     kind, name = ("text/csv; charset=utf-8", "csv") if as_csv else ("application/x-ndjson", "ndjson")

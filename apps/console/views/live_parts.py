@@ -14,7 +14,11 @@ from apps.console.snapshot.middleware import snapshot_of
 
 @page("live_parts", "live.json", title="Live", template="")
 def live_parts(request: HttpRequest, now: datetime) -> HttpResponse:
-    """304 when nothing of it is new. `?parts=overview` has those of the first page, too."""
+    """304 when nothing of it is new. `?parts=overview` has those of the first page, too.
+
+    Whoever asks is told of when the figures are and what time it is, both by the database's clock: where nobody makes
+    new ones these are old, though there is an answer.
+    """
     found, names = snapshot_of(request), SETS.get(request.GET.get("parts", "strip"))
     if found is None or names is None:
         raise Http404
@@ -26,6 +30,6 @@ def live_parts(request: HttpRequest, now: datetime) -> HttpResponse:
         parts = {name: found.parts.get(name, "") for name in names}
         response = JsonResponse({"as_of": as_of, "number": found.number, "took_ms": found.took_ms, "parts": parts})
     response.headers["ETag"] = version
-    response.headers["Shardbeat-As-Of"] = as_of
+    response.headers["Shardbeat-As-Of"], response.headers["Shardbeat-Now"] = as_of, now.isoformat()
     response.headers["Cache-Control"] = "no-cache, private"
     return response

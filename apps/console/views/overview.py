@@ -8,6 +8,7 @@ from django.shortcuts import redirect
 
 from apps.console.pages import page
 from apps.console.roles import VIEW, may
+from tenants.models import DispatchPause
 
 
 @page("overview", "", title="Overview", template="console/overview.html", level="")
@@ -15,4 +16,4 @@ def overview(request: HttpRequest, now: datetime) -> HttpResponse | dict[str, An
     """The state of the platform. Staff without a role of the console have Django's permissions, and so the tables."""
     if not may(request.user, VIEW):
         return redirect("console:tables")
-    return {"snapshot_parts": "overview"}
+    return {"snapshot_parts": "overview", "is_paused": DispatchPause.objects.filter(pool="", tenant_id=None).exists()}

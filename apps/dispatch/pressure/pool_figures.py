@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import psycopg
 from django.conf import settings
 
+from apps.dispatch.pressure import counted
 from apps.dispatch.pressure.gauging import PoolFigures, pools_of
 from apps.due import entries
 from apps.usage import archives, pressure
@@ -30,6 +31,7 @@ class Seen(NamedTuple):
     measured: pressure.Pressure | None
     archive: archives.Totals = archives.NONE
     schemas_of_other_version: int = 0
+    counters: counted.Counted = counted.Counted()
 
     @property
     def stale(self) -> bool:
@@ -45,12 +47,13 @@ class Seen(NamedTuple):
 
 
 def read(conn: Conn) -> Seen:
-    """Five short statements."""
+    """Seven short statements."""
     measured = pressure.read(conn)
     now, earliest = entries.peek(conn, range(settings.SHARDS))
     row = conn.execute(_ALIVE).fetchone()
     assert row is not None
     oldest = min((at for at in earliest.values() if at <= now), default=now)
     return Seen(
-        now, (now - oldest).total_seconds(), row[0], row[1], measured, archives.totals(conn), behind.other_version(conn)
-    )
+        now, (now - oldest).total_seconds(), row[0], row[1], measured, archives.totals(conn),
+        behind.other_version(conn), counted.read(conn),
+    )  # fmt: skip

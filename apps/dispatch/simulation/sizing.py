@@ -15,6 +15,7 @@ from kernel.errors import Faults
 
 DAY_S = 86_400
 GB = 1e9
+ROUNDING = 1e-9
 LEAST = {"peak": 1, "attempts": 1, "burst_per_s": 0, "late_s": 0}  # of the others: more than 0
 
 
@@ -84,12 +85,19 @@ def plan(demand: Demand, figures: Mapping[str, Figure]) -> dict[str, Any]:
             "sized_for_per_s": rates.sized_for,
         },
         "parts": [asdict(part) for part in parts],
-        "bottleneck": {"part": first.name, "most_per_s": first.most_per_s, "holds": first.most_per_s >= rates.peak},
+        "bottleneck": {
+            "part": first.name, "most_per_s": first.most_per_s, "holds": _carries(first.most_per_s, rates.peak),
+        },
         "burst": _burst(demand, rates, first),
         "storage": _storage(demand, value, rates),
         "figures": {name: {"value": figure.value, "source": figure.source} for name, figure in figures.items()},
         "assumptions": assumptions(demand),
     }  # fmt: skip
+
+
+def is_enough(planned: Mapping[str, Any]) -> bool:
+    """Whether the part of a plan that gives way first carries the peak, and a burst in its time."""
+    return bool(planned["bottleneck"]["holds"] and planned["burst"]["holds"])
 
 
 class Rates(NamedTuple):
@@ -198,6 +206,11 @@ def _rates(demand: Demand) -> Rates:
     return Rates(mean, peak, max(peak, mean + _burst_needs(demand)))
 
 
+def _carries(rate: float, wanted: float) -> bool:
+    """Whether a rate is as much as is wanted, but for what rounding takes: a whole number of parts may fit exactly."""
+    return rate >= wanted * (1 - ROUNDING)
+
+
 def _burst_needs(demand: Demand) -> float:
     return demand.burst_per_s * demand.burst_s / (demand.burst_s + demand.late_s)
 
@@ -261,7 +274,7 @@ def _burst(demand: Demand, rates: Rates, first: Part) -> dict[str, Any]:
     seconds = max(demand.burst_s, due / rate) if rate else math.inf
     return {
         "due": due, "per_s": rate, "by": first.name, "seconds": seconds if rate else None,
-        "holds": rate >= _burst_needs(demand), "late_s": seconds - demand.burst_s if rate else None,
+        "holds": _carries(rate, _burst_needs(demand)), "late_s": seconds - demand.burst_s if rate else None,
     }  # fmt: skip
 
 

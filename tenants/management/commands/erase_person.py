@@ -11,13 +11,12 @@ from django.db.models import Q
 
 from apps.audit.actors import INVITATION, MEMBER, OPERATOR, Actor, invitation, member, operator
 from apps.audit.erasing import person_erase, subjects_named
-from apps.audit.models import SubjectKey
 from kernel.errors import NotFound
 from tenants import door
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.models import Invitation, Member, Tenant
-from tenants.work import database_now
+from tenants.work import database_now, rehearsing
 
 # Kept for idempotency keys: what was answered about members and invitations names them.
 _ANSWERS = """
@@ -47,14 +46,10 @@ class Command(Base):
         within = tenant.pk if tenant else None
         actor, places = Actor(name="command:erase_person", role="admin"), set[int]()
         for subject in subjects:
-            if options["dry_run"]:
-                found = SubjectKey.objects.filter(subject=subject, **({"tenant_id": within} if within else {}))
-                places |= set(found.values_list("tenant_id", flat=True))
-            else:
-                now, reason = database_now(), options["reason"]
-                with transaction.atomic():
-                    places |= set(person_erase(subject=subject, actor=actor, now=now, tenant_id=within, reason=reason))
-                    _forget(subject, within, now)
+            now, reason = database_now(), options["reason"]
+            with rehearsing(options["dry_run"]), transaction.atomic():
+                places |= set(person_erase(subject=subject, actor=actor, now=now, tenant_id=within, reason=reason))
+                _forget(subject, within, now)
         slugs = dict(Tenant.objects.filter(pk__in=places).values_list("pk", "slug"))
         names = [slugs.get(one, f"#{one}") if one else "operators" for one in sorted(places)]
         exists = any(_exists(one) for one in subjects)

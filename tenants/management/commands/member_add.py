@@ -38,10 +38,10 @@ class Command(Base):
             if options["password_stdin"]:
                 password = sys.stdin.readline().rstrip("\r\n")
                 member = member_add(tenant=tenant, actor=ACTOR, now=now, password=password, **who)
-                answer |= {"member": str(member.uid), "email": member.email, "role": member.role}
-                text = f"{member.email} is {member.role} of {tenant.slug}."
+                answer |= {"member": None if dry else str(member.uid), "email": member.email, "role": member.role}
+                text = "" if dry else f"{member.email} is {member.role} of {tenant.slug}."
             else:
                 made, token = invitation_create(tenant=tenant, actor=ACTOR, now=now, send=send_invitation, **who)
-                answer |= {"invitation": str(made.pk), "email": made.email, "role": made.role}
+                answer |= {"invitation": None if dry else str(made.pk), "email": made.email, "role": made.role}
                 text = answer["link"] = "" if dry else link(tenant, token)
         self.show(answer, text or "It could be done.", as_json=options["format"] == "json")

@@ -30,6 +30,7 @@ ROWS = {
     "dead_letters_read": Row("viewer"),
     "dead_letters_replay": Row("operator", 202),
     "dead_letters_resolve": Row("operator"),
+    "dead_letters_reopen": Row("operator", things={"letter_id": "resolved letter"}),
     "breakers_list": Row("viewer"),
     "breakers_reset": Row("operator"),
     "queues_list": Row("viewer", also=WORKER),

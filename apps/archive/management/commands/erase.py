@@ -7,7 +7,6 @@ from django.core.management.base import CommandParser
 
 from apps.archive.erasing import Receipt, execution_erase, receipt, would_erase
 from apps.audit.services import Actor
-from kernel.errors import NotFound
 from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.models import Tenant
@@ -50,9 +49,7 @@ class Command(Base):
             raise SystemExit(EXIT_FOUND)
 
     def _would(self, tenant: Tenant, key: UUID, *, everything: bool, as_json: bool) -> None:
-        ids = would_erase(tenant, key, everything=everything)
-        if not ids:
-            raise NotFound("There is no such execution.")
+        ids = would_erase(tenant=tenant, execution_id=key, now=database_now(), everything=everything)
         answer = {"dry_run": True, "executions": [str(one) for one in ids]}
         self.show(answer, "\n".join(["These would be erased:", *map(str, ids)]), as_json=as_json)
 

@@ -33,15 +33,24 @@ class Command(Base):
         which.add_argument("--tenant", metavar="SLUG")
         which.add_argument("--all", action="store_true", help="All tenants.")
         parser.add_argument("--remove-strays", action="store_true", help="Remove files that nothing knows.")
+        parser.add_argument("--dry-run", action="store_true", help="Only say what --remove-strays would remove.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         files, now = store(), database_now()
         chosen = [self.tenant(options["tenant"])] if options["tenant"] else _all(now)
-        answer: dict[str, Any] = {"tenants": {}, "findings": []}
+        dry, remove = options["dry_run"], options["remove_strays"]
+        becomes = ("would be removed" if dry else "removed") if remove else "--remove-strays removes them"
+        answer: dict[str, Any] = {"dry_run": dry, "tenants": {}, "findings": [], "removed": []}
         with door.connect("verify command") as conn:
             for tenant in chosen:
                 answer["tenants"][tenant.slug] = _verify(conn, tenant, files, answer["findings"])
-                _strays(conn, tenant, files, now, options["remove_strays"], answer["findings"])
+                strays = _strays(conn, tenant, files, now, becomes)
+                if remove and not dry:
+                    for stray in strays:
+                        files.remove(stray["path"])
+                    answer["removed"] += strays
+                else:
+                    answer["findings"] += strays
         self.show(answer, _text(answer), as_json=options["format"] == "json")
         if answer["findings"]:
             raise SystemExit(EXIT_FOUND)
@@ -65,20 +74,18 @@ def _verify(conn: Conn, tenant: Tenant, files: Store, findings: list[dict[str, s
     return {"batches": len(found), "executions": rows, "bytes": sum(one.bytes for one in found)}
 
 
-def _strays(
-    conn: Conn, tenant: Tenant, files: Store, now: datetime, remove: bool, findings: list[dict[str, str]]
-) -> None:  # fmt: skip
+def _strays(conn: Conn, tenant: Tenant, files: Store, now: datetime, becomes: str) -> list[dict[str, str]]:
     """Folders that no batch has. They cost room, and what they hold is in the tables or in another batch."""
     young = (now - STRAY_AFTER).timestamp() * 1_000
     below = catalogue.folder_of(tenant.schema_name, tenant.pk)
-    for folder, paths in stray_files(conn, tenant.schema_name, files, below).items():
-        if made_at_ms(folder) > young:
-            continue
-        if remove:
-            files.remove(folder)
-        else:
-            detail = f"{len(paths)} files that no batch knows; --remove-strays removes them."
-            findings.append({"tenant": tenant.slug, "day": "", "kind": "stray", "path": folder, "detail": detail})
+    return [
+        {
+            "tenant": tenant.slug, "day": "", "kind": "stray", "path": folder,
+            "detail": f"{len(paths)} files that no batch knows; {becomes}.",
+        }
+        for folder, paths in stray_files(conn, tenant.schema_name, files, below).items()
+        if made_at_ms(folder) <= young
+    ]  # fmt: skip
 
 
 def _text(answer: dict[str, Any]) -> str:
@@ -86,5 +93,6 @@ def _text(answer: dict[str, Any]) -> str:
         f"{slug}: {one['batches']:,} batches, {one['executions']:,} executions, {one['bytes']:,} bytes"
         for slug, one in answer["tenants"].items()
     ]
-    lines += [f"{one['tenant']} {one['kind']} {one['path']}: {one['detail']}" for one in answer["findings"]]
+    told = (*answer["findings"], *answer["removed"])
+    lines += [f"{one['tenant']} {one['kind']} {one['path']}: {one['detail']}" for one in told]
     return "\n".join(lines) if answer["findings"] else "\n".join([*lines, "Nothing is wrong."])

@@ -35,7 +35,7 @@
     if (dialog.open) return;
     const known = new Map([["?", "These keys"], ["/", "Find a page, a tenant, a schedule, an id"], ["Ctrl-K", "The same, also while typing"]]);
     for (const one of offered()) {
-      if (!known.has(keysOf(one))) known.set(keysOf(one), (one.getAttribute("aria-label") || one.textContent).trim());
+      if (!known.has(keysOf(one))) known.set(keysOf(one), (one.getAttribute("aria-label") || one.title || one.textContent).trim());
     }
     list.replaceChildren(...[...known].flatMap(([keys, text]) => row(keys, text)));
     dialog.showModal();

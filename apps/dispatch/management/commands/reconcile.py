@@ -16,7 +16,7 @@ from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.registry import Registry
 
-LOOK_AT_MOST = 10_000
+LOOK_CHUNK = 10_000
 
 
 class Command(Base):
@@ -32,11 +32,12 @@ class Command(Base):
         registry = Registry(line)
         registry.refresh(force=True)
         chosen = sorted(registry.by_id.values(), key=lambda one: one.slug)
+        wanted: int | None = None
         if options["tenant"]:
             wanted = self.tenant(options["tenant"]).pk
             chosen = [one for one in chosen if one.id == wanted]
         dry_run = options["dry_run"]
-        lost = _look(conn) if dry_run else _end(conn, registry)
+        lost = _look(conn, wanted) if dry_run else _end(conn, registry, wanted)
         findings = list(run_all(conn, registry, chosen, dry_run=dry_run))
         slugs = {one.slug for one in chosen}
         findings += [one for one in parked(conn, registry) if not options["tenant"] or one.tenant in slugs]
@@ -57,15 +58,24 @@ class Command(Base):
             raise SystemExit(EXIT_FOUND)
 
 
-def _look(conn: "psycopg.Connection[Any]") -> int:
-    return len(holding.lost(conn, limit=LOOK_AT_MOST, grace_s=settings.WORKER_TTL_S))
+def _look(conn: "psycopg.Connection[Any]", tenant_id: int | None) -> int:
+    """How many lost attempts there are, of one tenant or of all."""
+    seen, after = 0, NOTHING
+    while True:
+        found = holding.lost(
+            conn, limit=LOOK_CHUNK, grace_s=settings.WORKER_TTL_S, after=after, tenant_id=tenant_id
+        )  # fmt: skip
+        seen += len(found)
+        if len(found) < LOOK_CHUNK:
+            return seen
+        after = found[-1].started.execution_id
 
 
-def _end(conn: "psycopg.Connection[Any]", registry: Registry) -> int:
-    """Ends all lost attempts once; those whose tenant does not answer stay."""
+def _end(conn: "psycopg.Connection[Any]", registry: Registry, tenant_id: int | None) -> int:
+    """Ends all lost attempts once, of one tenant or of all; those whose tenant does not answer stay."""
     ended, after, definitions = 0, NOTHING, Definitions()
     while True:
-        counts, after = end_lost(conn, registry, definitions, after=after)
+        counts, after = end_lost(conn, registry, definitions, after=after, tenant_id=tenant_id)
         ended += counts.get("lost", 0)
         if after == NOTHING:
             return ended

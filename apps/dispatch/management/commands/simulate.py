@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 from apps.dispatch.simulation.asking import Question, answer_of, gather, synthetic_document
 from apps.dispatch.simulation.changes import KNOWN, flat, read_sets
 from apps.dispatch.simulation.scenarios import SCENARIOS
-from apps.dispatch.simulation.sizing import plan, read_demand, read_figures
+from apps.dispatch.simulation.sizing import is_enough, plan, read_demand, read_figures
 from apps.dispatch.simulation.sizing_figures import FIGURES
 from apps.dispatch.simulation.sizing_text import plan_text
 from apps.dispatch.simulation.text import text_of
@@ -18,6 +18,7 @@ from apps.schedules.timing_trigger import read_instant
 from kernel.clock import utc_now
 from kernel.errors import Faults, FieldError, InvalidInput
 from tenants import door
+from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.registry import Registry
 
@@ -25,7 +26,8 @@ from tenants.registry import Registry
 class Command(Base):
     help = (
         "Simulate the release of runs under the present settings and under changed ones, and compare; or plan how many"
-        " dispatchers, workers and database cores a size needs. Reads only. See docs/simulate.md."
+        " dispatchers, workers and database cores a size needs. Reads only. Exit 1 when a plan is not enough for the"
+        " peak or for a burst. See docs/simulate.md."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -55,6 +57,8 @@ class Command(Base):
             figures = read_figures(_read(options["figures"]), FIGURES) if options["figures"] else FIGURES
             planned = plan(read_demand(demand), figures)
             self.show(planned, plan_text(planned), as_json=as_json)
+            if not is_enough(planned):
+                raise SystemExit(EXIT_FOUND)
             return
         synthetic = synthetic_document(options["synthetic"], files=True) if options["synthetic"] else None
         now = utc_now()

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from apps.audit.services import Actor
-from apps.life.exporting import tenant_export
+from apps.life.exporting import export_rehearse, tenant_export
 from apps.life.passphrase import add_passphrase, passphrase_of
 from tenants.commands import Command as Base
 from tenants.work import database_now
@@ -26,6 +26,7 @@ class Command(Base):
         parser.add_argument("--without-history", action="store_true", help="Definitions alone, in one snapshot.")
         parser.add_argument("--with-access", action="store_true", help="People and API keys too; needs a passphrase.")
         parser.add_argument("--force", action="store_true", help="Replace a file that is there.")
+        parser.add_argument("--dry-run", action="store_true", help="Only say whether it could be written.")
         add_passphrase(parser, "Values of secrets are in the file only with one, encrypted with it.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -34,13 +35,22 @@ class Command(Base):
             self.refuse(f"{path} is there already; --force replaces it.")
         if options["with_access"] and not passphrase:
             self.refuse("--with-access needs a passphrase.")
+        now, history = database_now(), not options["without_history"]
+        if options["dry_run"]:
+            left_out = export_rehearse(tenant=tenant, now=now, history=history)
+            answer = {"dry_run": True, "file": str(path), "left_out": left_out}
+            self._tell(answer, f"{path} could be written.", as_json=options["format"] == "json")
+            return
         done = tenant_export(
             tenant=tenant, path=path, actor=Actor(name="command:tenant_export", role="admin", tenant_id=tenant.pk),
-            now=database_now(), history=not options["without_history"], passphrase=passphrase,
+            now=now, history=history, passphrase=passphrase,
             access=options["with_access"], report=lambda table, rows: self.stderr.write(f"{table}: {rows:,}"),
         )  # fmt: skip
         size = path.stat().st_size
         answer = {"file": str(path), "bytes": size, "sha256": done.digest, "rows": done.rows, "left_out": done.left_out}
-        lines = [f"{path}: {size:,} bytes, {sum(done.rows.values()):,} rows, {done.digest}"]
-        lines += [f"left out: {name} ({why})" for name, why in done.left_out.items()]
-        self.show(answer, "\n".join(lines), as_json=options["format"] == "json")
+        line = f"{path}: {size:,} bytes, {sum(done.rows.values()):,} rows, {done.digest}"
+        self._tell({"dry_run": False, **answer}, line, as_json=options["format"] == "json")
+
+    def _tell(self, answer: dict[str, Any], line: str, *, as_json: bool) -> None:
+        lines = [line, *(f"left out: {name} ({why})" for name, why in answer["left_out"].items())]
+        self.show(answer, "\n".join(lines), as_json=as_json)

@@ -20,7 +20,7 @@ class Command(Base):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("tenant", metavar="slug")
+        self.add_tenant(parser)
         parser.add_argument("--slug", dest="new_slug", help="The new slug.")
         parser.add_argument("--name", help="The new name.")
         parser.add_argument("--host", help="The host that it is shown under; one made of the slug follows by itself.")
@@ -29,7 +29,7 @@ class Command(Base):
         parser.add_argument("--dry-run", action="store_true", help="Only say what would be done.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        tenant = self.tenant(options["tenant"])
+        tenant = self.tenant(self.slug_of(options))
         with rehearsing(options["dry_run"]):
             done = tenant_rename(
                 tenant=tenant, actor=Actor(name="command:tenant_rename", role="admin", tenant_id=tenant.pk),

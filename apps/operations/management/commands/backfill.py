@@ -30,8 +30,8 @@ MEMBERS = ("only", "order", "overlap", "priority", "definition", "max_in_flight"
 
 class Command(Base):
     help = (
-        "Run past occurrences of a schedule. Says first what it would do. Exit 0 when all of it succeeded, 1 when some"
-        " did not or it was stopped, 2 for bad input."
+        "Run past occurrences of a schedule. Says first what it will do, and asks when a person sits at the terminal."
+        " Exit 0 when all of it succeeded, 1 when some did not or it was stopped, 2 for bad input."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -53,7 +53,7 @@ class Command(Base):
         parser.add_argument("--stop-after", type=int, dest="stop_after_failures", metavar="N", help="Failures.")
         parser.add_argument("--reason", metavar="TEXT")
         parser.add_argument("--dry-run", action="store_true", help="Only say what it would do.")
-        parser.add_argument("--yes", action="store_true", help="Do not ask.")
+        parser.add_argument("--yes", action="store_true", help="Do not ask, also at a terminal.")
         parser.add_argument("--no-wait", action="store_true", help="Only print its id.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -89,10 +89,13 @@ class Command(Base):
         return found
 
     def _confirm(self, seen: Mapping[str, Any]) -> None:
-        if not sys.stdin.isatty():
-            self.refuse("Nobody is there to ask: add --yes, or --dry-run to see what it would do.")
+        """Says what will be done, and asks whether it may. A script has been told what to do by whoever wrote it."""
         self.stderr.write(outlook_text(seen))
-        if input(f"Run {seen['count']:,} occurrences? [y/N] ").strip().lower() not in ("y", "yes"):
+        if sys.stdin is None or not sys.stdin.isatty():
+            return
+        self.stderr.write(f"Run {seen['count']:,} occurrences? [y/N] ", ending="")  # what is printed is the answer's
+        self.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             self.refuse("Nothing was done.")
 
     def _watch(self, tenant: Tenant, backfill_id: UUID, *, as_json: bool) -> None:

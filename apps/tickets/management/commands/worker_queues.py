@@ -17,7 +17,7 @@ from tenants.commands import EXIT_FOUND
 from tenants.commands import Command as Base
 from tenants.door import Line
 from tenants.registry import Registry
-from tenants.work import database_now
+from tenants.work import database_now, rehearsing
 
 ACTOR = Actor(name="command:worker_queues", role="admin")
 SHOWN = 10  # names in a line of text; JSON has them all
@@ -100,7 +100,7 @@ class Command(Base):
         would = listeners.change(registry, workers, scope=scope, pattern=pattern, listens=listens)
         if not would.fits:
             raise NotFound(f"{pattern} fits no queue of {scope}. Queues of another group are for its own workers.")
-        if not dry_run:
+        with rehearsing(dry_run):
             subscription_tell(
                 scope=scope, pattern=pattern, listens=listens, actor=ACTOR, now=database_now(),
                 reason=options["reason"],
@@ -115,9 +115,7 @@ class Command(Base):
 
     def _reset(self, options: dict[str, Any]) -> bool:
         scope, pattern = Scope(options["group"] or "", options["host"]), options["pattern"]
-        said = Subscription.objects.filter(worker_group=scope.group, host=scope.host)
-        count = (said if pattern is None else said.filter(pattern=pattern)).count()
-        if not options["dry_run"]:
+        with rehearsing(options["dry_run"]):
             count = subscription_reset(
                 scope=scope, pattern=pattern, actor=ACTOR, now=database_now(), reason=options["reason"]
             )
