@@ -79,7 +79,8 @@ class ReleaseService:
         counts: dict[str, int] = {}
         conn = self._line.get()
         rung, self.rung = self.rung, False
-        if rung:
+        if rung:  # a tenant that has changed since the last question is known as such from the next pass on
+            self._registry.refresh()
             return self._pass(conn, term, None, counts)
         now, comes, ready = waiting.look(conn, self.pool)
         self._registry.refresh()  # after a question, with whose answer comes what was told
@@ -139,9 +140,7 @@ class ReleaseService:
             ours = held.fetchone()
             if ours is None:
                 return None
-            if now is None:
-                now = ours[0]
-                self._registry.refresh()
+            now = now or ours[0]
             looked = monotonic_s()
             self._remember(conn, term, now)
             live = alive.fetchall()

@@ -15,6 +15,7 @@ from apps.audit.services import Actor
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.release import ReleaseService
 from apps.schedules.services import job_pause, job_resume, job_update
+from apps.tickets import waiting
 from apps.tickets.store import AGING
 from kernel.clock import utc_now
 from kernel.pools import POOL_NUMBER
@@ -222,6 +223,21 @@ def test_two_pools_at_once_do_not_exceed_a_tenants_limit(
         at_once(*(partial(release, service) for service in services))
         assert count(conn, "SELECT count(*) FROM tickets_ticket WHERE state = 'queued'") == 4
         conn.execute("DELETE FROM tickets_ticket")
+
+
+def test_a_pass_that_fire_rang_for_needs_no_look(
+    releaser: Make, conn: Conn, registry: Registry, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live_worker(conn, queues=[queue_of(registry, acme)])
+    service = releaser()
+    release(service)
+    monkeypatch.setattr(waiting, "look", None)
+    made = tickets(acme, 2)
+    service.rung = True
+    service.run_once()
+    assert sorted(ids_of(service._publisher.taken())) == sorted(made)  # type: ignore[attr-defined]
+    late = conn.execute("SELECT max(queued_at - clock_timestamp()) FROM tickets_ticket").fetchone()
+    assert late is not None and timedelta(seconds=-20) < late[0] <= timedelta(seconds=0.1), "by the database's clock"
 
 
 @pytest.mark.parametrize("how", ["suspended", "dispatch_paused", "pool"])
