@@ -198,6 +198,7 @@ def test_a_change_of_a_tenant_saves_what_was_changed_and_leaves_a_trail(page: An
     looked = page.get(path)
     for name in ("tenant.pause", "tenant.suspend", "tenant.plan"):
         assert f"/admin/do/{name}/acme/" in looked.content.decode()
+    assert "tenant-band" in looked.content.decode()
     assert page.post(path, {**hidden_of(looked), **data, **verbs}).status_code == 302
     acme.refresh_from_db()
     assert acme.network == ["10.1.0.0/16"] and acme.status == "active" and not acme.dispatch_paused
