@@ -1,13 +1,19 @@
-"""What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run."""
+"""What the hot paths know of tenants: read in one query, refreshed every few seconds, never a query a run.
 
+The loops and threads of a process share their readings: one of them reads every few seconds, the others take what it
+found. A tenant whose row is as it was stays the same object.
+"""
+
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from django.conf import settings
 from psycopg import Connection, Notify
+from psycopg.pq import TransactionStatus
 
 from kernel.clock import monotonic_s
 from kernel.pools import POOLS
@@ -16,6 +22,7 @@ from tenants.models import Tenant
 from tenants.queues import queue_name, with_own_queue
 
 REFRESH_S = 3.0
+WAIT_S = 0.5  # for another thread that is reading just now
 REST = 5  # times as long as a reading took nobody reads again, whatever is told
 CHANNEL = "shardbeat_tenants"  # a plan or a tenant has changed: triggers say so
 
@@ -88,17 +95,57 @@ def reach_of(network: Iterable[str]) -> tuple[str, ...]:
     return (*settings.HTTP_REACH, *network)
 
 
-class Registry:
-    """All tenants by id. Not shared between threads.
+class Reading(NamedTuple):
+    """All tenants as one statement found them. What was saved before `begun_at` is in it; both are monotonic."""
 
-    With `listens` a change that was saved before the connection's last statement is known at the next `refresh`.
+    begun_at: float
+    ended_at: float
+    rows: Mapping[int, tuple[Any, ...]]  # each with the settings that are in what is made of it
+    own: Mapping[int, Tenancy]  # by id, as their rows say
+    by_id: dict[int, Tenancy]  # the same, but no more than OWN_QUEUES_MAX have queues of their own
+    beyond: Counter[str]  # by group: tenants that share though their plan gives them an own queue
+
+
+NEVER = Reading(float("-inf"), float("-inf"), {}, {}, {}, Counter())
+
+
+class _Readings:
+    """The newest reading of each database that this process has read. For all threads."""
+
+    def __init__(self) -> None:
+        self.reading = threading.Lock()
+        self._newest: dict[tuple[Any, ...], Reading] = {}
+
+    def newest(self, conn: Connection[Any]) -> Reading:
+        return self._newest.get(_place(conn), NEVER)
+
+    def keep(self, conn: Connection[Any], found: Reading) -> None:
+        """Others may have it, unless it was read in a transaction: that sees what is not saved, or saved long ago."""
+        if conn.info.transaction_status != TransactionStatus.IDLE:
+            return
+        if found.begun_at > self.newest(conn).begun_at:
+            self._newest[_place(conn)] = found
+
+
+def _place(conn: Connection[Any]) -> tuple[Any, ...]:
+    return conn.info.host, conn.info.port, conn.info.dbname
+
+
+_readings = _Readings()
+
+
+class Registry:
+    """All tenants by id. Not shared between threads; its readings are.
+
+    The first reading is its own: what was saved before is in it. With `listens` a change that was saved before the
+    connection's last statement is known at the next `refresh`.
     """
 
     def __init__(self, line: Line, *, listens: bool = False) -> None:
         self._line = line
         self._listens = listens
         self._listening_on: Connection[Any] | None = None
-        self._changed = False  # since the last reading began
+        self._changed_at: float | None = None  # heard, and not known to be in what was read
         self._read_at = self._not_before = float("-inf")
         self.by_id: dict[int, Tenancy] = {}
         self.beyond: Counter[str] = Counter()  # by group: tenants that share though their plan gives them an own queue
@@ -112,33 +159,66 @@ class Registry:
         return found
 
     def refresh(self, *, force: bool = False) -> None:
-        """Reads all tenants again when the last read is older than REFRESH_S, or something has changed since."""
+        """Takes a newer reading when its own is older than REFRESH_S, or something has changed since.
+
+        That of another thread when it is new enough; else it reads. `force` reads.
+        """
         begun = monotonic_s()
         if self._listens:
             self._listen()
-        told = self._changed and begun >= self._not_before
+        told = self._changed_at is not None and begun >= self._not_before
         if not force and not told and begun - self._read_at < REFRESH_S:
             return
-        self._changed = False
-        rows = self._line.get().execute(SELECT_TENANTS).fetchall()
-        found = [_tenancy(row) for row in rows]
-        kept, self.beyond = with_own_queue(found, most=settings.OWN_QUEUES_MAX)
-        self.by_id = {
-            one.id: _sharing(one) if one.own_queue and one.id not in kept and not one.suspended else one
-            for one in found
-        }
-        self._read_at = monotonic_s()
-        self._not_before = self._read_at + REST * (self._read_at - begun)
+        conn = self._line.get()
+        if force or self._read_at == float("-inf"):
+            self._take(_read(conn))
+            return
+        since = max(begun - REFRESH_S, self._read_at if self._changed_at is None else self._changed_at)
+        # One that hangs must not hold up the others: after WAIT_S each reads for itself.
+        locked = _readings.reading.acquire(timeout=WAIT_S)
+        try:
+            newest = _readings.newest(conn)
+            self._take(newest if newest.begun_at > since else _read(conn))
+        finally:
+            if locked:
+                _readings.reading.release()
+
+    def _take(self, found: Reading) -> None:
+        if self._changed_at is not None and found.begun_at > self._changed_at:
+            self._changed_at = None
+        self.by_id, self.beyond = found.by_id, found.beyond
+        self._read_at = found.ended_at
+        self._not_before = found.ended_at + REST * (found.ended_at - found.begun_at)
 
     def _listen(self) -> None:
         conn = self._line.get()
         if self._listening_on is not conn:
             conn.add_notify_handler(self._hear)
             conn.execute(f"LISTEN {CHANNEL}")
-            self._listening_on, self._changed = conn, True
+            self._listening_on, self._changed_at = conn, monotonic_s()
 
     def _hear(self, notice: Notify) -> None:
-        self._changed = self._changed or notice.channel == CHANNEL
+        if notice.channel == CHANNEL:
+            self._changed_at = monotonic_s()
+
+
+def _read(conn: Connection[Any]) -> Reading:
+    """Reads all tenants. Those whose rows are as they were need not be made again."""
+    before, begun = _readings.newest(conn), monotonic_s()
+    rules = settings.SHARED_QUEUES, settings.HTTP_REACH
+    rows = {row[0]: (*row, *rules) for row in conn.execute(SELECT_TENANTS)}
+    own = {
+        tenant_id: before.own[tenant_id] if before.rows.get(tenant_id) == row else _tenancy(row)
+        for tenant_id, row in rows.items()
+    }
+    kept, beyond = with_own_queue(own.values(), most=settings.OWN_QUEUES_MAX)
+    by_id = {
+        one.id: _sharing(one) if one.own_queue and one.id not in kept and not one.suspended else one
+        for one in own.values()
+    }
+    found = Reading(begun, monotonic_s(), rows, own, by_id, beyond)
+    _readings.keep(conn, found)
+    return found
 
 
 def _sharing(one: Tenancy) -> Tenancy:

@@ -102,9 +102,10 @@ class Dispatcher:
         log.info("dispatcher %s stopped", self.keeper.id)
 
     def stats(self) -> dict[str, Any]:
-        """What the loops have done since the start, and how far each is behind now."""
+        """What the loops have done since the start, the CPU time of each, and how far it is behind now."""
         return {
-            name: dict(loop.totals) | {"errors": loop.errors, "lag_ms": round(loop.lag_s * 1_000)}
+            name: dict(loop.totals)
+            | {"errors": loop.errors, "lag_ms": round(loop.lag_s * 1_000), "cpu_ms": round(loop.cpu_s * 1_000)}
             for name, loop in self._loops.items()
         }
 

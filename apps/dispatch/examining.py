@@ -18,6 +18,7 @@ from tenants import behind
 from tenants.work import database_now
 
 Conn = psycopg.Connection[Any]
+POSTGRESQL_LEAST = 15
 BROKER_TIMEOUT_S = 2
 CONNECTIONS_MANY = 0.8  # of those that the server allows
 NAMES_SHOWN = 5
@@ -46,6 +47,7 @@ def examine(conn: Conn, broker_url: str) -> Iterator[Finding]:
     lacking = behind.shared_pending(conn)
     shown = ", ".join(lacking[:NAMES_SHOWN]) + (" and more" if len(lacking) > NAMES_SHOWN else "")
     yield Finding("shared schema", not lacking, f"lacks {shown}: run tenant_migrate" if lacking else "of this version")
+    yield server(conn.info.server_version)
     yield _clock(conn)
     yield _connections(conn)
     yield _broker(broker_url)
@@ -67,6 +69,13 @@ def examine(conn: Conn, broker_url: str) -> Iterator[Finding]:
     yield _pauses(conn)
     yield _operations(conn)
     yield _archive(conn)
+
+
+def server(version: int) -> Finding:
+    """Of PostgreSQL, as the driver tells its version: 180006 is 18.6."""
+    shown = f"PostgreSQL {version // 10_000}.{version % 10_000}"
+    ok = version // 10_000 >= POSTGRESQL_LEAST
+    return Finding("database", ok, shown if ok else f"{shown}: {POSTGRESQL_LEAST} or newer is needed")
 
 
 def _clock(conn: Conn) -> Finding:

@@ -32,6 +32,9 @@ class Expiry:
 
     def run(self, conn: Conn, registry: Registry, *, now: datetime) -> dict[str, int]:
         """One bounded batch; raises only when the connection is lost."""
+        if not self._failing and not overdue.any_overdue(conn, now=now):
+            self.full = False
+            return {}
         avoid = list(self._failing)
         try:
             counts = expire_batch(conn, registry, now=now, limit=EXPIRE_BATCH, not_tenants=avoid)

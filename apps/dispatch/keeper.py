@@ -188,7 +188,7 @@ class Keeper:
         """Gives up what another live dispatcher should have."""
         leaves = self.draining or self._drain_wanted
         others = [one for one in live if one != self.id] if leaves else live
-        if not others or (not leaves and self.id not in live):
+        if not others or others == [self.id] or (not leaves and self.id not in live):
             return 0
         extra = {
             slice_: term

@@ -19,6 +19,8 @@ AT_ONCE = 100
 def tell_near(conn: Conn, registry: Registry) -> int:
     """Takes what nobody was told of yet and writes the events; how many. One tenant's trouble is not the others'."""
     told = 0
+    if not notices.any_untold(conn):
+        return told
     with conn.transaction():
         for near in notices.take(conn, now=database_now(conn), limit=AT_ONCE):
             tenancy = registry.get(near.tenant_id)

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
 KIND = "reconcile"
 LOST_BATCH = 500
-ROTATE_EVERY_S = 1.0
+FORGET_EVERY_S = 30.0  # what is kept for an hour or longer
 FORGET_WORKERS_S = 3_600
 
 
@@ -63,7 +63,7 @@ class ReconcileService:
         self._rotation = Rotation()
         self._usage = Rolling()
         self._clock = ClockWatch()
-        self._rotate_at = float("-inf")
+        self._forget_at = float("-inf")
         self._lost_after = NOTHING
 
     def run_once(self) -> Pass:
@@ -73,15 +73,17 @@ class ReconcileService:
         self._registry.refresh()
         counts, self._lost_after = end_lost(conn, self._registry, self._definitions, after=self._lost_after)
         counts |= self._clock.step(conn, self._registry)
-        counts |= self._expiry.run(conn, self._registry, now=database_now(conn))
-        counts |= self._usage.step(conn, now=database_now(conn))
-        if monotonic_s() >= self._rotate_at:
+        now = database_now(conn)
+        counts |= self._expiry.run(conn, self._registry, now=now)
+        counts |= self._usage.step(conn, now=now)
+        if not self._rotation.rests:
             for name, count in self._rotation.step(conn, self._registry).items():
                 counts[name] = counts.get(name, 0) + count
+        if monotonic_s() >= self._forget_at:
             workers.prune(conn, older_than_s=FORGET_WORKERS_S)
             pull_queues.forget_consumers(conn)
             outlines.prune(conn)
-            self._rotate_at = monotonic_s() + ROTATE_EVERY_S
+            self._forget_at = monotonic_s() + FORGET_EVERY_S
         full = self._lost_after != NOTHING or self._expiry.full or self._clock.busy or self._usage.full
         return Pass(counts, full=full, wait_s=settings.LEASE_LOOK_S)
 

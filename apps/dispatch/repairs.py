@@ -27,7 +27,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.dispatch.findings import CHUNK, NOTHING, Check, CheckName, Finding, Found, in_schema
+from apps.dispatch.findings import NOTHING, Check, CheckName, Finding, Found, in_schema
 from apps.dispatch.repairs_blocked import blocked
 from apps.dispatch.repairs_buckets import buckets
 from apps.dispatch.repairs_executions import executions
@@ -36,27 +36,43 @@ from apps.dispatch.repairs_operations import operations
 from apps.dispatch.repairs_schedules import schedules
 from apps.due import entries
 from apps.tickets import store as tickets
+from kernel.clock import monotonic_s
 from tenants.registry import Registry, Tenancy
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
+Walk = Callable[[Conn, Registry, UUID, bool], Found]
+LOOSE_CHUNK = 10_000  # rows of a shared table: those of one tenant are looked at together, and there are many tenants
 TENANT_CHECKS: tuple[Check, ...] = (schedules, executions, blocked, buckets, operations, gaps)
+
+
+EVERY_S = 1.0
+SHARE = 100  # it takes at most one part in so many of the time
 
 
 @dataclass(slots=True)
 class Rotation:
-    """Walks all checks, a chunk a step, forever."""
+    """Walks all checks, a chunk a step, forever, for little of the time, however much there is."""
 
-    _left: list[tuple[Callable[[Conn, Registry, UUID, bool], Found], UUID]] = field(default_factory=list)
+    _left: list[tuple[Walk, UUID]] = field(default_factory=list)  # the next one last
+    _not_before: float = float("-inf")
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is too early for the next step."""
+        return monotonic_s() < self._not_before
 
     def step(self, conn: Conn, registry: Registry) -> dict[str, int]:
         """One chunk of one check; counts by check."""
+        began = monotonic_s()
         if not self._left:
-            self._left = [(walk, NOTHING) for walk in walks(list(registry.by_id.values()))]
+            self._left = [(walk, NOTHING) for walk in reversed(walks(list(registry.by_id.values())))]
         walk, after = self._left.pop()
         findings, last = walk(conn, registry, after, False)
         if last is not None:
             self._left.append((walk, last))
+        ended = monotonic_s()
+        self._not_before = ended + max(EVERY_S, (ended - began) * (SHARE - 1))
         counts: Counter[str] = Counter(finding.check for finding in findings)
         for name, count in counts.items():
             some = [f"{one.tenant} {one.object_id}: {one.detail}" for one in findings if one.check == name][:5]
@@ -81,11 +97,11 @@ def parked(conn: Conn, registry: Registry) -> Iterator[Finding]:
         yield Finding("parked", tenancy.slug if tenancy else f"tenant {tenant_id}", key, f"put aside: {reason}")
 
 
-def walks(tenancies: Sequence[Tenancy]) -> list[Callable[[Conn, Registry, UUID, bool], Found]]:
-    """The walks over the tenants' tables and over what the shared ones hold of these tenants."""
+def walks(tenancies: Sequence[Tenancy]) -> list[Walk]:
+    """The walks over the tenants' tables and over what the shared ones hold of these tenants; the longest one last."""
     of_tenants = [partial(_of_tenant, tenancy, check) for tenancy in tenancies for check in TENANT_CHECKS]
     ids = [tenancy.id for tenancy in tenancies]
-    return [*of_tenants, partial(_entries, ids), partial(_tickets, ids)]
+    return [partial(_tickets, ids), *of_tenants, partial(_entries, ids)]
 
 
 def _of_tenant(tenancy: Tenancy, check: Check, conn: Conn, _: Registry, after: UUID, dry_run: bool) -> Found:
@@ -111,7 +127,7 @@ def _entries(tenants: Sequence[int], conn: Conn, registry: Registry, after: UUID
     rows = conn.execute(
         "SELECT key, tenant_id FROM due_dueentry WHERE key > %s AND kind = 'schedule' AND tenant_id = ANY(%s)"
         " ORDER BY key LIMIT %s",
-        [after, list(tenants), CHUNK],
+        [after, list(tenants), LOOSE_CHUNK],
     ).fetchall()
     return _loose(
         conn, registry, rows, _WRONG_ENTRIES, "due_entry_without_schedule", entries.lock, entries.remove, dry_run
@@ -129,7 +145,7 @@ def _tickets(tenants: Sequence[int], conn: Conn, registry: Registry, after: UUID
     rows = conn.execute(
         "SELECT execution_id, tenant_id FROM tickets_ticket WHERE execution_id > %s AND tenant_id = ANY(%s)"
         " ORDER BY execution_id LIMIT %s",
-        [after, list(tenants), CHUNK],
+        [after, list(tenants), LOOSE_CHUNK],
     ).fetchall()
     return _loose(
         conn, registry, rows, _WRONG_TICKETS, "ticket_without_execution", tickets.lock, tickets.remove, dry_run
@@ -140,7 +156,10 @@ def _loose(
     conn: Conn, registry: Registry, rows: Sequence[tuple[UUID, int]], query: str, check: CheckName,
     lock: Callable[[Conn, Sequence[UUID]], object], remove: Callable[[Conn, Sequence[UUID]], object], dry_run: bool,
 ) -> Found:  # fmt: skip
-    """Rows of a shared table whose tenant does not know them: looked at again under their locks, then removed."""
+    """Rows of a shared table whose tenant does not know them: looked at again under their locks, then removed.
+
+    The first look needs no transaction, and nearly always there is nothing after it: one round trip a tenant.
+    """
     findings: list[Finding] = []
     by_tenant: dict[int, list[UUID]] = defaultdict(list)
     for key, tenant_id in rows:
@@ -150,9 +169,9 @@ def _loose(
         if tenancy is None:
             continue  # firing or starting it will put it aside with its reason
         try:
-            with conn.transaction():
-                wrong = [row[0] for row in conn.execute(in_schema(query, tenancy), [keys])]
-                if wrong and not dry_run:
+            wrong = [row[0] for row in conn.execute(in_schema(query, tenancy), [keys])]
+            if wrong and not dry_run:
+                with conn.transaction():
                     lock(conn, wrong)  # whoever changes both sides holds this lock until it is complete
                     wrong = [row[0] for row in conn.execute(in_schema(query, tenancy), [wrong])]
                     remove(conn, wrong)
@@ -160,4 +179,4 @@ def _loose(
             log.warning("tenant %s could not be checked: %s", tenancy.slug, error)
             continue
         findings += [Finding(check, tenancy.slug, key, "removed") for key in wrong]
-    return findings, rows[-1][0] if len(rows) == CHUNK else None
+    return findings, rows[-1][0] if len(rows) == LOOSE_CHUNK else None

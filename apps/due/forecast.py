@@ -5,7 +5,9 @@ as it was. Fire says nothing, since the runs that it makes were expected. All fu
 work in its current transaction; `apps.dispatch.forecast` says in which.
 """
 
+from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -31,23 +33,50 @@ class Planned(NamedTuple):
     runs_done: int | None
 
 
+class Alike(NamedTuple):
+    """Due entries that run at the same instants, as one of them says it, and how many they are.
+
+    With a `key` it is one alone, whose jitter is its own. Delayed executions are alike when they run in one minute.
+    """
+
+    key: UUID | None
+    kind: str
+    spec: str
+    nominal_at: datetime
+    due_at: datetime
+    runs_done: int | None
+    many: int
+
+
+class Change(NamedTuple):
+    """A due entry has changed: what it was before, None when there was none."""
+
+    id: int
+    shard: int
+    was: Planned | None
+
+
 class Shard(NamedTuple):
-    """What is expected of a shard: `runs` by minute, then by hour, from `starts_at` on; empty when there are none."""
+    """What is expected of a shard: `runs` by minute, then by hour, from `starts_at` on; empty when there are none.
+
+    `made_at` is when its due entries were read; what has changed since, and was told, is in it.
+    """
 
     shard: int
     starts_at: datetime
     made_at: datetime
     entries: int
-    runs: list[int]
+    runs: "array[int]"  # of eight bytes
 
 
 class Total(NamedTuple):
     """What is expected of all shards that are known, by minute and by hour from `starts_at` on.
 
-    `peaks` are the fullest minutes when the last look over all shards began, as it found them: {"at", "runs", "of" (how
-    many tenants), "tenants": [[id, runs, [some keys]], ...]}. `clock_changes` are {"zone", "at", "by_s"}, of the
-    schedules' zones. `oldest_at` is when the entries of the shard that waits longest were read; what has changed since
-    is in it.
+    `peaks` are the fullest minutes when somebody last looked who is in them: {"at", "runs", "of" (how many tenants),
+    "tenants": [[id, runs, [some keys]], ...], "looked_at", "entries"}; where fewer entries were looked at than there
+    are, the runs are about so many, and tenants with few of them may be missing. `clock_changes` are {"zone", "at",
+    "by_s"}, of the schedules' zones. `oldest_at` is when the entries of the shard that waits longest were read; what
+    has changed since is in it.
     """
 
     starts_at: datetime
@@ -103,12 +132,20 @@ ON CONFLICT (shard) DO UPDATE SET starts_at = excluded.starts_at, made_at = excl
        entries = excluded.entries, runs = excluded.runs
 """
 
+# Only jitter makes those apart that are written alike. Grouped here, they need not be sent one by one.
+_ALIKE = """
+SELECT own, kind, spec, min(nominal_at), min(due_at), runs_done, count(*)
+FROM (SELECT CASE WHEN kind = 'schedule' AND position('"jitter_s":0,' IN spec) = 0 THEN key END AS own,
+             CASE WHEN kind = 'schedule' THEN nominal_at ELSE date_trunc('minute', due_at) END AS at,
+             kind, spec, nominal_at, due_at, runs_done
+      FROM due_dueentry WHERE shard = %s AND parked = '' AND due_at < %s AND tenant_id = ANY(%s::int[])) one
+GROUP BY own, at, kind, spec, runs_done
+"""
+
 # All changes of a key together: the first of them says what was expected before, its due entry what is now.
 _TAKE = f"""
 DELETE FROM due_forecastchange c USING (
-    SELECT DISTINCT key FROM (
-        SELECT key FROM due_forecastchange WHERE shard IS DISTINCT FROM %s ORDER BY id LIMIT %s
-    ) first
+    SELECT DISTINCT key FROM (SELECT key FROM due_forecastchange ORDER BY id LIMIT %s) first
 ) k WHERE c.key = k.key
 RETURNING c.id, c.kind IS NOT NULL, {", ".join(f"c.{name}" for name in Planned._fields)}
 """
@@ -126,25 +163,54 @@ def write(conn: Conn, total: Total) -> None:
     conn.execute(_WRITE, total._asdict() | texts)
 
 
+def still(conn: Conn, total: Total) -> bool:
+    """Nothing else is expected now than this total says; False when that is not what is there."""
+    asked = [total.made_at, total.starts_at]
+    return conn.execute("UPDATE due_forecast SET made_at = %s WHERE starts_at = %s", asked).rowcount > 0
+
+
 def read_shards(conn: Conn) -> list[Shard]:
     """What is known of each shard."""
     rows = conn.execute("SELECT shard, starts_at, made_at, entries, runs FROM due_forecastshard ORDER BY shard")
-    return [Shard._make(row) for row in rows]
+    return [Shard(row[0], row[1], row[2], row[3], array("q", row[4])) for row in rows]
 
 
 def write_shard(conn: Conn, shard: Shard) -> None:
     """Puts what is expected of a shard in the place of what was."""
-    conn.execute(_WRITE_SHARD, shard._asdict())
+    conn.execute(_WRITE_SHARD, shard._asdict() | {"runs": list(shard.runs)})
 
 
-def planned(conn: Conn, shard: int, *, until: datetime, size: int) -> Iterator[list[Planned]]:
-    """The due entries of a shard that are due before `until`, at most `size` at a time; through a cursor."""
-    with conn.cursor(name="forecast") as cursor:
-        cursor.execute(
-            f"SELECT {PLANNED} FROM due_dueentry WHERE shard = %s AND parked = '' AND due_at < %s", [shard, until]
-        )
-        while rows := cursor.fetchmany(size):
-            yield [Planned._make(row) for row in rows]
+def alike(conn: Conn, shard: int, *, until: datetime, tenants: Sequence[int]) -> "Rows":
+    """The due entries of a shard that are due before `until`, of these tenants. Computed when the transaction ends."""
+    return Rows(conn, _ALIKE, [shard, until, list(tenants)])
+
+
+def some(conn: Conn, *, until: datetime, percent: float) -> "Rows":
+    """About so many of a hundred of all due entries that are due before `until`: those of some of the table's pages."""
+    sample = "" if percent >= 100 else "TABLESAMPLE SYSTEM (%s)"
+    parameters = [until] if percent >= 100 else [percent, until]
+    return Rows(conn, f"SELECT {PLANNED} FROM due_dueentry {sample} WHERE parked = '' AND due_at < %s", parameters)
+
+
+class Rows:
+    """The rows of a query, read in one transaction and fetched a little at a time after it. One at once."""
+
+    def __init__(self, conn: Conn, query: str, parameters: Sequence[Any]) -> None:
+        self.conn = conn
+        self._cursor = conn.cursor(name="forecast", withhold=True)
+        self._cursor.execute(query, parameters)
+        self._more = True
+
+    def fetch(self, size: int) -> list[tuple[Any, ...]]:
+        """The next ones; none at the end."""
+        found = self._cursor.fetchmany(size) if self._more else []
+        self._more = len(found) == size
+        return found
+
+    def close(self) -> None:
+        """The server forgets them; it may have ended."""
+        with suppress(psycopg.Error):
+            self._cursor.close()
 
 
 def planned_of(conn: Conn, keys: Sequence[UUID]) -> list[Planned]:
@@ -168,14 +234,12 @@ def drop_changes(conn: Conn, numbers: Sequence[int]) -> None:
     conn.execute("DELETE FROM due_forecastchange WHERE id = ANY(%s)", [list(numbers)])
 
 
-def take_changes(conn: Conn, *, limit: int, not_shard: int | None = None) -> dict[UUID, tuple[int, Planned | None]]:
-    """Removes the oldest changes, about `limit`, with all others of their keys; none of `not_shard`.
-
-    Returns by key its shard, and the entry before the first of them: None where there was none.
-    """
-    found: dict[UUID, tuple[int, Planned | None]] = {}
-    for _, was_there, *row in sorted(conn.execute(_TAKE, [not_shard, limit]).fetchall(), key=lambda row: row[0]):
-        found.setdefault(row[0], (row[1], Planned._make(row) if was_there else None))
+def take_changes(conn: Conn, *, limit: int) -> dict[UUID, list[Change]]:
+    """Removes the oldest changes, about `limit`, with all others of their keys; by key, the first one first."""
+    found: dict[UUID, list[Change]] = {}
+    for number, was_there, *row in sorted(conn.execute(_TAKE, [limit]).fetchall(), key=lambda row: row[0]):
+        change = Change(number, row[1], Planned._make(row) if was_there else None)
+        found.setdefault(row[0], []).append(change)
     return found
 
 

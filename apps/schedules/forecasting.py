@@ -8,9 +8,10 @@ holds what runs in all of it, also what has run already; an entry that is late c
 
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from apps.schedules.timing import (
@@ -20,7 +21,6 @@ from apps.schedules.timing import (
     delayed,
     is_look_again,
     jitter_bound_before,
-    next_after,
     occurrences,
     spec_from_json,
 )
@@ -29,11 +29,12 @@ from apps.schedules.timing_triggers import Interval
 from apps.schedules.timing_zones import EPOCH
 
 MINUTE_S, HOUR_S = 60, 3_600
-SLACK_HOURS = 3  # how old a forecast may become and still reach a day and a week ahead
+SLACK_HOURS = 48  # how old a forecast may become and still reach a day and a week ahead
 NEAR_HOURS, HOURS = 24 + SLACK_HOURS, 7 * 24 + SLACK_HOURS
 MINUTES = NEAR_HOURS * 60
 BINS = MINUTES + HOURS - NEAR_HOURS  # minutes first, then the hours after them
 PATTERNS_KEPT = 16_384
+SPECS_KEPT = 1_024  # of its own: those that fire has prepared stay where they are
 KEPT_MAX = 1_000_000  # bins of all patterns that are kept, of some bytes each
 OPEN_WEIGHT = 16  # times as large as a bin
 WALKED_MAX = 2_000  # about so many instants of one pattern in the minutes or in the hours; more are counted instead
@@ -58,11 +59,20 @@ class Entry(Protocol):
     def runs_done(self) -> int | None: ...
 
 
+def _parser() -> Callable[[str], Spec]:
+    return lru_cache(maxsize=SPECS_KEPT)(spec_from_json.__wrapped__)
+
+
 class Open(NamedTuple):
     """An occurrence whose minute or hour depends on the schedule's jitter, which is less than `bound` seconds."""
 
     nominal: datetime
     bound: int
+
+    @property
+    def reach(self) -> timedelta:
+        """It runs earlier than so long after its nominal instant."""
+        return timedelta(seconds=self.bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +86,6 @@ class Pattern:
     @property
     def bins(self) -> Iterator[tuple[int, int]]:
         return zip(self.indices, self.counts, strict=True)
-
-    def runs_in(self, index: int) -> int:
-        """The runs in one bin, of those that do not depend on jitter."""
-        return self.counts[self.indices.index(index)] if index in self.indices else 0
 
     @property
     def size(self) -> int:
@@ -98,6 +104,7 @@ class Expander:
     _patterns: "OrderedDict[Any, Pattern]" = field(default_factory=OrderedDict)
     _kept: int = 0
     _nexts: dict[Any, datetime] = field(default_factory=dict)
+    _parse: Callable[[str], Spec] = field(default_factory=_parser)
 
     @property
     def until(self) -> datetime:
@@ -109,6 +116,13 @@ class Expander:
         self.now = now
         self._nexts.clear()
 
+    def zone(self, entry: Entry) -> str | None:
+        """Of a schedule whose text can be read."""
+        try:
+            return self._parse(entry.spec).zone if entry.kind == "schedule" else None
+        except TimingInvalid:
+            return None
+
     def runs(self, entry: Entry) -> Iterator[tuple[int, int]]:
         """Bins with how many runs of this entry fall into each; a bin may come more than once."""
         pattern = self.pattern(entry)
@@ -118,9 +132,13 @@ class Expander:
     def of_opens(self, pattern: Pattern, key: str) -> Iterator[tuple[int, int]]:
         """What of a pattern depends on the schedule."""
         for one in pattern.opens:
-            index = self.bin_of(delayed(key, one.nominal, one.bound))
+            index = self.of_open(one, key)
             if index is not None:
                 yield index, 1
+
+    def of_open(self, one: Open, key: str) -> int | None:
+        """The bin in which an occurrence of this schedule runs."""
+        return self.bin_of(delayed(key, one.nominal, one.bound))
 
     def bin_of(self, at: datetime) -> int | None:
         """The bin of an instant; None outside of the stretch."""
@@ -136,8 +154,7 @@ class Expander:
             index = self.bin_of(entry.due_at)
             return Pattern() if index is None else Pattern(array("H", [index]), array("I", [1]))
         try:
-            spec = spec_from_json(entry.spec)
-            return self._pattern(spec, entry)
+            return self._pattern(self._parse(entry.spec), entry)
         except TimingInvalid:
             return Pattern()
 
@@ -177,7 +194,8 @@ class Expander:
                 self._nexts.clear()
             bare = replace(spec, start_at=None, end_at=None, max_runs=None, runs_from=None)
             after = self.now - spec.jitter_s * _SECOND
-            found = self._nexts[same, spec.jitter_s] = next_after(bare, after) or self.until
+            first = next(occurrences(bare, after=after, limit=1), None)  # not from the memory that fire uses
+            found = self._nexts[same, spec.jitter_s] = first or self.until
         return found
 
     def _expand(self, spec: Spec, first: datetime | None) -> Pattern:

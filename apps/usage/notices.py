@@ -46,6 +46,12 @@ def crossed(
         conn.execute(_NOTE, [tenant_id, quota, level, now.astimezone(UTC).date(), limit, after, now])
 
 
+def any_untold(conn: Conn) -> bool:
+    """Whether there is one that nobody was told of yet."""
+    row = conn.execute("SELECT EXISTS (SELECT 1 FROM usage_notice WHERE told_at IS NULL)").fetchone()
+    return bool(row and row[0])
+
+
 def take(conn: Conn, *, now: datetime, limit: int) -> list[Near]:
     """Takes what nobody was told of yet, the oldest first; it is told when the current transaction commits."""
     found = [Near._make(row) for row in conn.execute(_TAKE, {"now": now, "limit": limit})]

@@ -15,6 +15,11 @@ def monotonic_s() -> float:
     return time.monotonic()
 
 
+def thread_cpu_s() -> float:
+    """CPU seconds that the calling thread has used since it began."""
+    return time.thread_time()
+
+
 def within(seconds: float) -> Callable[[], bool]:
     """True until so many seconds have passed from now: for work that leaves the rest to its next run."""
     end = monotonic_s() + seconds

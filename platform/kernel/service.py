@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kernel.backoff import delay_s
-from kernel.clock import monotonic_s
+from kernel.clock import monotonic_s, thread_cpu_s
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class Loop:
         self.passes = 0
         self.errors = 0
         self.totals: dict[str, int] = {}
+        self.cpu_s = 0.0  # of its thread, up to its last pass
         self._on_error = on_error
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -92,6 +93,7 @@ class Loop:
             except Exception as error:  # a service must outlive whatever one pass meets
                 failures += 1
                 self.errors += 1
+                self.cpu_s = thread_cpu_s()
                 log.exception("service %s: pass failed (%d in a row)", self.service.name, failures)
                 if self._on_error is not None:
                     self._on_error(error)
@@ -100,6 +102,7 @@ class Loop:
             failures = 0
             self.passes += 1
             self.last_pass_at = monotonic_s()
+            self.cpu_s = thread_cpu_s()
             for key, count in done.counts.items():
                 self.totals[key] = self.totals.get(key, 0) + count
             if not done.full:

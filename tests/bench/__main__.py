@@ -38,6 +38,7 @@ def main() -> None:
             "schemas",
             "ageing",
             "forecast",
+            "idle",
         ],
         default=None,
     )
@@ -46,6 +47,8 @@ def main() -> None:
     )
     args = parser.parse_args()
     folder = ROOT / "var" / (f"bench-{args.only}" if args.only in ("round", "schemas", "forecast") else "bench")
+    if args.only == "idle":  # what it fills is used again
+        folder = ROOT / "var" / f"bench-idle-{args.tenants}"
     if args.only == "schemas":  # which begins with no tenant, and leaves gigabytes
         shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -74,6 +77,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
             fire_release,
             flood,
             forecast,
+            idle,
             lists,
             noop,
             release_round,
@@ -93,6 +97,10 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
             return
         if args.only == "forecast":
             forecast.run(count=args.index, say=lambda line: print(line, flush=True))
+            return
+        if args.only == "idle":
+            made = stage.prepare(tenants=args.tenants, own_queues=0)
+            idle.run(made, index=args.index if made else 0, say=lambda line: print(line, flush=True))
             return
         if args.only == "schemas":
             schemas.run(tenants=args.tenants, say=lambda line: print(line, flush=True))

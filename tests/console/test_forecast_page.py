@@ -42,6 +42,14 @@ def test_the_week_an_hour_a_minute_and_a_dry_run(page: Any, conn: Conn, registry
     assert (tried.runs, tried.fullest_before) == (6, 7) and tried.fullest_after < 7
     assert sum(runs for _, runs in tried.after) == sum(runs for _, runs in tried.before) == 7
     assert page.get("/admin/forecast/?tenant=nobody&at=x&hour=%00&zone=No/Where&jitter_s=1").status_code == 200
+    assert not found.context["sampled"] and "Nobody has kept" not in text and "not in it yet" not in text
+    conn.execute(
+        "UPDATE due_forecast SET made_at = made_at - interval '6 min', shards = 60,"
+        " peaks = jsonb_set(peaks, '{0,entries}', '900')"
+    )
+    told = page.get("/admin/forecast/").content.decode()
+    assert "Nobody has kept this since" in told and "4 of the shards are not in it yet" in told
+    assert "Tenants are about: from 8 of 900 due entries." in told
     assert (
         "not known by minutes" in page.get(f"/admin/forecast/?hour={full + 72 * HOUR:%Y-%m-%dT%H:%MZ}").content.decode()
     )

@@ -124,9 +124,6 @@ def test_a_dead_owners_sessions_are_ended_and_nobody_elses(conn: Conn, second: C
         assert second.execute("SELECT 1").fetchone() == (1,)
 
 
-# --- the keeper ---
-
-
 @contextmanager
 def session_of(dispatcher: uuid.UUID) -> Iterator[Conn]:
     from tenants import door

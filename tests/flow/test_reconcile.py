@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from functools import partial
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -257,29 +258,55 @@ def test_the_service_ends_what_is_lost_and_repairs_in_turn(service: ReconcileSer
     assert totals["lost"] == 1
     assert ticket_of(conn, one.execution_id)["state"] == "ready"
     for _ in range(30):
-        service._rotate_at = float("-inf")
+        service._rotation._not_before = float("-inf")
         totals.update(service.run_once().counts)
     told = of_dispatcher({"reconcile": totals})  # as metrics tell it
     repaired = {check: times for check, times in told.repairs.items() if times}
     assert (told.lost, repaired, told.gaps) == (1, {"schedule_without_due_entry": 1}, 0)
 
 
-def test_the_service_takes_one_step_of_the_rotation_a_second(service: ReconcileService, conn: Conn) -> None:
-    steps: list[int] = []
-    step = service._rotation.step
-    service._rotation = Counted(step, steps)  # type: ignore[assignment]  # it stands for a rotation
-    for _ in range(5):
+def test_the_rotation_rests_so_that_it_takes_little_of_the_time(
+    service: ReconcileService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apps.dispatch import repairs
+
+    clock, steps = [0.0], list[float]()
+    monkeypatch.setattr(repairs, "monotonic_s", lambda: clock[0])
+
+    def step(*_: Any) -> Any:
+        steps.append(clock[0])
+        clock[0] += 0.001 if len(steps) < 3 else 0.5
+        return [], None
+
+    monkeypatch.setattr(repairs, "walks", lambda _: [step] * 100)
+    for _ in range(115):
         service.run_once()
-    assert len(steps) == 1
+        clock[0] += 1
+    pauses = [after - before for before, after in pairwise(steps)]
+    assert pauses == [pytest.approx(one, abs=1.1) for one in (1, 1, 50, 50)]
 
 
-class Counted:
-    def __init__(self, step: Any, steps: list[int]) -> None:
-        self._step, self._steps = step, steps
+def test_repairs_look_at_each_tenant_once_for_many_rows(
+    conn: Conn, registry: Registry, acme: Tenant, globex: Tenant
+) -> None:
+    """In key order tenants alternate; a look that finds nothing is one round trip a tenant, without a transaction."""
+    from apps.dispatch.repairs import walks
 
-    def step(self, *args: Any) -> Any:
-        self._steps.append(1)
-        return self._step(*args)
+    for _ in range(5):
+        make_schedule(acme), make_schedule(globex)
+    asked: list[str] = []
+    counted = Counting(conn, asked)
+    assert walks(list(registry.by_id.values()))[-1](counted, registry, store.NOTHING, False) == ([], None)  # type: ignore[arg-type]  # it stands for a connection
+    assert len(asked) == 3
+
+
+class Counting:
+    def __init__(self, conn: Conn, asked: list[str]) -> None:
+        self._conn, self._asked = conn, asked
+
+    def execute(self, query: Any, *args: Any) -> Any:
+        self._asked.append(str(query))
+        return self._conn.execute(query, *args)
 
 
 def test_workers_that_ended_long_ago_are_forgotten(service: ReconcileService, conn: Conn) -> None:

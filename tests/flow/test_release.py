@@ -1,41 +1,31 @@
-"""Release: what is ready goes to workers that can take it, fairly, within every limit, and comes back when lost."""
+"""Release: what is ready goes to workers in order, within every limit, and fairly."""
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, cast
-from uuid import UUID
 
 import psycopg
 import pytest
 
 from apps.audit.services import Actor
-from apps.dispatch.capacity import MESSAGE_MAX, Message, capacity_of, leave_to_others, messages_of
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.release import ReleaseService
-from apps.outcomes.cancel import execution_cancel
 from apps.schedules.services import job_pause, job_resume, job_update
-from apps.tickets import releasing, workers
 from apps.tickets.store import AGING
-from apps.tickets.values import LIVE, Candidate, InFlight, LiveWorker
 from kernel.clock import utc_now
 from kernel.pools import POOL_NUMBER
 from tenants import door
 from tenants.models import Plan, Tenant
 from tenants.pauses import dispatch_pause, dispatch_resume
 from tenants.registry import Registry
-from tests.conftest import wait_until
 from tests.fixtures_flow import (
     MINUTE,
     NOW,
-    Noted,
     actor,
-    assert_exactly_one_outcome,
-    at_every_crash,
     at_once,
     count,
     fire_all,
@@ -50,173 +40,12 @@ from tests.fixtures_flow import (
     started_now,
     ticket_of,
 )
+from tests.flow.releasing import Former, ids_of, states, tickets
 from tests.schedules.cases import case
 
 OPERATOR = Actor("operator", "admin")
 Conn = psycopg.Connection[Any]
 Make = Callable[..., ReleaseService]
-JOB = UUID(int=5)
-
-
-def ids_of(messages: list[Message]) -> list[UUID]:
-    return [one for message in messages for one in message.ids]
-
-
-def tickets(tenant: Tenant, number: int, job: UUID | None = None, **more: Any) -> list[UUID]:
-    job = job or make_job(tenant)
-    return [make_ticket(tenant, job, **more) for _ in range(number)]
-
-
-def states(conn: Conn) -> Counter[str]:
-    return Counter(row[0] for row in conn.execute("SELECT state FROM tickets_ticket"))
-
-
-# --- capacity ---
-
-
-def test_capacity_is_slots_times_prefetch_less_what_is_taken() -> None:
-    live = [LiveWorker(UUID(int=1), 10, ["a", "b"]), LiveWorker(UUID(int=2), 4, ["b"])]
-    job, flow, other = UUID(int=9), UUID(int=8), UUID(int=7)
-    rows = [
-        taken("a", 3, job=other),
-        taken("b", 5, 1, job=job, flow=flow, tenant=2),
-        taken("gone", 2, job=job, tenant=2),
-    ]
-    room = capacity_of(live, [*rows, taken("", 4, job=job, tenant=2)], prefetch=2.0)
-    group = room.groups[""]
-    assert (group.slots, group.capacity, group.free, group.held) == (14, 28, 18, [10, 0, 0])
-    assert room.by_queue == {"a": 17, "b": 23}
-    assert room.by_tenant == {1: 3, 2: 11} and room.held == {1: 3, 2: 7}, "outside takes no slot"
-    assert room.by_job == {other: 3, job: 11}
-    assert room.by_flow == {other: 3, flow: 5, job: 6}
-    assert room.message_max == {"a": 5, "b": 2}, "half of the smallest worker that may get it"
-
-
-@pytest.mark.parametrize(
-    ("pool", "queued", "running", "left"),
-    [
-        ("http", 0, 0, 190),  # of 100 slots, twice as many with prefetch: ten are for the others
-        ("http", 100, 50, 40),
-        ("http", 170, 25, -5),
-        ("http", 0, 90, 0),  # all that it may have running is taken by slow runs: no more to wait
-        ("python", 0, 0, 200),
-        ("python", 100, 100, 0),
-    ],
-)
-def test_a_queue_leaves_room_to_the_others(pool: str, queued: int, running: int, left: int) -> None:
-    rows = [taken("a", queued), taken("a", running, running)]
-    room = capacity_of([LiveWorker(UUID(int=1), 100, ["a", "b"])], rows, prefetch=2.0)
-    leave_to_others(room, pool)
-    assert room.by_queue == {"a": left, "b": 190 if pool == "http" else 200}
-
-
-def test_more_than_there_is_room_for_is_never_a_negative_room() -> None:
-    room = capacity_of([LiveWorker(UUID(int=1), 1, ["a"])], [taken("a", 50)], prefetch=2.0)
-    assert room.groups[""].free < 0 and room.free == 0
-
-
-def test_groups_of_workers_have_capacity_of_their_own() -> None:
-    gold = "python.own.acme@gold"
-    live = [LiveWorker(UUID(int=1), 10, ["a"]), LiveWorker(UUID(int=2), 4, [gold], "gold")]
-    room = capacity_of(live, [taken("a", 3), taken(gold, 5)], prefetch=2.0)
-    assert {name: (group.slots, group.free) for name, group in room.groups.items()} == {"": (10, 17), "gold": (4, 3)}
-    by_hand = capacity_of([LiveWorker(UUID(int=1), 10, ["a", gold])], [taken(gold, 5)], prefetch=2.0)
-    assert (by_hand.whose[gold], by_hand.groups[""].free) == ("", 15), "who listens to a queue has its slots taken"
-
-
-def test_released_is_what_workers_can_take_and_no_more(
-    releaser: Make, conn: Conn, registry: Registry, acme: Tenant
-) -> None:
-    made = tickets(acme, 30)
-    worker = live_worker(conn, slots=5, queues=[queue_of(registry, acme)])
-    service = releaser()
-    first = release(service, passes=3)
-    assert len(ids_of(first)) == 10, "slots times a prefetch of two"
-    assert states(conn) == {"queued": 10, "ready": 20}
-    started = start(conn, first, worker)
-    assert release(service) == [], "what runs takes its slot too"
-    settle_as(conn, registry, started[:4])
-    assert len(ids_of(release(service))) == 4
-    live_worker(conn, slots=5, queues=[queue_of(registry, acme)])
-    assert len(ids_of(release(service))) == 10
-    assert set(made) == set(ids_of(first)) | {row[0] for row in conn.execute("SELECT execution_id FROM tickets_ticket")}
-
-
-def test_a_queue_without_consumer_gets_nothing(
-    releaser: Make, conn: Conn, registry: Registry, acme: Tenant, globex: Tenant
-) -> None:
-    tickets(acme, 3)
-    mine = tickets(globex, 3)
-    live_worker(conn, slots=50, queues=[queue_of(registry, globex)])
-    assert sorted(ids_of(release(releaser()))) == sorted(mine)
-    assert states(conn) == {"queued": 3, "ready": 3}
-
-
-@pytest.mark.parametrize("why", ["none", "expired", "draining", "another pool", "no queues"])
-def test_without_a_worker_that_serves_it_nothing_is_released(
-    releaser: Make, conn: Conn, registry: Registry, acme: Tenant, why: str
-) -> None:
-    tickets(acme, 2)
-    queue = queue_of(registry, acme)
-    if why == "expired":
-        live_worker(conn, queues=[queue], ttl_s=-1)
-    elif why == "draining":
-        live_worker(conn, queues=[queue], draining=True)
-    elif why == "another pool":
-        live_worker(conn, queues=[queue], pool="http")
-    elif why == "no queues":
-        live_worker(conn, queues=[])
-    assert release(releaser()) == []
-    assert states(conn) == {"ready": 2}
-
-
-def test_what_was_queued_for_a_consumer_that_is_gone_comes_back(
-    releaser: Make, conn: Conn, registry: Registry, acme: Tenant
-) -> None:
-    [one] = tickets(acme, 1)
-    worker = live_worker(conn, queues=[queue_of(registry, acme)])
-    service = releaser()
-    [lost] = release(service)
-    workers.remove(conn, worker)
-    aged(conn, one)
-    assert release(service) == []
-    assert ticket_of(conn, one)["state"] == "ready"
-    another = live_worker(conn, queues=[queue_of(registry, acme)])
-    [found] = release(service, passes=2)
-    assert found.ids == [one] and found.release != lost.release
-    assert start(conn, [lost], another) == [], "the lost message finds nothing when it turns up"
-    assert [each.execution_id for each in start(conn, [found], another)] == [one]
-
-
-def test_messages_are_bounded_and_for_one_queue(
-    releaser: Make, conn: Conn, registry: Registry, acme: Tenant, globex: Tenant
-) -> None:
-    for tenant in (acme, globex):
-        tickets(tenant, 12)
-    live_worker(conn, slots=10, queues=[queue_of(registry, acme), queue_of(registry, globex)])
-    messages = release(releaser(), passes=2)
-    assert len(ids_of(messages)) == 20
-    assert all(len(message.ids) <= 5 for message in messages)
-    for message in messages:
-        tenants = {ticket_of(conn, one)["tenant_id"] for one in message.ids}
-        assert len(tenants) == 1
-        assert message.queue == queue_of(registry, acme if tenants == {acme.pk} else globex)
-        assert {ticket_of(conn, one)["release"] for one in message.ids} == {message.release}
-
-
-def test_a_message_holds_at_most_a_hundred() -> None:
-    chosen = [candidate("a") for _ in range(250)]
-    sizes = [len(message.ids) for message in messages_of(chosen, 1, {"a": MESSAGE_MAX})]
-    assert sizes == [100, 100, 50]
-
-
-def test_a_worker_with_one_slot_gets_messages_of_one(
-    releaser: Make, conn: Conn, registry: Registry, acme: Tenant
-) -> None:
-    tickets(acme, 3)
-    live_worker(conn, slots=1, queues=[queue_of(registry, acme)])
-    assert [len(message.ids) for message in release(releaser())] == [1, 1]
-
 
 # --- order ---
 
@@ -523,152 +352,11 @@ def test_a_serial_schedule_that_runs_does_not_hold_up_what_is_behind_it(
     assert len(ids_of(release(service, passes=2))) == 12
 
 
-# --- faults ---
-
-
-def test_a_lease_that_was_lost_releases_nothing(
-    releaser: Make, leader: Keeper, conn: Conn, registry: Registry, acme: Tenant
-) -> None:
-    """The keeper does not know yet; the row of the lease does."""
-    tickets(acme, 2)
-    live_worker(conn, queues=[queue_of(registry, acme)])
-    service = releaser()
-    term = leader.held("release")[POOL_NUMBER["python"]]
-    service._keeper = cast(Keeper, Former(leader, term - 1))
-    assert release(service) == []
-    assert states(conn) == {"ready": 2}
-
-
-def test_a_broker_that_is_away_loses_nothing(releaser: Make, conn: Conn, registry: Registry, acme: Tenant) -> None:
-    """Committed, not published: released again under a new number after a short while, later each time."""
-    [one] = tickets(acme, 1)
-    worker = live_worker(conn, queues=[queue_of(registry, acme)])
-    service = releaser()
-    publisher = service._publisher
-    assert isinstance(publisher, Noted)
-    publisher.fails = True
-    numbers, waits = set(), []
-    for turn in range(4):
-        with pytest.raises(ConnectionError):
-            release(service)
-        ticket = ticket_of(conn, one)
-        assert (ticket["state"], ticket["releases"]) == ("queued", turn + 1)
-        numbers.add(ticket["release"])
-        aged(conn, one)
-        release_again(conn)
-        ticket = ticket_of(conn, one)
-        assert ticket["state"] == "ready"
-        waits.append((ticket["available_at"] - database_now(conn)).total_seconds())
-        conn.execute("UPDATE tickets_ticket SET available_at = clock_timestamp()")
-    assert len(numbers) == 4
-    assert waits[0] <= 0 < waits[1] < waits[2] < waits[3] < 300
-    publisher.fails = False
-    [message] = release(service)
-    settle_as(conn, registry, start(conn, [message], worker))
-    assert_exactly_one_outcome(conn, acme, one.hex, state="succeeded")
-
-
-def test_a_crash_at_every_round_trip_of_a_release_loses_and_doubles_nothing(
-    releaser: Make, conn: Conn, registry: Registry, acme: Tenant
-) -> None:
-    job = make_job(acme)
-    worker = live_worker(conn, queues=[queue_of(registry, acme)])
-    current: list[UUID] = []
-    messages: list[Message] = []
-
-    def work(fragile: Conn) -> None:
-        if not current:
-            current.extend(tickets(acme, 2, job))
-        service = releaser(on=fragile)
-        service._registry.by_id = registry.by_id
-        service.run_once()
-        assert isinstance(service._publisher, Noted)
-        messages.extend(service._publisher.taken())
-
-    def check(where: str) -> None:
-        for one in current:
-            aged(conn, one)
-        found = release(releaser(), passes=2)
-        started = start(conn, [*messages, *found], worker)
-        assert sorted(one.execution_id for one in started) == sorted(current), where
-        settle_as(conn, registry, started)
-        for one in current:
-            assert_exactly_one_outcome(conn, acme, one.hex, state="succeeded")
-        current.clear()
-        messages.clear()
-
-    assert at_every_crash(work, check) >= 10
-
-
-def test_a_cancelled_run_in_the_queue_is_not_started(
-    releaser: Make, conn: Conn, registry: Registry, acme: Tenant
-) -> None:
-    """Case C10: whoever restarts, the row is gone."""
-    [one] = tickets(acme, 1)
-    worker = live_worker(conn, queues=[queue_of(registry, acme)])
-    messages = release(releaser())
-    execution_cancel(tenant=acme, actor=actor(acme), execution_id=one, now=NOW)
-    assert start(conn, messages, worker) == []
-    assert_exactly_one_outcome(conn, acme, one.hex, state="cancelled")
-
-
-def test_a_delayed_backlog_is_not_sent_early(releaser: Make, conn: Conn, registry: Registry, acme: Tenant) -> None:
-    """Cases C09 and C12: what waits for its time waits in the database."""
-    job = make_job(acme)
-    now = database_now(conn)
-    for _ in range(30):
-        make_ticket(acme, job, delay_s=60, now=now)
-    live_worker(conn, slots=100, queues=[queue_of(registry, acme)])
-    assert release(releaser()) == []
-    assert count(conn, "SELECT count(*) FROM tickets_ticket") == 0
-
-
-def test_what_waits_for_something_else_than_slots_does_not_make_the_loop_spin(
-    releaser: Make, conn: Conn, registry: Registry, acme: Tenant
-) -> None:
-    job = make_job(acme)
-    tickets(acme, 2, job)
-    service = releaser()
-    assert service.run_once().wait_s is None, "no worker"
-    live_worker(conn, queues=[queue_of(registry, acme)])
-    job_pause(tenant=acme, actor=actor(acme), job_id=job, now=NOW)
-    assert service.run_once().wait_s is None, "paused"
-    job_resume(tenant=acme, actor=actor(acme), job_id=job, now=NOW)
-    Tenant.objects.filter(pk=acme.pk).update(dispatch_paused=True)
-    service._registry.refresh(force=True)
-    assert service.run_once().wait_s is None, "nothing of this tenant may go"
-
-
-def test_the_loop_serves_while_it_holds_the_lease(releaser: Make, conn: Conn, registry: Registry, acme: Tenant) -> None:
-    """As a process runs it: in a loop, woken or not, until all that fits is out."""
-    from kernel.service import Loop
-
-    live_worker(conn, slots=3, queues=[queue_of(registry, acme)])
-    tickets(acme, 4)
-    with door.connect("test loop") as own:
-        service = releaser(on=own)
-        loop = Loop(service)
-        loop.start()
-        wait_until(lambda: states(conn) == {"queued": 4}, "all to be queued")
-        loop.stop()
-        assert loop.join(10)
-
-
-class Former:
-    """The keeper of a process that does not know yet that its lease was taken over."""
-
-    def __init__(self, real: Keeper, term: int) -> None:
-        self.id, self._term = real.id, term
-
-    def held(self, kind: str) -> dict[int, int]:
-        return {POOL_NUMBER["python"]: self._term}
-
-
 class Counting:
     """A line whose connection counts a statement."""
 
     def __init__(self, conn: Conn, statement: str) -> None:
-        self.conn, self.statement, self.seen = conn, statement, 0
+        self.conn, self.statement, self.seen, self.info = conn, statement, 0, conn.info
 
     def get(self) -> Any:
         return self
@@ -679,31 +367,3 @@ class Counting:
     def execute(self, query: Any, *more: Any) -> Any:
         self.seen += query == self.statement
         return self.conn.execute(query, *more)
-
-
-def candidate(queue: str) -> Candidate:
-    return Candidate(uuid.uuid4(), 1, JOB, JOB, queue, NOW, NOW, NOW, None)
-
-
-def taken(
-    queue: str, count: int, running: int = 0, *, job: UUID = JOB, flow: UUID | None = None, tenant: int = 1
-) -> InFlight:
-    return InFlight(tenant, queue, LIVE, flow or job, job, count, running)
-
-
-def aged(conn: Conn, *ids: UUID) -> None:
-    """As if these had been queued for longer than a worker may take to start them."""
-    conn.execute(
-        "UPDATE tickets_ticket SET queued_at = queued_at - interval '1 hour' WHERE execution_id = ANY(%s)", [list(ids)]
-    )
-
-
-def release_again(conn: Conn) -> None:
-    releasing.release_again(conn, pools=["python"], now=database_now(conn), bound_s=10, limit=100)
-
-
-def database_now(conn: Conn) -> datetime:
-    row = conn.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None
-    found: datetime = row[0]
-    return found

@@ -13,7 +13,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from apps.dispatch.repairs import CHUNK, Finding, Rotation, run_all
+from apps.dispatch.findings import CHUNK
+from apps.dispatch.repairs import Finding, Rotation, run_all
 from apps.outcomes.cancel import execution_cancel
 from apps.schedules.services import job_pause, schedule_pause, schedule_update
 from tenants import door
@@ -452,8 +453,9 @@ def test_chunks_are_walked_to_their_end(
     from apps.dispatch import repairs, repairs_executions, repairs_schedules
 
     assert CHUNK <= 1_000
-    for module in (repairs, repairs_executions, repairs_schedules):
+    for module in (repairs_executions, repairs_schedules):
         monkeypatch.setattr(module, "CHUNK", 3)
+    monkeypatch.setattr(repairs, "LOOSE_CHUNK", 3)
     job = make_job(acme)
     for _ in range(8):
         make_schedule(acme, job)

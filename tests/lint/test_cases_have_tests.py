@@ -11,6 +11,7 @@ from tests.schedules.cases import read_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY, POLICIES, RACES = "schedules/test_policy_cases.py", "flow/test_fire_policies.py", "flow/test_fire_races.py"
+FAULTS = "flow/test_release_faults.py"
 FIRE, KEEPER, RECONCILE, RELEASE = (f"flow/test_{name}.py" for name in ("fire", "keeper", "reconcile", "release"))
 HTTP, REDIRECTS, RULES = (f"executors/test_http_{name}.py" for name in ("cases", "redirects", "rules"))
 DAG, RUNS, DAG_API = "workflows/test_cases.py", "workflows/test_cases_runs.py", "api/test_workflows.py"
@@ -69,12 +70,12 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
     "worker.jsonl": {
         "C02": ("flow/test_runtime.py::test_two_workers_with_the_same_message_run_it_once",),
         "C03": (f"{RECONCILE}::test_the_runs_of_a_dead_worker_are_lost_and_tried_again",),
-        "C05": ("flow/test_runtime.py::test_a_dead_workers_runs_are_tried_again_by_another",),
+        "C05": ("flow/test_runtime_life.py::test_a_dead_workers_runs_are_tried_again_by_another",),
         "C06": ("executors/test_python_executor.py::test_memory_errors_leave_the_pool_usable_c06",),
-        "C09": (f"{RELEASE}::test_a_delayed_backlog_is_not_sent_early",),
-        "C10": (f"{RELEASE}::test_a_cancelled_run_in_the_queue_is_not_started",),
+        "C09": (f"{FAULTS}::test_a_delayed_backlog_is_not_sent_early",),
+        "C10": (f"{FAULTS}::test_a_cancelled_run_in_the_queue_is_not_started",),
         "C11": (f"{FIRE}::test_a_cancelled_delayed_execution_holds_nothing_and_never_begins",),
-        "C12": (f"{RELEASE}::test_a_delayed_backlog_is_not_sent_early",),
+        "C12": (f"{FAULTS}::test_a_delayed_backlog_is_not_sent_early",),
         "C14": (f"{RELEASE}::test_high_priority_goes_first",),
         "C15": ("api/test_jobs.py::test_no_priority_out_of_range_becomes_the_highest_c15",),
         "C17": ("executors/test_conformance.py::test_time_out_ends_the_work_and_frees_its_slot",),
@@ -84,7 +85,7 @@ TESTS: dict[str, dict[str, tuple[str, ...]]] = {
             "flow/test_broker_keys.py::test_keys_do_not_pile_up_as_given_c20",
         ),
         "C22": ("kernel/test_backoff.py::test_the_case_of_the_overflow",),
-        "C23": ("flow/test_runtime.py::test_the_lease_is_the_last_thing_to_stop",),
+        "C23": ("flow/test_runtime_life.py::test_the_lease_is_the_last_thing_to_stop",),
         "C25": (
             f"{RECONCILE}::test_two_reconcilers_at_once_end_each_attempt_once",
             "flow/test_settle.py::test_two_clean_ups_of_one_crash_are_one",

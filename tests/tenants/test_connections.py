@@ -10,9 +10,12 @@ import psycopg
 import pytest
 
 from apps.dispatch.dispatcher import Dispatcher
+from apps.dispatch.examining import server
 from kernel.clock import monotonic_s
 from tenants import door, template
+from tenants import registry as registry_module
 from tenants.models import Tenant
+from tenants.registry import REFRESH_S, Registry
 from tests.commands import run_command
 from tests.conftest import wait_until
 from tests.fixtures_flow import executions_of, make_schedule
@@ -69,9 +72,52 @@ def test_the_doctor_names_what_is_wrong(database: None, acme: Tenant, settings: 
 
     code, found = doctor()
     assert code == 1 and not found["dispatchers"] and not found["workers"], "nobody is started in this test"
-    assert all(found[name] for name in ("shared schema", "tenant schemas", "clock", "connections", "broker", "shards"))
+    fine = ("database", "shared schema", "tenant schemas", "clock", "connections", "broker", "shards")
+    assert all(found[name] for name in fine)
     Tenant.objects.filter(pk=acme.pk).update(schema_version="older")
     settings.SHARDS, settings.BROKER_URL = 32, "redis://127.0.0.1:1/0"
     _, found = doctor()
     assert not any(found[name] for name in ("tenant schemas", "shards", "broker"))
     Tenant.objects.filter(pk=acme.pk).update(schema_version=template.version())
+    assert server(140_022) == ("database", False, "PostgreSQL 14.22: 15 or newer is needed") and server(150_000).ok
+
+
+def test_the_loops_of_a_process_read_the_tenants_together(
+    conn: Conn, acme: Tenant, globex: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight registries: one reading every three seconds, and each has all of it."""
+    clock = [monotonic_s()]
+    monkeypatch.setattr(registry_module, "monotonic_s", lambda: clock[0])
+    reads: list[str] = []
+
+    class Counted:
+        info = conn.info
+
+        def execute(self, query: str) -> Any:
+            reads.append(query)
+            return conn.execute(query)
+
+        def get(self) -> Any:
+            return self
+
+    registries = [Registry(Counted()) for _ in range(8)]  # type: ignore[arg-type]  # it stands for a line
+    for one in registries:
+        one.refresh()
+        clock[0] += 0.01
+    assert len(reads) == 8, "the first reading is its own"
+    known = registries[0].by_id[acme.pk]
+    Tenant.objects.filter(pk=globex.pk).update(dispatch_paused=True)
+    for _ in range(60):
+        clock[0] += 0.5
+        for one in registries:
+            one.refresh()
+            assert clock[0] - one._read_at <= REFRESH_S
+    assert 9 <= len(reads) - 8 <= 11
+    assert all(not one.by_id[globex.pk].active and one.by_id[acme.pk] is known for one in registries)
+    newest = registry_module._readings.newest(conn)
+    with conn.transaction():
+        conn.execute("UPDATE tenants_tenant SET dispatch_paused = true WHERE id = %s", [acme.pk])
+        registries[0].refresh(force=True)
+        assert not registries[0].by_id[acme.pk].active
+        raise psycopg.Rollback
+    assert registry_module._readings.newest(conn) is newest, "what is not saved is not for others"

@@ -31,7 +31,7 @@ from tests.fixtures_api import Api
 from tests.fixtures_flow import count, execution_of, make_job, make_ticket
 from tests.fixtures_people import People
 from tests.flow.hands import Hands
-from tests.flow.test_runtime import release_now
+from tests.flow.running import release_now
 from tests.schedules.cases import case
 from workers import state
 from workers.app import app

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import HttpRequest
 
 from apps.console.forecasting import change_words, heat, histogram, instant
@@ -23,7 +24,7 @@ from kernel.durations import span
 from tenants import door
 from tenants.models import Tenant
 
-OLD = timedelta(hours=1)
+OLD = timedelta(minutes=5)  # whoever keeps it says so each minute
 FULLEST = 8
 
 
@@ -48,7 +49,8 @@ def show(request: HttpRequest, now: datetime) -> dict[str, Any]:
     links = {at: "?" + urlencode({**keep, "hour": _text(at)}) for at, _ in total.of_hours(now, 26) if at in known}
     changes = [one for one in total.clock_changes if one["at"] >= now]
     return {
-        "total": total, "old": now - total.oldest_at > OLD, "capacity": capacity, "zone": zone,
+        "total": total, "unknown": max(0, settings.SHARDS - total.shards), "old": now - total.made_at > OLD,
+        "capacity": capacity, "zone": zone,
         "zones": sorted({"UTC", zone, *(one["zone"] for one in changes)}),
         "tiles": _tiles(total, now, capacity), "worst": worst, "hour": hour, "minute": minute,
         "rows": heat(total.of_hours(now), zone=zone, capacity=per_minute and per_minute * 60, changes=changes,
@@ -87,7 +89,8 @@ def _who(total: Total, minute: datetime) -> dict[str, Any]:
     who = [
         (slugs.get(tenant_id, ""), runs, runs / max(1, peak["runs"]), keys) for tenant_id, runs, keys in peak["tenants"]
     ]
-    return {"peak": peak, "who": who, "more": peak["of"] - len(who)}
+    sampled = peak.get("looked_at", 0) < peak.get("entries", 0)
+    return {"peak": peak, "who": who, "more": peak["of"] - len(who), "sampled": sampled}
 
 
 def _trial(request: HttpRequest, total: Total, minute: datetime, now: datetime) -> dict[str, Any]:

@@ -1,125 +1,81 @@
-"""One look over a shard: its due entries are read in one snapshot, grouped, and expanded a little at a time."""
+"""One look over a shard: its due entries are read in one snapshot, grouped by the database, and expanded bit by bit."""
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import psycopg
 
 from apps.due import forecast
-from apps.due.forecast import Planned
-from apps.schedules.forecasting import BINS, Expander
-from apps.schedules.timing import TimingInvalid, spec_from_json
+from apps.due.forecast import Alike, Shard
+from apps.schedules.forecasting import BINS, Expander, Pattern
 from kernel.clock import monotonic_s
 
 Conn = psycopg.Connection[Any]
 PAGE = 2_000
-KEYS_SHOWN = 5  # of a tenant in a full minute
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
-@dataclass(slots=True)
-class Members:
-    """Entries that run at the same instants: how many, by tenant, and some of their keys."""
-
-    first: Planned
-    counts: dict[int, int] = field(default_factory=dict)
-    keys: dict[int, list[UUID]] = field(default_factory=dict)
-
-    def add(self, entry: Planned) -> None:
-        tenant_id = entry.tenant_id
-        self.counts[tenant_id] = self.counts.get(tenant_id, 0) + 1
-        keys = self.keys.setdefault(tenant_id, [])
-        if len(keys) < KEYS_SHOWN:
-            keys.append(entry.key)
-
-
-@dataclass(slots=True)
-class Crowd:
-    """Who is in the minutes that are watched: by bin and tenant the runs, and some schedules."""
-
-    watched: Collection[int] = ()
-    runs: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
-    keys: dict[tuple[int, int], list[UUID]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, index: int, members: Members, times: int) -> None:
-        for tenant_id, count in members.counts.items():
-            self.runs[index][tenant_id] += count * times
-            kept = self.keys[index, tenant_id]
-            kept.extend(members.keys[tenant_id][: KEYS_SHOWN - len(kept)])
-
-
-@dataclass(slots=True)
 class ShardLook:
-    """A shard that is being expanded. `changes` are those that its entries, as they were read, have already."""
+    """A shard that is being expanded. `changes` are those that its entries, as they were read, have already.
 
-    shard: int
-    read_at: datetime
-    changes: list[int]
-    entries: int = 0
-    bins: list[int] = field(default_factory=lambda: [0] * BINS)
-    zones: set[str] = field(default_factory=set)
-    _alike: dict[tuple[str, datetime], Members] = field(default_factory=dict)
-    _apart: list[Planned] = field(default_factory=list)
+    It may take minutes: what changes in that time is added by `move`, as it is to what was known before.
+    """
 
-    def expand(self, expander: Expander, crowd: Crowd, *, for_s: float) -> bool:
-        """Goes on for about so many seconds; whether all is done."""
+    def __init__(
+        self, conn: Conn, shard: int, *, now: datetime, expander: Expander, tenants: Sequence[int]
+    ) -> None:  # fmt: skip
+        self.shard, self.expander, self.read_at = shard, expander, now
+        with conn.transaction():
+            conn.execute(SNAPSHOT)
+            self.changes = frozenset(forecast.changes_of(conn, shard))
+            self.rows = forecast.alike(conn, shard, until=expander.until, tenants=tenants)
+        self.groups = 0  # that were expanded
+        self.zones: set[str] = set()
+        self._entries = 0
+        self._bins = [0] * BINS
+        self._page: list[tuple[Any, ...]] = []
+        self._times: dict[int, tuple[Pattern, int]] = {}  # of this page's patterns; each is added to the bins once
+
+    def go_on(self, *, for_s: float) -> bool:
+        """Goes on for about so many seconds, at least by one group; whether all is done."""
         until = monotonic_s() + for_s
-        for members in self._drained():
-            pattern = expander.pattern(members.first)
-            times = sum(members.counts.values())
-            bins = self.bins
-            for index, count in pattern.bins:
-                bins[index] += count * times
-            opens = list(expander.of_opens(pattern, str(members.first.key))) if pattern.opens else []
-            for index, count in opens:
-                bins[index] += count * times
-            for index in crowd.watched:
-                if runs := pattern.runs_in(index) + sum(count for at, count in opens if at == index):
-                    crowd.add(index, members, runs)
-            self._note_zone(members.first)
+        while True:
+            if not self._page:
+                self._page = self.rows.fetch(PAGE)
+                self._add_up()
+            if not self._page:
+                self.rows.close()
+                return True
+            self._add(Alike._make(self._page.pop()))
             if monotonic_s() >= until:
                 return False
-        return True
 
-    def _drained(self) -> Iterator[Members]:
-        while self._alike:
-            yield self._alike.popitem()[1]
-        while self._apart:
-            entry = self._apart.pop()
-            members = Members(entry)
-            members.add(entry)
-            yield members
+    def move(self, runs: Mapping[int, int], entries: int) -> None:
+        """So many runs more by bin, and so many entries. What is taken off may still have to be expanded."""
+        for index, count in runs.items():
+            self._bins[index] += count
+        self._entries += entries
 
-    def _note_zone(self, entry: Planned) -> None:
-        if entry.kind == "schedule":
-            with suppress(TimingInvalid):
-                self.zones.add(spec_from_json(entry.spec).zone)
+    def found(self) -> Shard:
+        """What is expected of the shard; nothing goes below none."""
+        bins = array("q", (max(0, count) for count in self._bins)) if any(self._bins) else array("q")
+        return Shard(self.shard, self.expander.starts_at, self.read_at, max(0, self._entries), bins)
 
-    def take(self, entry: Planned) -> None:
-        """One entry more. Only jitter and a number of runs make those apart that are written alike."""
-        self.entries += 1
-        if entry.kind != "schedule" or '"jitter_s":0,' not in entry.spec or '"max_runs"' in entry.spec:
-            self._apart.append(entry)
-            return
-        at = (entry.spec, entry.nominal_at)
-        members = self._alike.get(at)
-        if members is None:
-            members = self._alike[at] = Members(entry)
-        members.add(entry)
+    def _add(self, alike: Alike) -> None:
+        pattern = self.expander.pattern(alike)
+        self._times[id(pattern)] = pattern, self._times.get(id(pattern), (pattern, 0))[1] + alike.many
+        if pattern.opens:
+            for index, count in self.expander.of_opens(pattern, str(alike.key)):
+                self._bins[index] += count * alike.many
+        if zone := self.expander.zone(alike):
+            self.zones.add(zone)
+        self._entries += alike.many
+        self.groups += 1
 
-
-def look(conn: Conn, shard: int, *, now: datetime, until: datetime, serves: Callable[[int], bool]) -> ShardLook:
-    """Reads a shard's entries that are due before `until`, of tenants that are served, in one snapshot."""
-    with conn.transaction():
-        conn.execute(SNAPSHOT)
-        found = ShardLook(shard, now, forecast.changes_of(conn, shard))
-        for page in forecast.planned(conn, shard, until=until, size=PAGE):
-            for entry in page:
-                if serves(entry.tenant_id):
-                    found.take(entry)
-    return found
+    def _add_up(self) -> None:
+        for pattern, times in self._times.values():
+            for index, count in pattern.bins:
+                self._bins[index] += count * times
+        self._times.clear()

@@ -1,19 +1,19 @@
 """From what is known of the shards to one forecast. Pure but for the rows' types."""
 
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from apps.dispatch.forecast.looking import Crowd
-from apps.due.forecast import DAY_MINUTES, HOUR, MINUTE, Shard, Total
-from apps.schedules.forecasting import BINS, HOURS, MINUTES, NEAR_HOURS
+from apps.due.forecast import DAY_MINUTES, HOUR, WEEK_HOURS, Shard, Total
+from apps.schedules.forecasting import BINS, MINUTES, NEAR_HOURS
 from apps.schedules.timing_zones import EPOCH, zone_offsets
 
-MINUTES_SHOWN = DAY_MINUTES + 60
+MINUTES_SHOWN, HOURS_SHOWN = DAY_MINUTES + 60, WEEK_HOURS + 3
 WATCHED = 10  # minutes whose tenants are counted
-TENANTS_SHOWN = 50  # of such a minute
 CHANGES_SHOWN = 50
-NONE = [0] * BINS
+NONE = array("q", bytes(8 * BINS))
 
 
 def whole_hour(at: datetime) -> datetime:
@@ -28,17 +28,18 @@ def summed(
     A shard that was not looked at for longer than a forecast reaches is left out.
     """
     start = whole_hour(now)
-    minutes, hours, known = [], [], []
+    by_age: dict[int, list[Shard]] = defaultdict(list)
     for shard in shards:
-        late = (start - shard.starts_at) // HOUR
+        by_age[(start - shard.starts_at) // HOUR].append(shard)
+    minutes, hours, known = [], [], []
+    for late, some in by_age.items():
         if not 0 <= late < NEAR_HOURS:
             continue
-        runs = shard.runs or NONE
-        near = runs[:MINUTES]
-        by_hour = [sum(near[hour * 60 : hour * 60 + 60]) for hour in range(NEAR_HOURS)] + runs[MINUTES:]
-        minutes.append(near[late * 60 : late * 60 + MINUTES_SHOWN])
-        hours.append(by_hour[late:HOURS])
-        known.append(shard)
+        runs = [sum(each) for each in zip(*(one.runs or NONE for one in some), strict=True)]
+        by_hour = [sum(runs[at : at + 60]) for at in range(0, MINUTES, 60)] + runs[MINUTES:]
+        minutes.append(runs[late * 60 : MINUTES][:MINUTES_SHOWN])
+        hours.append(by_hour[late:][:HOURS_SHOWN])
+        known += some
     if not known:
         return None
     return Total(
@@ -52,18 +53,6 @@ def fullest(total: Total, now: datetime, number: int = WATCHED) -> list[datetime
     """The minutes of the next 24 hours with the most runs, the fullest first; of equal ones those that come first."""
     known = [one for one in total.of_minutes(now) if one[1]]
     return [at for at, _ in sorted(known, key=lambda one: (-one[1], one[0]))[:number]]
-
-
-def peaks_of(crowd: Crowd, starts_at: datetime) -> list[dict[str, Any]]:
-    """The minutes that were watched, the fullest first, each with the tenants that have the most runs in it."""
-    found = []
-    for index, tenants in crowd.runs.items():
-        most = sorted(tenants.items(), key=lambda one: (-one[1], one[0]))[:TENANTS_SHOWN]
-        found.append({
-            "at": starts_at + index * MINUTE, "runs": sum(tenants.values()), "of": len(tenants),
-            "tenants": [[tenant_id, runs, crowd.keys[index, tenant_id]] for tenant_id, runs in most],
-        })  # fmt: skip
-    return sorted(found, key=lambda one: (-one["runs"], one["at"]))
 
 
 def clock_changes(zones: Iterable[str], *, starts_at: datetime, until: datetime) -> list[dict[str, Any]]:
@@ -81,7 +70,7 @@ def clock_changes(zones: Iterable[str], *, starts_at: datetime, until: datetime)
 
 def with_runs(shard: Shard, runs: Mapping[int, int], entries: int) -> Shard:
     """A shard with so many runs more by bin, and so many entries; nothing goes below none."""
-    bins = list(shard.runs or NONE)
+    bins = array("q", shard.runs or NONE)
     for index, count in runs.items():
         bins[index] = max(0, bins[index] + count)
     return shard._replace(runs=bins, entries=max(0, shard.entries + entries))

@@ -66,6 +66,7 @@ class Command(Base):
         capacity = capacity_of(pressure.read(door.raw()))
         known = dict(total.of_minutes(now))
         peaks = {one["at"]: one["tenants"] for one in total.peaks}
+        sample = next(((one["looked_at"], one["entries"]) for one in total.peaks if "looked_at" in one), None)
         slugs = dict(Tenant.objects.values_list("pk", "slug")) if peaks else {}
         minutes = [
             {"at": at, "runs": known[at],
@@ -76,6 +77,7 @@ class Command(Base):
             "known": True, "as_of": total.made_at, "entries": total.entries, "oldest_at": total.oldest_at,
             "next_60_minutes": sum(runs for _, runs in total.of_minutes(now, 60)), "next_24_hours": sum(known.values()),
             "next_7_days": sum(runs for _, runs in total.of_hours(now)),
+            "tenants_from": sample and {"looked_at": sample[0], "entries": sample[1]},
             "capacity_per_minute": capacity and round(capacity.per_minute), "fullest": minutes,
             "hours": [{"at": at, "runs": runs} for at, runs in total.of_hours(now, options["hours"])],
         }  # fmt: skip
@@ -136,7 +138,7 @@ def _text(shape: dict[str, Any], capacity: Capacity | None) -> str:
         ),
     ]  # fmt: skip
     if shape["fullest"]:
-        lines.append("Fullest minutes of the next 24 hours:")
+        lines.append("Fullest minutes of the next 24 hours" + _sampled(shape["tenants_from"]) + ":")
     for one in shape["fullest"]:
         who = ", ".join(f"{slug} {runs:,}" for slug, runs in (one["tenants"] or ())[:5])
         lines.append(f"  {_at(one['at'])}  {one['runs']:>9,}  {who}".rstrip())
@@ -144,6 +146,12 @@ def _text(shape: dict[str, Any], capacity: Capacity | None) -> str:
         lines.append("By hours:")
     lines += [f"  {_at(one['at'])}  {one['runs']:>9,}" for one in shape["hours"]]
     return "\n".join(lines)
+
+
+def _sampled(sample: dict[str, int] | None) -> str:
+    if sample is None or sample["looked_at"] >= sample["entries"]:
+        return ""
+    return f", tenants about, from {sample['looked_at']:,} of {sample['entries']:,} due entries"
 
 
 def _tried(trial: Trial, minute: datetime, jitter_s: int, tenant: Tenant) -> str:
