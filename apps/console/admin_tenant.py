@@ -66,9 +66,13 @@ class TenantAdmin(SmallAdmin):
         """Verbs name a tenant by its slug."""
         return list(Tenant.objects.filter(pk__in=ids).order_by("slug").values_list("slug", flat=True))
 
-    def render_change_form(self, request: HttpRequest, context: Any, **about: Any) -> HttpResponse:
+    def render_change_form(
+        self, request: HttpRequest, context: Any, add: bool = False, change: bool = False, form_url: str = "",
+        obj: Any = None,
+    ) -> Any:  # fmt: skip
         """It is about one tenant, and wears its band."""
-        return super().render_change_form(request, {**context, **band_of(about.get("obj"))}, **about)
+        around = {**context, **band_of(obj)}
+        return super().render_change_form(request, around, add=add, change=change, form_url=form_url, obj=obj)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
