@@ -57,7 +57,7 @@ def unserved(facts: Facts) -> Verdict | None:
         "unserved",
         "bad",
         "alert",
-        f"Nothing consumes queue {queue}{more}: {number(waits, 'run')} wait there.",
+        f"Nothing consumes queue {queue}{more}: {number(waits, 'run')} wait{'s' if waits == 1 else ''} there.",
         (
             *(
                 Evidence(name, number(count, "run"), "no live worker listens to it", f"queues/{quote(name, safe='@')}/")
