@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -32,6 +33,7 @@ from kernel.secretrules import shown_name
 from tenants.door import Line
 from tenants.registry import Registry, Tenancy
 from tenants.runtokens import runtoken_make
+from workers.batching import Usual
 from workers.executors.base import Executor, Result, Work
 from workers.heartbeat import Heartbeat
 from workers.progress import ProgressBoard
@@ -78,6 +80,9 @@ class Runtime:
         self.ended: Counter[str] = Counter()  # by pool: attempts that gave their slot back, since the start
         self.slot_s: dict[str, float] = defaultdict(float)  # by pool: for how many seconds these held one, in all
         self._pace = QueuePace()  # with the lock
+        self._usual: dict[str, Usual] = defaultdict(Usual)  # by pool; with the lock
+        self._gathers: dict[str, int] = {}  # by pool: for how many free slots one message waits, with the lock
+        self._gathered = threading.Condition(self._lock)
         self._local = threading.local()
 
     def start(self) -> None:
@@ -148,7 +153,7 @@ class Runtime:
                 break
             part, left = left[:room], left[room:]
             try:
-                counts["started"] += self._start(executor, part, release, queue)
+                counts["started"] += self._start(pool, part, release, queue)
             finally:
                 with self._lock:
                     self._reserved[pool] -= room
@@ -185,26 +190,54 @@ class Runtime:
         return line
 
     def _reserve(self, pool: str, wanted: int, *, until: float, queue: str) -> int:
-        """Waits for free slots and reserves at most `wanted` of them; 0 when none came in time."""
+        """Waits for free slots and reserves at most `wanted` of them; 0 when none came in time.
+
+        What had to wait takes no single slot: soon others become free, and a start of many costs little more than one.
+        """
         executor = self.executors[pool]
         soon = monotonic_s() + WAIT_FOR_SHARE_S
+        waited = False
         with self._slot_free:
             while True:
-                free = executor.free() - self._reserved[pool]
-                reserve = reserve_of(pool, executor.slots)
-                room = min(wanted, free, executor.slots - reserve - self._held_of[queue] if reserve else free)
-                if room > 0:
+                room = self._room(pool, wanted, queue)
+                others_first = pool in self._gathers
+                if 0 < room < wanted and waited and not others_first:
+                    room = self._gather(pool, wanted, queue)
+                if room > 0 and not others_first:
                     self._reserved[pool] += room
                     self._held_of[queue] += room
+                    if executor.free() > self._reserved[pool]:
+                        self._slot_free.notify()
                     return room
-                if free > 0:  # what is free is for others, whose messages wait behind this one
-                    until = min(until, soon)
+                if room <= 0 < executor.free() - self._reserved[pool]:
+                    until = min(until, soon)  # what is free is for others, whose messages wait behind this one
                 left = until - monotonic_s()
                 if left <= 0 or self.stands_back:
                     return 0
                 self._slot_free.wait(min(left, 0.1))
+                waited = True
 
-    def _start(self, executor: Executor, ids: Sequence[UUID], release: int, queue: str) -> int:
+    def _room(self, pool: str, wanted: int, queue: str) -> int:
+        executor = self.executors[pool]
+        free = executor.free() - self._reserved[pool]
+        reserve = reserve_of(pool, executor.slots)
+        return min(wanted, free, executor.slots - reserve - self._held_of[queue] if reserve else free)
+
+    def _gather(self, pool: str, wanted: int, queue: str) -> int:
+        """Some slots are free: waits a moment for as many as are wanted. The room that there is then."""
+        until = monotonic_s() + self._usual[pool].wait_s
+        self._gathers[pool] = wanted
+        try:
+            while (room := self._room(pool, wanted, queue)) < wanted and not self.stands_back:
+                left = until - monotonic_s()
+                if left <= 0:
+                    break
+                self._gathered.wait(left)
+            return room
+        finally:
+            del self._gathers[pool]
+
+    def _start(self, pool: str, ids: Sequence[UUID], release: int, queue: str) -> int:
         # From here until they are settled the tickets are ours: whatever fails below must end as an attempt.
         # What is not started of a clogged tenant is released again, later each time.
         clogged = self.settling.clogged()
@@ -220,13 +253,13 @@ class Runtime:
             self._held_of[queue] += len(pairs)
             self._preparing |= pairs
         try:
-            self._hand_over(conn, executor, registry, started)
+            self._hand_over(conn, pool, registry, started)
         finally:
             with self._lock:
                 self._preparing -= pairs
         return len(started)
 
-    def _hand_over(self, conn: Conn, executor: Executor, registry: Registry, started: list[Started]) -> None:
+    def _hand_over(self, conn: Conn, pool: str, registry: Registry, started: list[Started]) -> None:
         works: list[Work] = []
         by_tenant: dict[int, list[Started]] = defaultdict(list)
         for one in started:
@@ -241,7 +274,7 @@ class Runtime:
                 for one in of_tenant:
                     self._refuse(one, "not_prepared", f"{type(error).__name__}: {error}", outcome=outcome)
         if works:
-            executor.submit(works, self._done)
+            self.executors[pool].submit(works, partial(self._done, pool))
 
     def _works(self, conn: Conn, tenancy: Tenancy | None, started: list[Started]) -> list[Work]:
         if tenancy is None:
@@ -300,7 +333,7 @@ class Runtime:
             return None
         return replace(work, target=receiver.target, signing_secrets=receiver.signing_secrets)
 
-    def _done(self, work: Work, result: Result) -> None:
+    def _done(self, pool: str, work: Work, result: Result) -> None:
         """An executor's answer, from its thread."""
         text = _json(result.result)
         self._end(
@@ -310,8 +343,16 @@ class Runtime:
                 result.retry_after_s, result.pause_schedule, result.holder,
             ),
         )  # fmt: skip
-        with self._slot_free:
+        with self._lock:
+            self._tell_of_slot(pool)
+
+    def _tell_of_slot(self, pool: str) -> None:
+        """A slot is free: wakes whoever can do something with it now. With the lock."""
+        wanted = self._gathers.get(pool)
+        if wanted is None:
             self._slot_free.notify()
+        elif self.executors[pool].free() - self._reserved[pool] >= wanted:
+            self._gathered.notify_all()
 
     def _refuse(self, one: Started, name: str, message: str, *, outcome: str = "") -> None:
         """Ends an attempt that was never in an executor's hands; without an `outcome` for good."""
@@ -345,7 +386,9 @@ class Runtime:
                 pool = pool_of_queue(queue)
                 self.ended[pool] += 1
                 self._pace.ended(queue)
-                self.slot_s[pool] += monotonic_s() - self._since.get(pair, monotonic_s())
+                took_s = monotonic_s() - self._since.get(pair, monotonic_s())
+                self.slot_s[pool] += took_s
+                self._usual[pool].saw(took_s)
             self._drop(pair)
 
     def _drop(self, pair: Pair) -> None:

@@ -15,6 +15,7 @@ from kernel.clock import monotonic_s
 from kernel.service import Loop, Pass
 from tenants.door import Line
 from tenants.registry import Registry
+from workers.batching import worth_s
 
 BATCH = 500
 # Bounds of what ended and is not settled: nothing more is started then, of that tenant or here at all. While the
@@ -22,6 +23,7 @@ BATCH = 500
 UNSETTLED_MAX_OF_TENANT = 1_000
 UNSETTLED_MAX = 20_000
 GATHER_S = 0.004
+ENOUGH = BATCH // 4  # nobody waits for more than these
 AGAIN_S = 1.0  # between tries while the database is away
 AGAIN_MAX_S = 10.0  # between tries of one tenant
 LOCK_TIMEOUT_MS = 500  # a batch holds the tickets of many tenants while it waits for the table of one
@@ -43,6 +45,8 @@ class SettleBuffer:
         self._apart: dict[int, _Apart] = {}
         self._unsettled: set[Pair] = set()
         self._drained = threading.Condition(self._lock)
+        self._enough = threading.Event()
+        self._settled_at = float("-inf")
         self.loop = Loop(self, idle_s=1.0, error_max_s=AGAIN_S)
 
     def add(self, item: Settlement) -> None:
@@ -50,7 +54,11 @@ class SettleBuffer:
         with self._lock:
             self._waiting.append(item)
             self._unsettled.add(item.pair)
-        self.loop.wake()
+            waiting = len(self._waiting)
+        if waiting == 1:
+            self.loop.wake()
+        elif waiting >= ENOUGH:
+            self._enough.set()
 
     def pending(self) -> set[Pair]:
         """Attempts that ended here and that the database may not know of yet."""
@@ -74,10 +82,7 @@ class SettleBuffer:
 
     def run_once(self) -> Pass:
         counts: Counter[str] = Counter()
-        with self._lock:
-            few = 0 < len(self._waiting) < BATCH // 4
-        if few:
-            threading.Event().wait(GATHER_S)  # group commit: a little later, many at once
+        self._gather()
         batch = self._take_together()
         if batch:
             self._settle(batch, counts)
@@ -91,6 +96,16 @@ class SettleBuffer:
 
     def close(self) -> None:
         self._line.close()
+
+    def _gather(self) -> None:
+        """Group commit: a little later, many at once. Where one has just been, as much later as it is worth."""
+        with self._lock:
+            self._enough.clear()
+            first = self._waiting[0] if 0 < len(self._waiting) < ENOUGH else None
+        if first is None:
+            return
+        worth_until_s = self._settled_at + worth_s((first.report.finished_at - first.report.started_at).total_seconds())
+        self._enough.wait(max(GATHER_S, worth_until_s - monotonic_s()))
 
     def _take_together(self) -> list[Settlement]:
         """The next ones of tenants that answer; those of the others join what waits apart."""
@@ -123,6 +138,7 @@ class SettleBuffer:
         try:
             self._registry.refresh()
             done = settle(self._line.fresh(), self._registry, batch)
+            self._settled_at = monotonic_s()
         except Exception:
             with self._lock:
                 self._waiting.extendleft(reversed(batch))

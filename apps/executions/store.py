@@ -221,6 +221,7 @@ ON CONFLICT (run_key) DO NOTHING RETURNING id
 """
 
 # Ends executions and records their attempts in one statement; the two row sets need not be of the same executions.
+# Its ids travel once more: JSON is taken to be a hundred rows, and for so many all of a small table would be read.
 _SETTLE = f"""
 WITH ended AS (
     UPDATE {{schema}}.executions_execution e
@@ -228,7 +229,7 @@ WITH ended AS (
         attempt_count = m.attempt_count, result = m.result::jsonb, error = m.error::jsonb, reason = m.reason,
         delays = coalesce(e.delays, m.delays::jsonb)
     FROM json_to_recordset($1::json) AS m({_ENDED})
-    WHERE e.id = m.id AND e.finished_at IS NULL)
+    WHERE e.id = ANY($3::uuid[]) AND e.id = m.id AND e.finished_at IS NULL)
 INSERT INTO {{schema}}.executions_attempt
     (id, execution_id, number, fence, state, worker_id, started_at, finished_at, error, retry_at)
 SELECT m.id, m.execution_id, m.number, m.fence, m.state, m.worker_id, m.started_at, m.finished_at, m.error::jsonb,
@@ -290,7 +291,7 @@ UPDATE {schema}.executions_execution e
 SET state = CASE WHEN m.attempt > 0 THEN 'cancelled' ELSE 'skipped' END, reason = 'replaced', finished_at = $2,
     attempt_count = m.attempt, queued_at = m.queued_at, started_at = m.started_at
 FROM json_to_recordset($1::json) AS m(id uuid, attempt int, queued_at timestamptz, started_at timestamptz)
-WHERE e.id = m.id AND e.finished_at IS NULL
+WHERE e.id = ANY($3::uuid[]) AND e.id = m.id AND e.finished_at IS NULL
 """
 
 
@@ -314,7 +315,7 @@ def skip_on(conn: Conn, schema: str, rows: Sequence[Skipped], *, now: datetime) 
 
 def replace(conn: Conn, schema: str, rows: Sequence[Replaced], *, now: datetime) -> None:
     """Ends executions that waited: a newer run of their schedule takes their place."""
-    run_in(conn, _REPLACE, schema, [json_rows(rows), now])
+    run_in(conn, _REPLACE, schema, [json_rows(rows), now, [one.id for one in rows]])
 
 
 def replaced_state(attempt: int) -> str:
@@ -334,7 +335,7 @@ def begin_steps(conn: Conn, schema: str, rows: Sequence[Begun], *, now: datetime
 
 def settle(conn: Conn, schema: str, ended: Sequence[Ended], attempts: Sequence[Attempted]) -> None:
     """Ends executions and adds attempts, in one statement."""
-    run_in(conn, _SETTLE, schema, [json_rows(ended), json_rows(attempts)])
+    run_in(conn, _SETTLE, schema, [json_rows(ended), json_rows(attempts), [one.id for one in ended]])
 
 
 def began(conn: Conn, schema: str, ids: Sequence[UUID]) -> psycopg.Cursor[tuple[UUID]]:

@@ -36,6 +36,7 @@ from tests.flow.hands import Hands
 from tests.flow.running import _take, as_lost, queued, release_now, settled, take
 from tests.flow.test_fire_faults import table_lock
 from workers import runtime as runtime_module
+from workers.batching import Usual
 from workers.runtime import Runtime
 
 Conn = psycopg.Connection[Any]
@@ -155,6 +156,27 @@ def test_slots_that_become_free_are_used_while_it_waits(
     assert counts == {"started": 10, "put_back": 0}
     for one in ids:
         wait_until(partial(settled, conn, acme, one), "the settlement")
+
+
+def test_what_waited_for_slots_is_started_together(
+    runtime: Runtime, hands: Hands, conn: Conn, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start of many costs little more than one: where runs take some time, free slots wait a moment for others."""
+    monkeypatch.setattr(runtime_module, "WAIT_FOR_SLOT_S", 20.0)
+    monkeypatch.setattr(Usual, "wait_s", 20.0)
+    ids, number = queued(conn, acme, 6)
+    sizes: list[int] = []
+    hands.submits = lambda works: sizes.append(len(works))
+
+    def work() -> None:
+        wait_until(lambda: len(hands.held()) == 4, "the first ones")
+        for key in sorted(hands.held())[:3]:
+            hands.end(key)  # its slot is free after that
+
+    counts, _ = at_once(partial(_take, runtime, ids, number), work)
+    assert counts == {"started": 6, "put_back": 0}
+    assert sizes == [4, 2]
+    assert not runtime._gathers and runtime._reserved == {"python": 0}
 
 
 def test_many_messages_at_once_do_not_exceed_the_slots(

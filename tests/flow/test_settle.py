@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 
 from apps.dispatch.reconcile import end_lost
+from apps.executions import store as executions
 from apps.outcomes.cancel import execution_cancel
 from apps.outcomes.replay import deadletter_replay
 from apps.outcomes.settle import settle
@@ -19,6 +21,7 @@ from apps.outcomes.storable import RESULT_BYTES
 from apps.schedules.definitions import Definitions
 from apps.tickets.values import Started
 from kernel.errors import Conflict
+from tenants import door
 from tenants.models import Tenant
 from tenants.registry import Registry
 from tests.executors.works import case
@@ -483,3 +486,29 @@ def test_two_clean_ups_of_one_crash_are_one(conn: Conn, registry: Registry, acme
     settle_as(conn, registry, started_now(conn, [old.execution_id], OTHER))
     assert dict(settle(conn, registry, stale_list).counts) == {"stale": 1}
     assert_exactly_one_outcome(conn, acme, old.run_key, state="succeeded")
+
+
+def test_the_work_of_a_settlement_does_not_grow_with_the_history(
+    conn: Conn, registry: Registry, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that travel as JSON are taken to be a hundred: for so many all of a small table would be read each time."""
+    one, schema = running(conn, acme), acme.schema_name
+    conn.execute(
+        f"INSERT INTO {schema}.executions_execution"
+        " SELECT (jsonb_populate_record(e, jsonb_build_object('id', gen_random_uuid(), 'run_key', n::text))).*"
+        f" FROM {schema}.executions_execution e, generate_series(1, 3000) n"
+    )
+    with closing(door.connect("test", owner=True)) as owner:
+        owner.execute(f"ANALYZE {schema}.executions_execution")
+    monkeypatch.setattr(executions, "_SETTLE", f"EXPLAIN {executions._SETTLE}")
+    plans: list[str] = []
+    explain = executions.run_in
+
+    def explained(conn: Conn, query: str, schema: str, parameters: Any) -> Any:
+        found = explain(conn, query, schema, parameters)
+        plans.extend(row[0] for row in found)
+        return found
+
+    monkeypatch.setattr(executions, "run_in", explained)
+    settle_as(conn, registry, [one])
+    assert plans and not any("Seq Scan on executions_execution" in line for line in plans), plans

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -28,7 +30,8 @@ from tests.fixtures_flow import (
     started_now,
 )
 from tests.flow.test_fire_faults import table_lock
-from workers.settling import BATCH, SettleBuffer
+from workers.batching import SHARE
+from workers.settling import BATCH, GATHER_S, SettleBuffer
 
 Conn = psycopg.Connection[Any]
 WORKER = UUID(int=1)
@@ -105,6 +108,21 @@ def test_a_batch_is_bounded(buffer: SettleBuffer, running: Any, conn: Conn, regi
     done = buffer.run_once()
     assert done.counts == {"succeeded": 1, "stale": BATCH - 1} and done.full
     assert buffer.run_once().counts == {"stale": 5}
+
+
+def test_ends_that_follow_each_other_are_settled_together(
+    buffer: SettleBuffer, running: Any, conn: Conn, registry: Registry, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a pause the first end waits as good as not; the next one as long as is worth it for what it took."""
+    monkeypatch.setattr("workers.batching.MOST_S", 60.0)
+    waits: list[float] = []
+    monkeypatch.setattr(buffer._enough, "wait", waits.append)
+    for one in running(acme, 3):
+        item = settlement(conn, registry, one)
+        started_at = item.report.finished_at - timedelta(seconds=200)
+        buffer.add(replace(item, report=replace(item.report, started_at=started_at)))
+        assert buffer.run_once().counts == {"succeeded": 1}
+    assert waits[0] == GATHER_S and all(SHARE * 200 / 2 < wait <= SHARE * 200 for wait in waits[1:])
 
 
 def test_an_outage_delays_settlements_and_loses_none(

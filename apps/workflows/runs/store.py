@@ -56,11 +56,13 @@ WHERE s.item IS NULL AND s.state = 'waiting' ORDER BY s.id
 
 _OF_RUN = f"SELECT {STEP_COLUMNS} FROM {{schema}}.workflows_steprun s WHERE s.run_id = $1 ORDER BY s.id"
 
+# What is written travels as JSON, of which PostgreSQL knows no number of rows, and as ids, of which it does: for the
+# hundred rows that it takes JSON to be it would read all of a table that is not large.
 _END = """
 UPDATE {schema}.workflows_steprun s
 SET state = m.state, reason = m.reason, finished_at = m.finished_at, wake_at = NULL
 FROM json_to_recordset($1::json) AS m(execution_id uuid, state text, reason text, finished_at timestamptz)
-WHERE s.execution_id = m.execution_id AND s.state = 'running'
+WHERE s.execution_id = ANY($2::uuid[]) AND s.execution_id = m.execution_id AND s.state = 'running'
 RETURNING s.id, s.run_id, s.step, s.item, s.type, s.execution_id
 """
 
@@ -83,7 +85,7 @@ FROM json_to_recordset($1::json)
           succeeded int, items int, items_open int, items_failed int, wake_at timestamptz, started_at timestamptz,
           finished_at timestamptz, forced bool, decided_by text, note text, error text, value text, output text,
           used text)
-WHERE s.id = m.id
+WHERE s.id = ANY($2::bigint[]) AND s.id = m.id
 """
 
 _WRITE_RUNS = """
@@ -94,7 +96,7 @@ SET state = m.state, reason = m.reason, open = m.open, failed = m.failed, finish
 FROM json_to_recordset($1::json)
      AS m(id uuid, state text, reason text, open int, failed int, finished_at timestamptz, deadline_at timestamptz,
           generation int, error text, output text)
-WHERE r.execution_id = m.id
+WHERE r.execution_id = ANY($2::uuid[]) AND r.execution_id = m.id
 """
 
 _ADD_RUNS = """
@@ -243,7 +245,7 @@ def end_steps(conn: Conn, schema: str, ended: Sequence[Ended]) -> list[StepEnd]:
         {"execution_id": key, "state": end.state, "reason": end.reason, "finished_at": one.finished_at}
         for key, (end, one) in ends.items()
     ]
-    found = run_in(conn, _END, schema, [orjson.dumps(rows).decode()])
+    found = run_in(conn, _END, schema, [orjson.dumps(rows).decode(), list(ends)])
     return [StepEnd._make((*row, ends[row[5]][0], ends[row[5]][1].error)) for row in found]
 
 
@@ -277,7 +279,7 @@ def write_steps(conn: Conn, schema: str, steps: Iterable[StepNow]) -> None:
     """Writes rows as they are in memory."""
     rows = [asdict(one) for one in steps]
     if rows:
-        run_in(conn, _WRITE_STEPS, schema, [orjson.dumps(rows).decode()])
+        run_in(conn, _WRITE_STEPS, schema, [orjson.dumps(rows).decode(), [row["id"] for row in rows]])
 
 
 def write_runs(conn: Conn, schema: str, changed: Iterable[RunNow]) -> None:
@@ -291,7 +293,7 @@ def write_runs(conn: Conn, schema: str, changed: Iterable[RunNow]) -> None:
         for one in changed
     ]  # fmt: skip
     if rows:
-        run_in(conn, _WRITE_RUNS, schema, [orjson.dumps(rows).decode()])
+        run_in(conn, _WRITE_RUNS, schema, [orjson.dumps(rows).decode(), [row["id"] for row in rows]])
 
 
 def add_runs(conn: Conn, schema: str, new: Sequence[NewRun]) -> set[UUID]:
