@@ -30,7 +30,7 @@ test-long: $(DEV_STAMP) containers ## Run the whole suite, with millions of rows
 	$(PY) -m pytest -m "long or not long" $(ARGS)
 
 # As root on Debian and where INSTALL_PACKAGES is not 0; elsewhere the tests that need runc or a browser say why they
-# are skipped.
+# are skipped. With BROWSER_TESTS=required, as in CI, a missing browser is a failure.
 containers:
 	@.ci/containers
 	@.ci/browser

@@ -52,7 +52,7 @@ VERBS: tuple[str, ...] = (
     "/admin/audit/", "/admin/audit/?window=day&refused=1", "/admin/audit/export/?tenant={slug}",
     "/admin/do/dispatch.pause/all/", "/admin/do-many/ticket.cancel/?row={slug}/{waiting}&row=nobody/{done}",
     "/admin/do/tenant.plan/{slug}/", "/admin/do/worker.drain/{worker}/", "/admin/do/lease.release/fire/{shard}/",
-    "/t/{slug}/admin/do/ticket.cancel/{waiting}/",
+    "/admin/do/audit.verify/{slug}/", "/admin/do/lease.rebalance/all/", "/t/{slug}/admin/do/ticket.cancel/{waiting}/",
 )  # fmt: skip
 EVERYWHERE = ("/admin/find/", "/admin/find/?q=a", "/admin/find/?q={dead}", "/admin/views/", "/admin/views/?url=/admin/")
 
@@ -76,11 +76,22 @@ TENANT_MACHINES = (
     "/t/{slug}/admin/operations/", "/t/{slug}/admin/operations/{operation}/", "/t/{slug}/admin/backfills/",
     "/t/{slug}/admin/backfills/{backfill}/", "/t/{slug}/admin/workflow-runs/", "/t/{slug}/admin/workflow-runs/{run}/",
 )  # fmt: skip
-TENANT_VERBS: tuple[str, ...] = ()
+# All verbs have one page; these have fields of their own, or say that it can't be done now.
+TENANT_VERBS: tuple[str, ...] = (
+    "/t/{slug}/admin/do/schedule.pause/{schedule}/", "/t/{slug}/admin/do/schedule.trigger/{schedule}/",
+    "/t/{slug}/admin/do/schedule.resume/{schedule}/", "/t/{slug}/admin/do/schedule.backfill/{schedule}/",
+    "/t/{slug}/admin/do/deadletters.assign/{fingerprint}/", "/t/{slug}/admin/do/deadletter.resolve/{letter}/",
+    "/t/{slug}/admin/do/operation.pace/{operation}/", "/t/{slug}/admin/do/workflowrun.retry/{run}/",
+)  # fmt: skip
 
 PUBLIC_PAGES = (*LIVE, *RUNS, *FIGURES, *FORECAST, *MACHINES, *VERBS, *EVERYWHERE)
 TENANT_PAGES = (*TENANT, *TENANT_RUNS, *TENANT_SCHEDULES, *TENANT_FIGURES, *TENANT_MACHINES, *TENANT_VERBS)
 PAGES = (*PUBLIC_PAGES, *TENANT_PAGES)
+
+# What is answered where there is no page.
+MISSING = (
+    "/admin/nothing/", "/admin/do/nothing.such/all/", "/t/nobody/admin/", "/t/{slug}/admin/executions/{schedule}/",
+)  # fmt: skip
 
 # Django's own pages, of which some are looked at: they share their templates.
 TABLES = (

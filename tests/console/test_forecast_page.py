@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from apps.console.forecasting import change_words, heat, short
 from kernel.clock import utc_now
+from tests.console.test_browser import log_in
+from tests.fixtures_browser import Web
 from tests.fixtures_flow import make_job, make_schedule
 from tests.flow.test_forecast import new_service, settled
+
+if TYPE_CHECKING:
+    from tenants.models import Tenant
+    from tenants.registry import Registry
 
 Conn = psycopg.Connection[Any]
 HOUR = timedelta(hours=1)
@@ -53,6 +59,47 @@ def test_the_week_an_hour_a_minute_and_a_dry_run(page: Any, conn: Conn, registry
     assert (
         "not known by minutes" in page.get(f"/admin/forecast/?hour={full + 72 * HOUR:%Y-%m-%dT%H:%MZ}").content.decode()
     )
+
+
+def test_the_way_to_a_quieter_minute_in_a_browser(
+    conn: Conn, registry: Registry, acme: Tenant, globex: Tenant, web: Web
+) -> None:
+    """From the week to the hour, to the fullest minute, who is in it, and what jitter would make of it."""
+    now = utc_now()
+    full = now.replace(minute=17, second=0, microsecond=0) + 3 * HOUR
+    job, at = make_job(acme, now=now), f"17 {full.hour} * * *"
+    for number in range(6):
+        make_schedule(acme, job, cron=at, timezone="UTC", now=now, name=f"report {number}")
+    make_schedule(globex, cron=at, timezone="UTC", now=now)
+    registry.refresh(force=True)
+    settled(new_service(registry), conn, now)
+    with web.tab("localhost") as tab:
+        page = tab.page
+        tab.open("/admin/login/")
+        log_in(tab)
+        page.keyboard.press("g")
+        page.keyboard.press("f")
+        page.wait_for_url("**/admin/forecast/")
+        page.locator("table.heat td a", has_text="7").first.click()
+        page.wait_for_url("**hour=**")
+        drawn = page.locator("section[aria-labelledby=hour] svg").get_attribute("aria-label") or ""
+        assert f"most in {full:%H:%M}, 7 runs" in drawn
+        page.locator("section[aria-labelledby=fullest] tbody a").first.click()
+        page.wait_for_url("**at=**")
+        assert page.locator("section[aria-labelledby=minute] tbody tr").count() == 2
+        page.get_by_role("link", name="Try jitter for acme").click()
+        page.wait_for_url("**tenant=acme**")
+        page.locator("#jitter_s").select_option("900")
+        page.get_by_role("button", name="Try", exact=True).click()
+        page.wait_for_url("**jitter_s=900**")
+        told = page.locator("#dry-run ~ p.note").inner_text()
+        assert "6 runs of acme would be spread over 15 min" in told and "instead of 7" in told
+        page.get_by_text("Minute by minute").click()
+        tables = page.locator("section[aria-labelledby=dry-run] details table")
+        before, after = (sum(map(int, one.locator("td.num").all_inner_texts())) for one in tables.all())
+        assert before == after == 7, "they are moved, none is lost"
+    due = conn.execute("SELECT count(DISTINCT due_at) FROM due_dueentry").fetchone()
+    assert due == (1,), "a dry run"
 
 
 def test_hours_that_a_clock_repeats_share_a_cell_and_skipped_ones_are_none() -> None:

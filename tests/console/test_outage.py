@@ -61,7 +61,6 @@ def test_each_cause_and_remedy_is_two_clicks_away(
             wait_for(lambda cause=cause: is_told(tab, cause), cause)
             remedy(tab, cause, verb)
             wait_for(lambda done=done: one(conn, done), f"{verb} to be done")
-        assert not tab.complaints, tab.complaints
 
 
 def is_told(tab: Tab, cause: str) -> bool:

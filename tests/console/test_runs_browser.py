@@ -53,8 +53,6 @@ def test_two_tabs_on_two_hostile_tenants(
             tab.page.get_by_role("button", name="Run again").click()
             tab.page.wait_for_selector("text=It runs again as a new execution")
             assert again(conn, slug) == [runs[slug]], "in its own tenant, once"
-        for tab in (ours, theirs):
-            assert not tab.complaints, tab.complaints
 
 
 def failed_run(conn: Conn, tenant: Tenant, receiver: Receiver) -> UUID:

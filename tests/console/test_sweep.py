@@ -6,11 +6,12 @@ somebody else, 5xx.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.console.pages_list import PAGES, TABLES
+from tests.console.pages_list import MISSING, PAGES, TABLES, World
 from tests.console.test_browser import log_in
 from tests.console.world import world
 from tests.fixtures_browser import LOOKS, RULES, Tab, Web
@@ -36,17 +37,26 @@ def signed_in(tab: Tab, *, to: str = "/admin/") -> None:
 def test_every_page_is_clean(
     acme: Tenant, conn: psycopg.Connection[Any], registry: Registry, web: Web, looks: str
 ) -> None:
-    paths = list(enumerate(world(acme, conn, registry).paths((*PAGES, *TABLES))))
+    known = world(acme, conn, registry)
+    paths = list(enumerate(known.paths((*PAGES, *TABLES))))
     found: list[str] = []
     with web.tab("localhost") as tab:
         signed_in(tab)
         for width, dark in ALL if looks == "each page in all" else (LIGHT, DARK):
-            tab.page.set_viewport_size({"width": width, "height": 900})
-            tab.page.emulate_media(color_scheme="dark" if dark else "light")
+            dressed(tab, width, dark)
             for number, path in paths:
                 if looks == "each page in all" or number % 2 == dark:
                     found += [f"{path} {width} {'dark' if dark else 'light'}: {one}" for one in seen(tab, path, dark)]
+        for name in rare(tab, conn, known, slow=looks == "each page in all"):
+            for width, dark in (LIGHT, DARK):
+                dressed(tab, width, dark)
+                found += [f"{name} {width}: {one}" for one in tab.findings(LOOKS if dark else RULES)]
     assert not found, "\n".join(found)
+
+
+def dressed(tab: Tab, width: int, dark: bool) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    tab.page.emulate_media(color_scheme="dark" if dark else "light")
 
 
 def seen(tab: Tab, path: str, dark: bool) -> list[str]:
@@ -55,7 +65,40 @@ def seen(tab: Tab, path: str, dark: bool) -> list[str]:
     assert answer is not None
     told = [*tab.complaints, *([] if answer.status == 200 else [f"status {answer.status}"])]
     tab.complaints.clear()
-    return [*told, *(tab.findings(LOOKS if dark else RULES) if answer.status == 200 else [])]
+    return [*told, *tab.findings(LOOKS if dark else RULES)]
+
+
+def rare(tab: Tab, conn: psycopg.Connection[Any], known: World, *, slow: bool) -> Iterator[str]:
+    """Goes to what no address alone leads to, and names it. Receipts and refusals: test_roles_browser.py."""
+    page, slug = tab.page, known.slug
+    tab.expected += ["status of 400", "status of 409"]
+    for path in known.paths(MISSING):
+        tab.open(path, status=404)
+        yield path
+    for path, name, says in (
+        (f"/t/{slug}/admin/schedules/new/", "Make the schedule", "main [role=alert]:not([hidden])"),
+        (f"/t/{slug}/admin/do/schedule.backfill/{known.schedule}/", "Backfill", ".errorlist"),
+    ):
+        tab.open(path)
+        button = page.get_by_role("button", name=name, exact=True)
+        button.evaluate("one => one.form.noValidate = true")
+        button.click()
+        page.wait_for_selector(says)
+        yield f"{path} with faults"
+    path = f"/admin/do/tenant.pause/{slug}/"
+    tab.open(path)
+    conn.execute("UPDATE tenants_tenant SET dispatch_paused = true WHERE slug = %s", [slug])
+    page.get_by_label("Reason").fill("at the same time")
+    page.get_by_role("button", name="Pause dispatch").click()
+    page.wait_for_selector("text=What has changed")
+    yield f"{path} when it has changed"
+    if slow:  # three seconds each
+        tab.expected.append("status of 503")
+        for path in (f"/t/{slug}/admin/executions/", f"/t/{slug}/admin/executions/execution/"):
+            with conn.transaction():
+                conn.execute(f"LOCK TABLE t_{slug}.executions_execution")
+                tab.open(path, status=503)
+            yield f"{path} when it takes too long"
 
 
 def test_by_keyboard_and_without_script(
@@ -65,10 +108,11 @@ def test_by_keyboard_and_without_script(
     with web.tab("localhost") as tab:
         signed_in(tab)
         by_keyboard(tab, str(kept.waiting))
-        assert not tab.complaints, tab.complaints
     with web.tab("localhost", script=False, width=390) as tab:
         signed_in(tab)
         without_script(tab, str(kept.schedule))
+    with pytest.raises(AssertionError, match=r"status of 404 by .*/nothing/'"), web.tab("localhost") as tab:
+        tab.page.goto(f"{tab.base}/nothing/")  # what nobody asked about is noticed
 
 
 def by_keyboard(tab: Tab, run: str) -> None:

@@ -56,7 +56,6 @@ def test_a_person_goes_all_the_way(acme: Tenant, web: Web) -> None:
         page.wait_for_selector("text=Cancelled.")
         page.get_by_role("button", name="Sign out").click()
         page.wait_for_url("**/console/login**")
-        assert not tab.complaints, tab.complaints
 
 
 def test_who_is_invited_joins(acme: Tenant, web: Web) -> None:
@@ -74,7 +73,6 @@ def test_who_is_invited_joins(acme: Tenant, web: Web) -> None:
         other.page.get_by_role("button", name="Join").click()
         other.page.wait_for_url("**/console/")
         assert "new@acme.test" in other.page.inner_text("header")
-        assert not tab.complaints and not other.complaints, (tab.complaints, other.complaints)
 
 
 def test_everything_works_without_script(acme: Tenant, web: Web) -> None:
@@ -93,7 +91,6 @@ def test_everything_works_without_script(acme: Tenant, web: Web) -> None:
         assert page.locator("#preview tbody tr").count() == 10
         page.get_by_role("button", name="Make the schedule").click()
         page.wait_for_selector("text=every five is made")
-        assert not tab.complaints, tab.complaints
 
 
 @pytest.mark.timeout(300)  # some fifty pages, each looked at by axe
@@ -110,6 +107,7 @@ def test_every_page_is_clean_for_everybody(acme: Tenant, conn: Any, registry: An
         (viewer, kept.paths[5:][every], True, 1280),
     ):  # fmt: skip
         with web.tab("acme.localhost", dark=dark, width=width) as tab:
+            tab.expected.append("status of 409")  # a verb that its state does not allow
             tab.open("/console/login")
             assert not tab.findings(), tab.findings()
             tab.sign_in(email, PASSWORD)
@@ -117,8 +115,6 @@ def test_every_page_is_clean_for_everybody(acme: Tenant, conn: Any, registry: An
                 answer = tab.page.goto(f"{tab.base}{path}")
                 assert answer is not None and answer.status in (200, 409), path
                 assert not tab.findings(), (path, dark, width, tab.findings())
-            expected = [one for one in tab.complaints if "409" not in one]  # a verb that its state does not allow
-            assert not expected, expected
 
 
 def test_no_column_of_a_list_is_cut_off(acme: Tenant, web: Web) -> None:
@@ -130,7 +126,6 @@ def test_no_column_of_a_list_is_cut_off(acme: Tenant, web: Web) -> None:
         for path in ("", "jobs", "keys", "members", "audit", "usage"):
             tab.open(f"/console/{path}")
             assert not tab.page.evaluate(cut), path
-        assert not tab.complaints, tab.complaints
 
 
 def test_empty_pages_are_clean(globex: Tenant, web: Web) -> None:
@@ -139,7 +134,6 @@ def test_empty_pages_are_clean(globex: Tenant, web: Web) -> None:
         for path in ("", "jobs", "schedules", "executions", "dead-letters", "webhooks", "keys", "members", "audit"):
             tab.open(f"/console/{path}")
             assert not tab.findings(), (path, tab.findings())
-        assert not tab.complaints, tab.complaints
 
 
 def test_faults_lead_to_their_fields(acme: Tenant, web: Web) -> None:
@@ -148,6 +142,7 @@ def test_faults_lead_to_their_fields(acme: Tenant, web: Web) -> None:
         tab.open("/console/schedules/new")
         tab.page.get_by_label("Cron expression").fill("99 * * * *")
         tab.page.eval_on_selector("form.form", "form => form.noValidate = true")
+        tab.expected.append("status of 400")
         tab.page.get_by_role("button", name="Make the schedule").click()
         alert = tab.page.get_by_role("alert")
         assert "Please correct this" in alert.inner_text()
@@ -179,7 +174,6 @@ def test_by_keyboard_alone(acme: Tenant, conn: Any, registry: Any, web: Web) -> 
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         page.wait_for_selector("text=It runs again.")
-        assert not tab.complaints, tab.complaints
 
 
 def test_two_tabs_on_two_tenants(acme: Tenant, globex: Tenant, conn: Any, registry: Any, web: Web) -> None:
@@ -209,4 +203,3 @@ def test_what_is_shown_once_is_selected_with_one_press(acme: Tenant, web: Web) -
         assert not tab.findings(), tab.findings()
         page.get_by_role("link", name="I have it").click()
         page.wait_for_url("**/console/keys/*")
-        assert not tab.complaints, tab.complaints

@@ -57,6 +57,11 @@ class Row:
         """The lines that would be otherwise then."""
         return [one for one in self.preview.lines if one.after is not None] if self.preview else []
 
+    @property
+    def stays(self) -> list[Line]:
+        """The others."""
+        return [one for one in self.preview.lines if one.after is None] if self.preview else []
+
 
 class Next(NamedTuple):
     """What one may do next to several rows: the way back, or another look. `off` says why not."""
