@@ -17,8 +17,8 @@ from tests.flow.test_processes import live, one, submit, succeeded
 from tests.processes import Processes, kill
 from tests.schedules.cases import case
 
-# All that may stand on the broker without an expiry, and what bounds it. Bindings of exchanges, answers, results, remote
-# control and messages in a worker's hands are not among it: nothing of the platform makes such keys.
+# All that may stand on the broker without an expiry, and what bounds it. Nothing of the platform makes keys for
+# bindings of exchanges, answers, results, remote control or messages in a worker's hands.
 LASTING = {
     rf"{re.escape(SYSTEM_QUEUE)}|(http|python|queue|container)\.(own|shared)\.[a-z0-9-]+": "queues, while not empty",
 }
