@@ -16,7 +16,7 @@ from django.conf import settings
 
 from apps.dispatch.forecast.crowd import CrowdLook
 from apps.dispatch.forecast.looking import ShardLook
-from apps.dispatch.forecast.pacing import EVERY_S, Pace
+from apps.dispatch.forecast.pacing import EVERY_S, FIRST_SHARE, LEAST_SHARE, MOST_SHARE, Pace
 from apps.dispatch.forecast.summing import clock_changes, fullest, summed, whole_hour, with_runs
 from apps.dispatch.keeper import Keeper
 from apps.due import forecast
@@ -123,7 +123,7 @@ class ForecastService:
 
     def _go_on(self, conn: Conn, now: datetime, counts: dict[str, int]) -> None:
         """Looks on for STEP_S, or a little more."""
-        began, first = monotonic_s(), self._is_unknown(now)
+        began, least = monotonic_s(), self._least_share(now)
         while (left_s := began + STEP_S - monotonic_s()) > 0:
             look = self._look = self._look or self._next_look(conn, now)
             if look is None:
@@ -145,7 +145,7 @@ class ForecastService:
         if not whole_ones and self._look is None:
             self._pace.nothing(ended)
         else:
-            self._pace.looked(ended, ended - began, whole=whole_ones, shards=settings.SHARDS, first=first)
+            self._pace.looked(ended, ended - began, whole=whole_ones, shards=settings.SHARDS, least=least)
 
     def _next_look(self, conn: Conn, now: datetime) -> ShardLook | CrowdLook | None:
         assert self._served is not None
@@ -165,8 +165,14 @@ class ForecastService:
             entries=self._total.entries, tenants=self._served,
         )  # fmt: skip
 
-    def _is_unknown(self, now: datetime) -> bool:
-        return any(not self._reaches(number, now) for number in range(settings.SHARDS))
+    def _least_share(self, now: datetime) -> float:
+        """More while something is not known, or known to be wrong."""
+        assert self._shards is not None
+        if any(not self._reaches(number, now) for number in range(settings.SHARDS)):
+            return FIRST_SHARE
+        since = self._untold_since
+        wrong = since is not None and any(one.made_at < since for one in self._shards.values())
+        return MOST_SHARE if wrong else LEAST_SHARE
 
     def _reaches(self, number: int, now: datetime) -> bool:
         """Whether a shard is known for a day and a week from now on."""
