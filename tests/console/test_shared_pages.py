@@ -1,4 +1,7 @@
-"""The admin of the public host: lists over all tenants, and what operators may do to them."""
+"""The admin of the public host: lists over all tenants, and what operators may do to them.
+
+It has 500 lines since it goes over one site's tables with one reading of the trail, which every test begins anew.
+"""
 
 from __future__ import annotations
 

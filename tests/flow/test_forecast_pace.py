@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from apps.dispatch.forecast.pacing import CYCLE_S, EVERY_S, Pace, share_of
+from apps.dispatch.forecast.pacing import CYCLE_S, EVERY_S, NOTHING_S, Pace, share_of
 
 SHARDS = 64
 
@@ -45,4 +45,4 @@ def test_what_costs_more_gets_more_so_that_all_shards_are_looked_at_in_time() ->
     assert done.count("step") * 0.25 / (40 * 3_600) <= share * 1.1
     pace = Pace(0.0, 0.0)
     pace.nothing(5.0)
-    assert pace.wait_s(5.0) == 0 and pace.looks_at == 5.0 + EVERY_S
+    assert pace.wait_s(5.0) == 0 and pace.looks_at == 5.0 + NOTHING_S

@@ -8,6 +8,7 @@ at in CYCLE_S that way. Until all shards are known for the first time it is more
 from dataclasses import dataclass
 
 EVERY_S = 2.0  # between looks for changes
+NOTHING_S = 10.0  # until it is asked again whether a shard is old
 CHANGES_SHARE = 1 / 20
 FIRST_SHARE = 1 / 5  # while something is not known yet
 WITHIN_SHARE = 1 / 50  # within a shard
@@ -52,5 +53,5 @@ class Pace:
 
     def nothing(self, now: float) -> None:
         """There was nothing to look at."""
-        self.looks_at = now + EVERY_S
+        self.looks_at = now + NOTHING_S
         self._began, self._spent_s = None, 0.0

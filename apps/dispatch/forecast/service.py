@@ -26,7 +26,6 @@ from kernel.clock import monotonic_s
 from kernel.service import Pass
 from tenants.door import Line
 from tenants.registry import Registry
-from tenants.work import database_now
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -74,7 +73,8 @@ class ForecastService:
         try:
             conn = self._line.get()
             self._registry.refresh()
-            counts = self.step(conn, database_now(conn), looks=began >= self._pace.looks_at)
+            now, changed = forecast.news(conn)
+            counts = self.step(conn, now, looks=began >= self._pace.looks_at, changed=changed)
         except Exception:  # what is known here may not be what is written
             self._forget()
             raise
@@ -83,8 +83,8 @@ class ForecastService:
     def close(self) -> None:
         self._line.close()
 
-    def step(self, conn: Conn, now: datetime, *, looks: bool = True) -> dict[str, int]:
-        """A little of what there is to do: changes first, then, with `looks`, a part of a look."""
+    def step(self, conn: Conn, now: datetime, *, looks: bool = True, changed: bool = True) -> dict[str, int]:
+        """A little of what there is to do: changes first, if there may be any, then, with `looks`, a part of a look."""
         if self._look is not None and self._look.rows.conn is not conn:
             self._forget()
         if self._shards is None:
@@ -96,7 +96,7 @@ class ForecastService:
             self._total = forecast.read(conn)
         self._notice_served(now)
         began = monotonic_s()
-        counts = {"changes": self._add_changes(conn, now), "expanded": 0, "shards": 0, "crowds": 0}
+        counts = {"changes": self._add_changes(conn, now) if changed else 0, "expanded": 0, "shards": 0, "crowds": 0}
         added = monotonic_s()
         if looks:
             self._go_on(conn, now, counts)
@@ -212,8 +212,6 @@ class ForecastService:
 
     def _add_changes(self, conn: Conn, now: datetime) -> int:
         """What the entries that changed ran before is taken off, and what they run now is put on."""
-        if not forecast.any_change(conn):
-            return 0
         assert self._shards is not None
         look = self._look if isinstance(self._look, ShardLook) else None
         with conn.transaction():
@@ -250,8 +248,10 @@ class ForecastService:
         total = self._total
         age = TOTAL_EVERY if total is None else now - total.made_at
         if timedelta() <= age < TOTAL_EVERY:
+            if not self._differs:
+                return
             all_in = self._look is None and self._next_shard(now) is None
-            if not self._differs or not (added or age >= SHARDS_EVERY or all_in):
+            if not (added or age >= SHARDS_EVERY or all_in):
                 return
         if total is not None and not self._differs and total.starts_at == whole_hour(now):
             self._total = total._replace(made_at=now)
