@@ -141,7 +141,7 @@ def test_it_rings_the_release_loops_of_its_process_when_it_is_committed(
     seen: list[tuple[set[str], int]] = []
     yielding = Yielding()
     service = FireService(
-        OneLine(conn), leader, yielding=yielding,  # type: ignore[arg-type]
+        OneLine(conn), leader, yielding=yielding,  # type: ignore[arg-type]  # a line is what it gives
         ring=lambda pools: seen.append((set(pools), count(second, "SELECT count(*) FROM tickets_ticket"))),
     )  # fmt: skip
     make_schedule(acme, trigger={"at": (NOW + MINUTE).isoformat()})
@@ -154,7 +154,7 @@ def test_it_rings_the_release_loops_of_its_process_when_it_is_committed(
 
 def test_the_ear_passes_over_what_was_rung_here(conn: Conn, second: Conn) -> None:
     loops = {name: FakeLoop() for name in ("fire", "release python", "release http")}
-    ear = Ear(OneLine(second), loops, rung=lambda: conn.info.backend_pid)  # type: ignore[arg-type]
+    ear = Ear(OneLine(second), loops, rung=lambda: conn.info.backend_pid)  # type: ignore[arg-type]  # a line is what it gives
     second.execute(f"LISTEN {READY_CHANNEL}")
     notify_ready(conn, {"python"})
     ear.run_once()

@@ -235,7 +235,7 @@ def test_a_pass_that_fire_rang_for_needs_no_look(
     made = tickets(acme, 2)
     service.rung = True
     service.run_once()
-    assert sorted(ids_of(service._publisher.taken())) == sorted(made)  # type: ignore[attr-defined]
+    assert sorted(ids_of(service._publisher.taken())) == sorted(made)  # type: ignore[attr-defined]  # it is a Noted
     late = conn.execute("SELECT max(queued_at - clock_timestamp()) FROM tickets_ticket").fetchone()
     assert late is not None and timedelta(seconds=-20) < late[0] <= timedelta(seconds=0.1), "by the database's clock"
 
