@@ -1,6 +1,7 @@
 # Needs Python 3.11 or newer with venv, and make. Everything else comes from the pinned requirements.
 PYTHON ?= python3
-TEST_PROCESSES ?= 2
+# One more than cores: tests of processes and pages wait a third of their time.
+TEST_PROCESSES ?= 3
 ARGS ?=
 
 VENV := .venv

@@ -50,13 +50,13 @@ app.conf.update(
     broker_connection_max_retries=None,
     broker_transport_options={
         "priority_steps": [0],  # one key a queue: with thousands of queues the default four cost ten times as much
+        "ack_emulation": False,  # two round trips a message, for what nobody reads: what is lost is released again
         "queue_order_strategy": "round_robin",
         "max_connections": 100,
         "socket_timeout": 10,
         "socket_connect_timeout": 5,
         "socket_keepalive": True,
         "health_check_interval": 15,
-        "visibility_timeout": 3_600,
     }
     if settings.BROKER_URL.startswith(("redis", "unix"))
     else {},

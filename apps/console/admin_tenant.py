@@ -14,6 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path
 
 from apps.console.admin_tenants import SmallAdmin, tell_overbooked
+from apps.console.bands import band_of
 from apps.console.deleting import deletion_page
 from apps.console.filters import NamedFilter, SchemaFilter
 from apps.console.shown import tenant_link
@@ -64,6 +65,14 @@ class TenantAdmin(SmallAdmin):
     def keys_of(self, ids: list[Any]) -> Iterable[str]:
         """Verbs name a tenant by its slug."""
         return list(Tenant.objects.filter(pk__in=ids).order_by("slug").values_list("slug", flat=True))
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, add: bool = False, change: bool = False, form_url: str = "",
+        obj: Any = None,
+    ) -> Any:  # fmt: skip
+        """It is about one tenant, and wears its band."""
+        around = {**context, **band_of(obj)}
+        return super().render_change_form(request, around, add=add, change=change, form_url=form_url, obj=obj)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

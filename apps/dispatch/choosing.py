@@ -17,7 +17,7 @@ from apps.dispatch.causes import Causes
 from apps.dispatch.flowshare import FlowShare
 from apps.dispatch.gathering import Gathered, gather
 from apps.dispatch.noting import Noting
-from apps.dispatch.pace import Newcomers, refills
+from apps.dispatch.pace import Newcomers
 from apps.dispatch.picking import Picking, Turns
 from apps.dispatch.sharing import Shares, Sharing
 from apps.dispatch.windows import Windows
@@ -64,6 +64,7 @@ class Choosing:
                 self._tenancies[tenant_id] = tenancy
                 self._waits[lane].append(tenant_id)
         newcomers.passed(self._waits[LIVE])
+        self._newcomers = newcomers
         self.gathered = Gathered({}, {})
         self.noting = Noting(memory.causes, now)
         self._source = waiting.PoolTickets(conn, pool)
@@ -87,7 +88,9 @@ class Choosing:
 
     def choose(self, *, elapsed_s: float, early: bool = False) -> None:
         """Fills `chosen`. `elapsed_s` is the time since the last pass that shared; `early` comes for newcomers."""
-        self.sharing.refill = refills(early=early, newcomers=self.sharing.newcomers, held=self._capacity.held)
+        others = any(one not in self._newcomers.new for waits in self._waits.values() for one in waits)
+        self.sharing.refill = not self._newcomers.go_alone(early=early, held=self._capacity.held, others=others)
+        self.sharing.put_off = self._newcomers.put_off
         self.gathered = gather(self._conn, self._pool, self._tenancies, self._capacity, now=self._now)
         self._admit()
         self.sharing.share(elapsed_s)

@@ -57,12 +57,14 @@ class ClockWatch:
     def __init__(self) -> None:
         self._parts: list[_Part] = []
         self._ahead_until: datetime | None = None  # what the parts are of
+        self.now = _END  # the database's time at the last step
 
     def step(self, conn: Conn, registry: Registry) -> dict[str, int]:
         """Counts: `clock_went_back`, `cursor_ahead` (entries that were put back), `clock_looked_at`."""
         row = conn.execute(_READ).fetchone()
         assert row is not None
         now, seen_at, ahead_until = row
+        self.now = now
         counts: dict[str, int] = {}
         if seen_at is None or now >= seen_at + MARK_EVERY:
             conn.execute(_SEEN, [now])

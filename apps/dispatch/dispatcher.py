@@ -3,6 +3,7 @@
 import logging
 import sys
 import threading
+from collections.abc import Callable, Collection
 from typing import Any
 
 import psycopg
@@ -54,7 +55,8 @@ class Dispatcher:
         sys.setswitchinterval(SWITCH_S)
         line = self.keeper.line
         yielding = Yielding()
-        self._add("fire", FireService(line("fire"), self.keeper, yielding=yielding))
+        firing = FireService(line("fire"), self.keeper, yielding=yielding, ring=self._ring)
+        self._add("fire", firing)
         for pool in self.pools:
             name = f"release {pool}"
             self._add(
@@ -70,7 +72,7 @@ class Dispatcher:
         for loops in settings.DISPATCHER_LOOPS:
             for name, service, idle_s in import_string(loops)(self.keeper):
                 self._add(name, service, idle_s=idle_s)
-        self._add("listen", Ear(line("listen"), self._loops))
+        self._add("listen", Ear(line("listen"), self._loops, rung=lambda: firing.backend))
         self._loops["keeper"] = Loop(self.keeper, error_max_s=KEEPER_AGAIN_S)
         for loop in self._loops.values():
             loop.start()
@@ -112,6 +114,15 @@ class Dispatcher:
     def _add(self, name: str, service: Any, *, idle_s: float = IDLE_S) -> None:
         self._loops[name] = Loop(service, idle_s=idle_s)
 
+    def _ring(self, pools: Collection[str]) -> None:
+        """At once, without the way through the database; other dispatchers hear of it from there."""
+        for pool in pools:
+            loop = self._loops.get(f"release {pool}")
+            if loop is not None:
+                if isinstance(loop.service, ReleaseService):
+                    loop.service.rung = True
+                loop.wake()
+
     def _serves(self, slice_: Slice) -> bool:
         kind, shard = slice_
         if kind == release.KIND:
@@ -129,9 +140,11 @@ class Ear:
 
     name = "listen"
 
-    def __init__(self, line: Line, loops: dict[str, Loop]) -> None:
+    def __init__(self, line: Line, loops: dict[str, Loop], *, rung: Callable[[], int | None]) -> None:
+        """`rung` is the database's process whose notices of what is ready have reached the loops already."""
         self._line = line
         self._loops = loops
+        self._rung = rung
         self._listening_on: Conn | None = None
 
     def run_once(self) -> Pass:
@@ -145,6 +158,8 @@ class Ear:
         for notice in conn.notifies(timeout=LISTEN_S, stop_after=1):
             heard += 1
             kind = "fire" if notice.channel == DUE_CHANNEL else "release"
+            if kind == "release" and notice.pid == self._rung():
+                continue
             wanted = f"release {notice.payload}" if kind == "release" and notice.payload else ""
             for name, loop in self._loops.items():
                 if name == wanted or (not wanted and name.split()[0] == kind):

@@ -28,6 +28,7 @@ BUDGET_S = 1.5  # of a pass; then the next one goes on
 AGAIN_MAX_S = 60.0
 LOCK_TIMEOUT_MS = 400
 AGAIN_S = 0.5
+NEAR_EVERY_S = 2.0  # limits that come near; events have to be quicker
 
 
 class FanOutService:
@@ -42,6 +43,7 @@ class FanOutService:
         self._lateness = Lateness()
         self._failing: dict[int, tuple[int, float]] = {}  # tenant -> (failures in a row, not before)
         self._ready: Conn | None = None
+        self._near_at = float("-inf")
 
     def run_once(self) -> Pass:
         if not self._keeper.held(LEASE_KIND):
@@ -51,7 +53,10 @@ class FanOutService:
             conn.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")
             self._ready = conn
         self._registry.refresh()
-        near = tell_near(conn, self._registry)
+        near = 0
+        if monotonic_s() >= self._near_at:
+            near = tell_near(conn, self._registry)
+            self._near_at = monotonic_s() + NEAR_EVERY_S
         counts, full = self._fan_out(conn)
         if near:
             counts["near"] = near

@@ -8,7 +8,7 @@ inserted again), add a ticket for each that was inserted. A batch that fails is 
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -38,15 +38,20 @@ from apps.workflows.dependencies.depending import dependents_decide
 from kernel.clock import monotonic_s
 from kernel.pools import PULL
 from kernel.service import Pass
-from tenants import suspension
+from tenants import suspension, transactions
 from tenants.door import Line
 from tenants.registry import Registry
 from tenants.suspension import Standstill
+from tenants.transactions import Riding
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
+Ring = Callable[[Collection[str]], None]  # tells the release loops of this process: something is ready in these pools
 KIND = "fire"
 LOOK_AHEAD_MAX = 50_000
+CALM_S = 0.05  # after what was fired
+LEARN_S = 2.0  # where something is due all the time
+FEW = 100  # tickets cost less as one statement among others than as a copy
 LOCK_TIMEOUT_MS = 400  # a batch holds the entries of many tenants while it waits for the table of one
 
 
@@ -55,8 +60,11 @@ class FireService:
 
     name = "fire"
 
-    def __init__(self, line: Line, keeper: Keeper, *, yielding: Yielding | None = None) -> None:
+    def __init__(
+        self, line: Line, keeper: Keeper, *, yielding: Yielding | None = None, ring: Ring | None = None
+    ) -> None:
         self._line = line
+        self._ring = ring
         self._yielding = yielding or Yielding()
         self._keeper = keeper
         self._registry = Registry(line)
@@ -64,7 +72,10 @@ class FireService:
         self._apart = Apart()
         self._backlogs = Backlogs()
         self._deferral = Deferral(batch=settings.FIRE_BATCH)
+        self._has_fired = False  # in its last pass
+        self._learnt_at = float("-inf")
         self._ready: Conn | None = None
+        self.backend: int | None = None  # the database's process behind the connection: whose notices come from here
 
     def run_once(self) -> Pass:
         shards = self._keeper.held(KIND)
@@ -73,16 +84,22 @@ class FireService:
         conn = self._line.fresh()
         if self._ready is not conn:
             conn.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")
-            self._ready = conn
+            self._ready, self.backend = conn, conn.info.backend_pid
         now, earliest = entries.peek(conn, sorted(shards))
         due = [shard for shard, at in earliest.items() if at <= now]
         if not due:
+            wait_s = self._until(min(earliest.values(), default=None), now)
+            if self._has_fired:  # what it has fired is released now, which goes before preparing what comes
+                self._has_fired = False
+                return Pass(wait_s=CALM_S if wait_s is None else min(wait_s, CALM_S))
+            self._learn(conn)
             self._look_ahead(conn, sorted(shards), now)
-            return Pass(wait_s=self._until(min(earliest.values(), default=None), now))
-        self._registry.refresh()
+            return Pass(wait_s=wait_s)
+        if monotonic_s() - self._learnt_at > LEARN_S:
+            self._learn(conn)
         terms = {shard: shards[shard] for shard in due}
-        self._deferral.ask(conn)
-        counts = self._fire(conn, due, terms, now)
+        counts = self._fire(conn, due, terms, now, owed=min(earliest.values()) <= now - entries.FRESH)
+        self._has_fired = True
         # Going on at once only helps when this pass got somewhere: what is locked or failing must not make it spin.
         if counts["entries"] > 0 or not self._deferral.active:
             return Pass(counts, full=counts["entries"] > 0)
@@ -94,19 +111,32 @@ class FireService:
     def close(self) -> None:
         self._line.close()
 
+    def _learn(self, conn: Conn) -> None:
+        """What it has to know of tenants and pools, while nothing is due."""
+        self._registry.refresh()
+        self._deferral.ask(conn)
+        self._learnt_at = monotonic_s()
+
+    def _rings(self, pools: Collection[str]) -> None:
+        self._yielding.due_at = math.inf  # nobody makes way any longer
+        if self._ring is not None:
+            self._ring(pools)
+
     def _until(self, nearest: datetime | None, now: datetime) -> float | None:
         wait_s = None if nearest is None else (nearest - now).total_seconds()
         self._yielding.due_at = math.inf if wait_s is None else monotonic_s() + wait_s
         return wait_s
 
-    def _fire(self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime) -> dict[str, int]:
+    def _fire(
+        self, conn: Conn, shards: list[int], terms: dict[int, int], now: datetime, *, owed: bool
+    ) -> dict[str, int]:
         batch = partial(
             fire_batch, conn, self._registry, shards, now=now, limit=settings.FIRE_BATCH,
             fired_by=lambda entry: self._keeper.signature(terms.get(entry.shard)), backlogs=self._backlogs,
-            deferral=self._deferral,
+            deferral=self._deferral, ring=self._rings,
         )  # fmt: skip
         avoid, deferral = self._apart.avoided(), self._deferral
-        debt = deferral.looks()
+        debt = deferral.looks() and owed
         not_debt = deferral.keys(now) if debt else []
         try:
             counts = batch(not_tenants=avoid, debt=debt, not_debt=not_debt)
@@ -149,16 +179,18 @@ def fire_batch(
     conn: Conn, registry: Registry, shards: Sequence[int], *, now: datetime, limit: int,
     fired_by: Callable[[Entry], str],
     not_tenants: Sequence[int] = (), only: Sequence[UUID] | None = None, backlogs: Backlogs | None = None,
-    deferral: Deferral | None = None, debt: bool = True, not_debt: Sequence[UUID] = (),
+    deferral: Deferral | None = None, debt: bool = True, not_debt: Sequence[UUID] = (), ring: Ring | None = None,
 ) -> dict[str, int]:  # fmt: skip
-    """One transaction: locks, decides, writes. Returns counts; `entries` is how many were locked."""
+    """One transaction: locks, decides, writes; then rings. Returns counts; `entries` is how many were locked."""
     backlogs = backlogs or Backlogs()
-    with conn.transaction():
+    with transactions.transaction(conn) as within:
         if only is None:
             found = entries.lock_due(
-                conn, shards, now=now, limit=limit, not_tenants=not_tenants, debt=debt, not_debt=not_debt
-            )
+                conn, shards, now=now, limit=limit, not_tenants=not_tenants, debt=debt, not_debt=not_debt,
+                within=within,
+            )  # fmt: skip
         else:
+            within.begin()
             found = [entry for entry in entries.lock(conn, only) if entry.due_at <= now]
         if not found:
             return {"entries": 0}
@@ -169,7 +201,9 @@ def fire_batch(
             standstills=_standstills(conn, found), fired_by=fired_by, deferral=deferral,
         )  # fmt: skip
         counted = quotas.keep_within(conn, registry, plan, backlogs, now=now)
-        counts = _write(conn, registry, plan, counted, now=now)
+        counts, pools = _write(conn, registry, plan, counted, within, now=now)
+    if ring is not None and pools:
+        ring(pools)
     backlogs.add({tenant_id: len(rows) for tenant_id, rows in plan.fired.items()})
     if plan.held:
         log.error("%d due entries are held back (%s), such as %s", len(plan.held), plan.held[0][1], plan.held[0][0].key)
@@ -178,7 +212,10 @@ def fire_batch(
     return counts
 
 
-def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int], *, now: datetime) -> dict[str, int]:
+def _write(
+    conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int], within: Riding, *, now: datetime
+) -> tuple[dict[str, int], set[str]]:
+    """Writes and commits. Counts, and the pools of which something is ready now."""
     schemas = {tenant_id: tenancy.schema for tenant_id, tenancy in registry.by_id.items()}
     replaced, followed = _make_way(conn, plan) if plan.replacing else ({}, {})
     with conn.pipeline():
@@ -211,16 +248,22 @@ def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int
         raise psycopg.errors.SerializationFailure("due entries moved under their lock")
     new = [row[0] for cursor in inserted for row in cursor]
     made = [plan.new_tickets[execution_id] for execution_id in new]
-    tickets.copy_in(conn, made)
+    few = len(made) <= FEW
+    if not few:
+        tickets.copy_in(conn, made)
     fired = Counter(one.tenant_id for one in made if one.schedule_id is not None)
     with conn.pipeline():
+        if few and made:
+            tickets.insert_few(conn, made)
         if counted:
             quotas.give_back(conn, counted, fired, now=now)
         deltas.add(conn, _tally(plan, fired, counted, replaced), now=now)
+        pools = {one.pool for one in made}
         if new:
-            tickets.notify_ready(conn, {one.pool for one in made})
+            tickets.notify_ready(conn, pools)
             tickets.notify_pull(conn, ((one.tenant_id, one.queue) for one in made if one.pool == PULL))
-    return {
+        within.commit()
+    counts = {
         "fired": len(new),
         "already_there": len(plan.new_tickets) - len(new),
         "skipped": sum(
@@ -229,6 +272,7 @@ def _write(conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int
         "poison": len(plan.poison),
         "replaced": sum(len(rows) for rows in replaced.values()),
     }
+    return counts, pools
 
 
 def _tally(

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 REFILL_SHARE = 0.25
 REFILL_WAIT_S = 0.1
 KEPT_PART = 3  # for so many places before the workers there is one more for newcomers
-LOOK_REST = 5  # times as long as a look for newcomers took nobody looks again
+LOOK_REST = 5  # looks for newcomers take one part of the time, and the rest these
+LOOKS_AHEAD_S = 0.5  # of rests that may be owed: looks are close to each other where something comes, and then rare
 BUSY_WAIT_S = 0.02  # at least, between looks at workers, jobs or tenants that have no room
 YIELD_BEFORE_S = 0.03  # a refill begins no later than so long before an instant at which something is due
 YIELD_AFTER_S = 0.06  # for fire to have made what is due, at most
+LOOK_BEFORE_S = 0.005  # so long before it, until fire has made it, a busy pool is not even looked at
 YIELD_REST_S = 0.5  # where something is due all the time, one refill in so long yields
 
 
@@ -38,11 +40,6 @@ def kept_for_newcomers(*, capacity: int, slots: int) -> int:
     return -(-max(0, capacity - slots) // KEPT_PART)
 
 
-def refills(*, early: bool, newcomers: Iterable[int], held: Mapping[int, int]) -> bool:
-    """Whether a pass serves all. One that comes early, for newcomers that hold nothing, serves only them."""
-    return not early or all(held.get(one, 0) for one in newcomers)
-
-
 @dataclass(slots=True)
 class Newcomers:
     """Who has something ready that had nothing at the last pass: they do not wait until others leave room.
@@ -52,7 +49,8 @@ class Newcomers:
 
     new: set[int] = field(default_factory=set)  # of this pass
     _waited: set[int] = field(default_factory=set)
-    _not_before: float = float("-inf")
+    put_off: bool = False  # this pass was theirs alone, though all could have been served
+    _rested_at: float = float("-inf")  # when all looks so far have had their rests
 
     def passed(self, waits: Iterable[int]) -> None:
         """A pass is about to serve these."""
@@ -60,16 +58,27 @@ class Newcomers:
         self.new = now - self._waited
         self._waited = now
 
+    def go_alone(self, *, early: bool, held: Mapping[int, int], others: bool) -> bool:
+        """Whether this pass serves only those of them that hold nothing (`held`, by tenant).
+
+        One that comes early does. So does another one in a busy pool where `others` wait: choosing for those takes
+        longer, and their turn comes at once, in the next pass.
+        """
+        puts_off = others and not self.put_off and any(held.values())
+        alone = not all(held.get(one, 0) for one in self.new) and (early or puts_off)
+        self.put_off = alone and not early
+        return alone
+
     def rests_s(self, at: float) -> float:
         """Seconds until the next look, or 0: looks take a small part of the time, however many tenants there are."""
-        return max(0.0, self._not_before - at)
+        return max(0.0, self._rested_at - LOOKS_AHEAD_S - at)
 
     def looked(self, waits: Iterable[int], *, begun: float, ended: float) -> bool:
         """Whether one of those that wait is new."""
         now = set(waits)
         new = bool(now - self._waited)
         self._waited &= now
-        self._not_before = ended + LOOK_REST * (ended - begun)
+        self._rested_at = max(self._rested_at, ended) + LOOK_REST * (ended - begun)
         return new
 
 
@@ -91,3 +100,7 @@ class Yielding:
         if at - self._since >= YIELD_REST_S:
             self._since = at
         return until - at if at - self._since < YIELD_BEFORE_S + YIELD_AFTER_S else 0.0
+
+    def is_near(self, at: float) -> bool:
+        """Whether fire is at work or about to be, so that a look would only be in its way."""
+        return self.due_at - LOOK_BEFORE_S <= at and self.wait_s(at) > 0

@@ -110,7 +110,7 @@ class Picking:
         for one in self.source.flows(lane, after, most=most):
             by_tenant[one.tenant_id].append(one)
         self._count([one for found in by_tenant.values() for one in found])
-        jobs = {one.job_id: one.tenant_id for found in by_tenant.values() for one in found}
+        jobs = {one.job_id: one.tenant_id for found in by_tenant.values() for one in found if one.rated}
         new = {job: tenant_id for job, tenant_id in jobs.items() if ("job", job) not in self._left}
         rates = buckets.of_jobs(self.conn, new, now=self.now)
         self.rates |= {(jobs[job], job): rate for job, rate in rates.items()}

@@ -118,7 +118,8 @@ def _carry_out(
         plan.fired[entry.tenant_id].append(fired)
         plan.new_tickets[fired.id] = ticket
     told = plan.standing if standing else plan.skipped
-    told[entry.tenant_id] += [occurring.skipped(entry, skip, fired_by) for skip in decision.skips]
+    for skip in decision.skips:
+        told[entry.tenant_id].append(occurring.skipped(entry, skip, fired_by))
     _go_on(entry, plan, decision)
 
 

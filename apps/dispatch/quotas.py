@@ -58,8 +58,9 @@ def cut(plan: Plan, tenant_id: int, most: int, reason: str) -> None:
 
     Where none of a schedule's runs is left, nothing makes way for it.
     """
-    kept, dropped = plan.fired[tenant_id][:most], plan.fired[tenant_id][most:]
-    plan.fired[tenant_id] = kept
+    kept, dropped = plan.fired[tenant_id][:most], plan.fired.pop(tenant_id)[most:]
+    if kept:
+        plan.fired[tenant_id] = kept
     by_schedule: dict[UUID, list[executions.Fired]] = defaultdict(list)
     for fired in dropped:
         del plan.new_tickets[fired.id]

@@ -73,9 +73,8 @@ class ReconcileService:
         self._registry.refresh()
         counts, self._lost_after = end_lost(conn, self._registry, self._definitions, after=self._lost_after)
         counts |= self._clock.step(conn, self._registry)
-        now = database_now(conn)
-        counts |= self._expiry.run(conn, self._registry, now=now)
-        counts |= self._usage.step(conn, now=now)
+        counts |= self._expiry.run(conn, self._registry, now=self._clock.now)
+        counts |= self._usage.step(conn, now=self._clock.now)
         if not self._rotation.rests:
             for name, count in self._rotation.step(conn, self._registry).items():
                 counts[name] = counts.get(name, 0) + count

@@ -21,7 +21,7 @@ from apps.dispatch.choosing import Choosing, Memory
 from apps.dispatch.fairness import FairShare
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.leaving import Leaving
-from apps.dispatch.pace import BUSY_WAIT_S, Newcomers, Yielding, look_again_s, waits_for_more
+from apps.dispatch.pace import BUSY_WAIT_S, YIELD_AFTER_S, Newcomers, Yielding, look_again_s, waits_for_more
 from apps.dispatch.publish import Publisher
 from apps.dispatch.sharing import Shares
 from apps.due import leases
@@ -32,6 +32,7 @@ from apps.usage.figures import DISPATCH, RELEASED, Tally
 from kernel.clock import monotonic_s
 from kernel.pools import POOL_NUMBER
 from kernel.service import Pass
+from tenants import transactions
 from tenants.door import Line
 from tenants.registry import Registry
 
@@ -59,6 +60,7 @@ class ReleaseService:
         self._memory = Memory()
         self._newcomers = Newcomers()
         self._yielding = yielding or Yielding()
+        self.rung = False  # something is ready: fire has made it
         self._term: int | None = None  # under which the memory is of this pool's last passes
         self._again_at = self._holds_at = self._prune_at = float("-inf")
         self._released_at = self._shared_at = float("-inf")
@@ -72,8 +74,14 @@ class ReleaseService:
         term = self._keeper.held(KIND).get(POOL_NUMBER[self.pool])
         if term is None:
             return Pass()
+        if self._busy and self._yielding.is_near(monotonic_s()):
+            return Pass(wait_s=YIELD_AFTER_S)  # fire rings when it is done
         counts: dict[str, int] = {}
         conn = self._line.get()
+        rung, self.rung = self.rung, False
+        if rung:  # a tenant that has changed since the last question is known as such from the next pass on
+            self._registry.refresh()
+            return self._pass(conn, term, None, counts)
         now, comes, ready = waiting.look(conn, self.pool)
         self._registry.refresh()  # after a question, with whose answer comes what was told
         if monotonic_s() >= self._again_at:
@@ -91,8 +99,19 @@ class ReleaseService:
         if not ready:
             self._keep_holds(conn, now)  # until when lasted what is over
             return Pass(counts, full=counts.get("promoted", 0) >= settings.RELEASE_BATCH)
+        return self._pass(conn, term, now, counts)
+
+    def close(self) -> None:
+        self._publisher.close()
+        self._line.close()
+
+    def _pass(self, conn: Conn, term: int, now: datetime | None, counts: dict[str, int]) -> Pass:
+        """Releases; `now` is None when nobody has looked: then something is ready."""
         self._busy, self._held_until, self._look_s = False, None, BUSY_WAIT_S
-        messages, released = self._release(conn, term, now)
+        found = self._release(conn, term, now)
+        if found is None:
+            return Pass(counts)
+        now, messages, released = found
         if messages:
             self._publisher.publish(messages)
         self._keep_holds(conn, now)
@@ -100,28 +119,28 @@ class ReleaseService:
         counts["messages"] = len(messages)
         return Pass(counts, full=released > 0, wait_s=self._wait_s(now))
 
-    def close(self) -> None:
-        self._publisher.close()
-        self._line.close()
-
     def _wait_s(self, now: datetime) -> float | None:
         if self._busy:
             return self._look_s
         return None if self._held_until is None else max(BUSY_WAIT_S, (self._held_until - now).total_seconds())
 
-    def _release(self, conn: Conn, term: int, now: datetime) -> tuple[list[Message], int]:
+    def _release(self, conn: Conn, term: int, now: datetime | None) -> tuple[datetime, Sequence[Message], int] | None:
+        """The database's time, what to publish and how many were released; None when the lease is somebody else's."""
         begun = monotonic_s()
-        with conn.transaction():
+        with transactions.transaction(conn) as within:
             rests_s = self._newcomers.rests_s(begun)
             with conn.pipeline():  # one round trip: what is busy is looked at often
+                within.begin()
                 held = leases.ask_still_held(
                     conn, kind=KIND, shard=POOL_NUMBER[self.pool], owner=self._keeper.id, term=term
                 )
                 alive, taken = workers.ask_live(conn, self.pool), waiting.ask_taken(conn, self.pool)
                 asked = None if rests_s else waiting.ask_tenants(conn, self.pool)
                 next_release = releasing.ask_next_release(conn)
-            if held.fetchone() is None:
-                return [], 0
+            ours = held.fetchone()
+            if ours is None:
+                return None
+            now = now or ours[0]
             looked = monotonic_s()
             self._remember(conn, term, now)
             live = alive.fetchall()
@@ -131,7 +150,7 @@ class ReleaseService:
             if not live:
                 waits = waiting.tenants(conn, self.pool) if waits is None else waits
                 self._choosing(conn, capacity, now, waits, Newcomers()).hold()
-                return [], 0
+                return now, [], 0
             since_s = monotonic_s() - self._released_at
             free = min(capacity.free, settings.RELEASE_BATCH)
             yield_s = self._yielding.wait_s(looked) if capacity.held else 0.0
@@ -150,7 +169,7 @@ class ReleaseService:
                 if places and rests_s:  # who rang may be new, and was not looked at
                     self._look_s = min(self._look_s, rests_s)
                 self._memory.causes.go_on(now)
-                return [], 0
+                return now, [], 0
             if waits is None:
                 waits = waiting.tenants(conn, self.pool)
             choosing = self._choosing(conn, capacity, now, waits, self._newcomers)
@@ -160,7 +179,9 @@ class ReleaseService:
             self._tell(conn, choosing.noting.rate_held, now)
             chosen = choosing.chosen
             if not chosen:
-                return [], 0
+                if choosing.sharing.put_off:
+                    self._busy, self._look_s = True, 0.0
+                return now, [], 0
             row = next_release.fetchone()
             assert row is not None
             number = row[0]
@@ -173,7 +194,7 @@ class ReleaseService:
             gone = set(releasing.release(conn, ids, release=number, now=at, delays=self._delays(chosen, at)))
             chosen = [one for one in chosen if one.execution_id in gone]
             self._count(conn, choosing, chosen, now, released_at=at)
-        return list(messages_of(chosen, number, capacity.message_max)), len(chosen)
+        return now, list(messages_of(chosen, number, capacity.message_max)), len(chosen)
 
     def _choosing(
         self, conn: Conn, capacity: Capacity, now: datetime, waits: Sequence[tuple[int, int]], newcomers: Newcomers

@@ -78,6 +78,7 @@ class Sharing:
     pick: Callable[[int, Mapping[int, int]], Counter[int]]
     newcomers: Set[int] = frozenset()
     refill: bool = True  # else only newcomers are served: the others' turn comes with the next refill
+    put_off: bool = False  # a refill that comes at once: what is free is shared then
     left: dict[int, float] = field(default_factory=dict)  # of limits of whole tenants
     given: Counter[int] = field(default_factory=Counter)
     offered: set[int] = field(default_factory=set)
@@ -115,13 +116,13 @@ class Sharing:
         total: dict[str, int] = {}
         for name, group in self.capacity.groups.items():
             given = sum(count for one, count in self.given.items() if self._group(one) == name)
-            total[name] = group.places_for_newcomers(given, refill=self.refill)
+            total[name] = group.places_for_newcomers(given, refill=self.refill or self.put_off)
         for queue in {self.known[one].queue(self.pool) for one in new}:
             if queue in self.capacity.by_queue:
                 name = self.capacity.whose[queue]
                 free = 0 if self.refill or name not in total else max(0, self.capacity.groups[name].free)
                 self.capacity.by_queue[queue] += max(0, total.get(name, 0) - free)
-        self._rounds(LIVE, total, 0.0, only=new)
+        self._rounds(LIVE, total, 0.0, only=new)  # one round, in equal parts: nobody waits for what others can't use
 
     def hungry(self) -> Iterator[tuple[int, int, int, int]]:
         """Who could still use a slot: (tenant, slots there are, held by all, held by itself)."""
@@ -140,10 +141,15 @@ class Sharing:
     def _rounds(
         self, lane: int, total: dict[str, int], elapsed_s: float, *, only: Set[int] | None = None
     ) -> Counter[str]:
-        """Shares `total` of each group among those that wait in a lane; what of it went."""
+        """Shares `total` of each group among those that wait in a lane; what of it went.
+
+        Among `only` some of them: one round, in which each is offered an equal part.
+        """
         fair, went = self.shares.fair, Counter[str]()
-        for number in range(ROUNDS):
+        for number in range(ROUNDS if only is None else 1):
             claims = {one: self._claim(one) for one in self._open(lane) if only is None or one in only}
+            if only is not None:
+                claims = _in_equal_parts(claims, total)
             if number == 0 and elapsed_s > 0:  # who only holds is charged for it too
                 claims = self._holders() | claims
             if not claims:
@@ -194,3 +200,10 @@ class Sharing:
                 weight, reserved, maximum, queue, group = parts.get(tenant_id) or self._part(tenant_id)
                 claims[tenant_id] = Claim(weight, 0, held, reserved, maximum, queue, group)
         return claims
+
+
+def _in_equal_parts(claims: Mapping[int, Claim], total: Mapping[str, int]) -> dict[int, Claim]:
+    """The same, but each wants no more than its part of its group's places, and one place at least."""
+    several = Counter(claim.group for claim in claims.values())
+    parts = {name: max(1, total.get(name, 0) // count) for name, count in several.items()}
+    return {one: claim._replace(wants=min(claim.wants, parts[claim.group])) for one, claim in claims.items()}

@@ -1,6 +1,7 @@
 """The due-time index in SQL. All functions take a psycopg connection and work in its current transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -13,6 +14,7 @@ from apps.due import forecast
 from kernel.ids import shard_of
 from kernel.limitrules import Flow
 from kernel.rows import json_rows
+from tenants.transactions import Riding
 
 Conn = psycopg.Connection[Any]
 CHANNEL = "shardbeat_due"
@@ -221,14 +223,19 @@ def due_by_tenant(conn: Conn, shards: Sequence[int], *, per_shard: int) -> tuple
 def lock_due(
     conn: Conn, shards: Sequence[int], *, now: datetime, limit: int, not_tenants: Iterable[int] = (),
     only_tenants: Sequence[int] | None = None, debt: bool = True, not_debt: Sequence[UUID] = (),
+    within: Riding | None = None,
 ) -> list[Entry]:  # fmt: skip
     """Locks up to `limit` due entries: what is on time first, older debt with at most half of the batch.
 
     Rows that somebody else holds are passed over; they come up again. Without `debt` none of that, and of it never
-    these keys.
+    these keys. `within` is a transaction that this begins.
     """
     wanted: dict[str, Any] = {"not_tenants": list(not_tenants), "only_tenants": only_tenants}
-    fresh = _select(conn, LOCK_DUE, shards, after=now - FRESH, until=now, limit=limit, **wanted)
+    with conn.pipeline() if within is not None else nullcontext():
+        if within is not None:
+            within.begin()
+        rows = _ask(conn, LOCK_DUE, shards, after=now - FRESH, until=now, limit=limit, **wanted)
+    fresh = [Entry._make(row) for row in rows]
     room = min(limit - len(fresh), max(1, limit // 2))
     if room <= 0 or not debt:
         return fresh
@@ -307,16 +314,19 @@ def next_of(conn: Conn, keys: Sequence[UUID]) -> dict[UUID, tuple[datetime, date
     return {row[0]: (row[1], row[2]) for row in rows}
 
 
-def _select(
+def _select(conn: Conn, query: str, shards: Sequence[int], **wanted: Any) -> list[Entry]:
+    return [Entry._make(row) for row in _ask(conn, query, shards, **wanted)]
+
+
+def _ask(
     conn: Conn, query: str, shards: Sequence[int], *, after: datetime, until: datetime, limit: int,
     not_tenants: Sequence[int] | None, only_tenants: Sequence[int] | None, not_keys: Sequence[UUID] = (),
-) -> list[Entry]:  # fmt: skip
+) -> psycopg.Cursor[Any]:  # fmt: skip
     per_shard = -(-limit // max(1, len(shards)))
-    rows = conn.execute(
+    return conn.execute(
         query,
         {
             "shards": list(shards), "after": after, "until": until, "per_shard": per_shard,
             "not_tenants": not_tenants, "only_tenants": only_tenants, "not_keys": list(not_keys),
         },
     )  # fmt: skip
-    return [Entry._make(row) for row in rows]

@@ -219,9 +219,11 @@ def planned_of(conn: Conn, keys: Sequence[UUID]) -> list[Planned]:
     return [Planned._make(row) for row in rows]
 
 
-def any_change(conn: Conn) -> bool:
-    """Whether a due entry has changed since it was read."""
-    return conn.execute("SELECT FROM due_forecastchange LIMIT 1").rowcount > 0
+def news(conn: Conn) -> tuple[datetime, bool]:
+    """The database's time, and whether a due entry has changed since it was read."""
+    row = conn.execute("SELECT clock_timestamp(), EXISTS (SELECT 1 FROM due_forecastchange)").fetchone()
+    assert row is not None
+    return row[0], row[1]
 
 
 def changes_of(conn: Conn, shard: int) -> list[int]:

@@ -188,10 +188,11 @@ def still_held(conn: Conn, *, kind: str, shard: int, owner: UUID, term: int) -> 
 
 def ask_still_held(
     conn: Conn, *, kind: str, shard: int, owner: UUID, term: int
-) -> psycopg.Cursor[tuple[int]]:  # fmt: skip
-    """The same for a pipeline: without a row it is not ours any more."""
+) -> psycopg.Cursor[tuple[datetime]]:  # fmt: skip
+    """The same for a pipeline: a row with the database's time; without one it is not ours any more."""
     return conn.execute(
-        "SELECT 1 FROM due_shardlease WHERE kind = %s AND shard = %s AND owner = %s AND term = %s FOR SHARE",
+        "SELECT statement_timestamp() FROM due_shardlease"
+        " WHERE kind = %s AND shard = %s AND owner = %s AND term = %s FOR SHARE",
         [kind, shard, owner, term],
     )
 

@@ -25,6 +25,9 @@ _LIMITED = _OF_JOBS.format(columns="b.owner")
 _READ = _OF_JOBS.format(columns="b.owner, b.per_s, b.burst, b.tokens, b.at")
 _LOCK = _READ + " ORDER BY b.tenant_id, b.owner FOR UPDATE OF b SKIP LOCKED"
 
+# Whether the job of a flow `f` has a rate.
+RATED = "EXISTS (SELECT FROM tickets_bucket b WHERE b.tenant_id = f.tenant_id AND b.owner = f.job_id)"
+
 # The instant never goes back, or a clock that steps back and forth again would give tokens for that time twice.
 LATER_AT = f"""CASE WHEN b.at > excluded.at + interval '{AHEAD_MAX.total_seconds()} seconds' THEN excluded.at
                 ELSE greatest(b.at, excluded.at) END"""

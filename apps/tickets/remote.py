@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 
 from apps.tickets import waiting
+from apps.tickets.buckets import RATED
 from apps.tickets.store import AGING
 from apps.tickets.values import Candidate, Flow, InFlight, Started, Wanted
 from kernel.pools import PULL
@@ -48,7 +49,7 @@ WITH RECURSIVE flow AS (
     ({_HEAD.format(after="%(after)s")})
     UNION ALL
     SELECT n.* FROM flow f CROSS JOIN LATERAL ({_HEAD.format(after="f.flow")}) n
-) SELECT * FROM flow LIMIT %(most)s
+) SELECT f.*, {RATED} FROM flow f LIMIT %(most)s
 """
 
 _CANDIDATES = """

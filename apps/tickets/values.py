@@ -122,6 +122,7 @@ class Flow(NamedTuple):
     job_limit: int | None
     lane: int
     rank: datetime
+    rated: bool = False  # its job has a rate
 
 
 class Wanted(NamedTuple):

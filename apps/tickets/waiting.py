@@ -11,6 +11,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import args_row
 
+from apps.tickets.buckets import RATED
 from apps.tickets.values import Candidate, Flow, InFlight, Wanted
 from kernel.pools import SPANNED, WORKFLOW
 
@@ -50,7 +51,7 @@ ORDER BY flow, rank LIMIT 1
 """
 
 _FLOWS = f"""
-SELECT f.* FROM unnest(%(tenants)s::int[], %(afters)s::uuid[]) AS t(tenant_id, after) CROSS JOIN LATERAL (
+SELECT f.*, {RATED} FROM unnest(%(tenants)s::int[], %(afters)s::uuid[]) AS t(tenant_id, after) CROSS JOIN LATERAL (
     WITH RECURSIVE flow AS (
         ({_HEAD.format(after="t.after")})
         UNION ALL

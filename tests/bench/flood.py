@@ -78,8 +78,9 @@ def _window(conn: Any, tenants: list[int], seconds: float) -> float:
     time.sleep(seconds)
     ended: datetime = stage.one(conn, "SELECT clock_timestamp()")
     ids = ", ".join(str(one) for one in tenants)
-    alive = f"SELECT count(*) FROM tickets_ticket WHERE tenant_id IN ({ids}) AND actual_at < '{ended.isoformat()}'"
-    stage.until(lambda: stage.one(conn, alive) == 0, timeout_s=SETTLED_S)
+    due = f"SELECT 1 FROM due_dueentry WHERE tenant_id IN ({ids}) AND due_at < '{ended.isoformat()}'"
+    alive = f"SELECT 1 FROM tickets_ticket WHERE tenant_id IN ({ids}) AND actual_at < '{ended.isoformat()}'"
+    stage.until(lambda: not stage.one(conn, f"SELECT EXISTS ({due}) OR EXISTS ({alive})"), timeout_s=SETTLED_S)
     late: list[float] = []
     for tenant_id in tenants:
         rows = conn.execute(

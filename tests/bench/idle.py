@@ -116,7 +116,7 @@ def _loops(conn: Any) -> dict[str, int]:
 
 
 def _is_filled(conn: Any, index: int) -> bool:
-    near = stage.one(conn, "SELECT count(*) FROM due_dueentry WHERE due_at < clock_timestamp() + interval '30 min'")
+    near = stage.one(conn, "SELECT count(*) FROM due_dueentry WHERE due_at < clock_timestamp() + interval '15 min'")
     return not near and stage.one(conn, "SELECT count(*) FROM due_dueentry") == index
 
 
@@ -172,7 +172,6 @@ def _fill(conn: Any, made: stage.Tenants, index: int) -> None:
         )
         conn.execute("TRUNCATE fill")
     conn.execute("VACUUM ANALYZE due_dueentry")
-    conn.execute("CHECKPOINT")
 
 
 class _Kinds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -37,6 +38,8 @@ def test_the_index_and_each_row_can_be_opened(page: Any, acme: Any, history: Any
     assert f'href="/t/acme/admin/executions/attempt/?q={execution}"' in text
     attempts = page.get(f"/t/acme/admin/executions/attempt/?q={execution}").content.decode()
     assert "1 attempt" in attempts
+    last = UUID(int=2**128 - 1)  # that there can be
+    assert page.get(f"/t/acme/admin/executions/attempt/?q={last}").status_code == 200
 
 
 def test_secrets_in_a_jobs_target_are_masked(page: Any, acme: Any, history: Any) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from apps.dispatch.fire import FireService
+from apps.dispatch.dispatcher import Ear
+from apps.dispatch.fire import CALM_S, FireService
 from apps.dispatch.keeper import Keeper
+from apps.dispatch.pace import Yielding
 from apps.due.entries import CHANNEL, shard_for
 from apps.schedules import timing
 from apps.schedules.services import schedule_pause
-from apps.tickets.store import READY_CHANNEL
+from apps.tickets.store import READY_CHANNEL, notify_ready
 from tenants.models import Tenant
 from tests.fixtures_flow import (
     MINUTE,
@@ -42,6 +44,13 @@ def now_of(conn: Conn) -> datetime:
     assert row is not None
     found: datetime = row[0]
     return found
+
+
+class FakeLoop:
+    woken = False
+
+    def wake(self) -> None:
+        self.woken = True
 
 
 def due_in(conn: Conn, tenant: Tenant, seconds: float) -> Any:
@@ -124,6 +133,35 @@ def test_firing_wakes_the_release_loops_when_it_is_committed(
         fire_all(conn, registry, now=NOW + MINUTE)
         assert list(second.notifies(timeout=0.05)) == []
     assert [one.channel for one in second.notifies(timeout=10, stop_after=1)] == [READY_CHANNEL]
+
+
+def test_it_rings_the_release_loops_of_its_process_when_it_is_committed(
+    leader: Keeper, conn: Conn, second: Conn, acme: Tenant
+) -> None:
+    seen: list[tuple[set[str], int]] = []
+    yielding = Yielding()
+    service = FireService(
+        OneLine(conn), leader, yielding=yielding,  # type: ignore[arg-type]  # a line is what it gives
+        ring=lambda pools: seen.append((set(pools), count(second, "SELECT count(*) FROM tickets_ticket"))),
+    )  # fmt: skip
+    make_schedule(acme, trigger={"at": (NOW + MINUTE).isoformat()})
+    due_in(conn, acme, 20)
+    assert service.run_once().full
+    assert seen == [({"python"}, 1)] and yielding.due_at == float("inf"), "nobody makes way any longer"
+    assert service.run_once().wait_s == CALM_S, "what was fired is released first"
+    assert (service.run_once().wait_s or 0) > 10 and len(seen) == 1
+
+
+def test_the_ear_passes_over_what_was_rung_here(conn: Conn, second: Conn) -> None:
+    loops = {name: FakeLoop() for name in ("fire", "release python", "release http")}
+    ear = Ear(OneLine(second), loops, rung=lambda: conn.info.backend_pid)  # type: ignore[arg-type]  # a line is what it gives
+    second.execute(f"LISTEN {READY_CHANNEL}")
+    notify_ready(conn, {"python"})
+    ear.run_once()
+    assert not any(loop.woken for loop in loops.values())
+    notify_ready(second, {"python"})
+    ear.run_once()
+    assert [name for name, loop in loops.items() if loop.woken] == ["release python"]
 
 
 def test_the_signature_names_dispatcher_and_term(

@@ -288,13 +288,14 @@ def test_many_that_differ_need_little_memory(conn: Conn, monkeypatch: pytest.Mon
     import tracemalloc
 
     from apps.dispatch.forecast import looking
+    from apps.schedules import forecasting
     from apps.schedules.forecasting import Expander
     from apps.schedules.timing import spec_from_api, spec_to_json
 
     text = spec_to_json(spec_from_api({"trigger": {"every_s": 7_777}}, now=NOW))
 
     class Rows:
-        left = 30_000
+        left = 6_000
 
         def fetch(self, size: int) -> list[tuple[Any, ...]]:
             numbers = range(self.left, max(0, self.left - size), -1)
@@ -307,10 +308,11 @@ def test_many_that_differ_need_little_memory(conn: Conn, monkeypatch: pytest.Mon
             pass
 
     monkeypatch.setattr(looking.forecast, "alike", lambda *_, **__: Rows())
+    monkeypatch.setattr(forecasting, "PATTERNS_KEPT", 1_000)
     expander = Expander(NOW, NOW)
     tracemalloc.start()
     look = looking.ShardLook(conn, 0, now=NOW, expander=expander, tenants=[])
-    assert look.go_on(for_s=600) and look.groups == 30_000
+    assert look.go_on(for_s=600) and look.groups == 6_000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 40 * 2**20
+    assert peak < 16 * 2**20

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from apps.dispatch.pace import (
     BUSY_WAIT_S,
     LOOK_REST,
+    LOOKS_AHEAD_S,
     REFILL_SHARE,
     REFILL_WAIT_S,
     YIELD_AFTER_S,
@@ -16,7 +17,6 @@ from apps.dispatch.pace import (
     Yielding,
     kept_for_newcomers,
     look_again_s,
-    refills,
     waits_for_more,
 )  # fmt: skip
 
@@ -50,11 +50,24 @@ def test_newcomers_are_those_that_did_not_wait_before() -> None:
     assert newcomers.looked([1, 3], begun=10.0, ended=10.0), "3 had nothing meanwhile"
 
 
-def test_looks_for_newcomers_take_a_small_part_of_the_time() -> None:
+def test_a_look_for_newcomers_does_not_wait_for_the_last_one() -> None:
     newcomers = Newcomers()
     newcomers.looked([1], begun=10.0, ended=10.02)
-    assert newcomers.rests_s(10.02 + LOOK_REST * 0.02 - 0.001) == pytest.approx(0.001)
-    assert newcomers.rests_s(10.02 + LOOK_REST * 0.02 + 0.001) == 0.0
+    assert newcomers.rests_s(10.02) == 0.0
+    newcomers.looked([1], begun=11.0, ended=11.0 + 2 * LOOKS_AHEAD_S / LOOK_REST)
+    assert newcomers.rests_s(11.0 + 2 * LOOKS_AHEAD_S / LOOK_REST) == pytest.approx(LOOKS_AHEAD_S), "unless it was long"
+
+
+@given(looks=st.lists(st.tuples(st.floats(0.0, 0.3), st.floats(0.0001, 0.1)), min_size=1, max_size=100))
+def test_looks_for_newcomers_take_a_small_part_of_the_time(looks: list[tuple[float, float]]) -> None:
+    newcomers, begun, at, looked_s = Newcomers(), 10.0, 10.0, 0.0
+    for gap, took in looks:
+        at += gap + newcomers.rests_s(at + gap)
+        assert newcomers.rests_s(at + 1e-9) == 0.0
+        newcomers.looked([1], begun=at, ended=at + took)
+        at, looked_s = at + took, looked_s + took
+    longest = max(took for _, took in looks)
+    assert looked_s <= (at - begun + LOOKS_AHEAD_S) / LOOK_REST + longest + 1e-6
 
 
 @given(slots=st.integers(0, 10_000), prefetch=st.floats(1, 8))
@@ -88,6 +101,18 @@ def test_where_something_is_due_all_the_time_refills_go_on(gaps: list[float]) ->
 
 
 def test_a_pass_that_comes_early_serves_newcomers_alone_unless_those_hold_something() -> None:
-    assert refills(early=False, newcomers=[1], held={}), "its time has come"
-    assert not refills(early=True, newcomers=[1, 2], held={2: 3})
-    assert refills(early=True, newcomers=[2], held={2: 3}), "2 has no place kept for it"
+    newcomers = Newcomers()
+    newcomers.passed([1, 2])
+    assert newcomers.go_alone(early=True, held={2: 3}, others=False)
+    assert not newcomers.go_alone(early=False, held={2: 3}, others=False), "there is nobody else to serve"
+    newcomers.passed([1, 2, 3])
+    assert newcomers.new == {3} and not newcomers.go_alone(early=True, held={3: 1}, others=True), "no place is kept"
+
+
+def test_newcomers_go_before_a_refill_and_put_it_off_once() -> None:
+    newcomers = Newcomers()
+    alone = []
+    for one in range(10):  # somebody new comes before each pass
+        newcomers.passed([100, one])
+        alone.append(newcomers.go_alone(early=False, held={100: 5}, others=True))
+    assert alone == [True, False] * 5

@@ -15,6 +15,7 @@ from apps.audit.services import Actor
 from apps.dispatch.keeper import Keeper
 from apps.dispatch.release import ReleaseService
 from apps.schedules.services import job_pause, job_resume, job_update
+from apps.tickets import waiting
 from apps.tickets.store import AGING
 from kernel.clock import utc_now
 from kernel.pools import POOL_NUMBER
@@ -224,6 +225,21 @@ def test_two_pools_at_once_do_not_exceed_a_tenants_limit(
         conn.execute("DELETE FROM tickets_ticket")
 
 
+def test_a_pass_that_fire_rang_for_needs_no_look(
+    releaser: Make, conn: Conn, registry: Registry, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live_worker(conn, queues=[queue_of(registry, acme)])
+    service = releaser()
+    release(service)
+    monkeypatch.setattr(waiting, "look", None)
+    made = tickets(acme, 2)
+    service.rung = True
+    service.run_once()
+    assert sorted(ids_of(service._publisher.taken())) == sorted(made)  # type: ignore[attr-defined]  # it is a Noted
+    late = conn.execute("SELECT max(queued_at - clock_timestamp()) FROM tickets_ticket").fetchone()
+    assert late is not None and timedelta(seconds=-20) < late[0] <= timedelta(seconds=0.1), "by the database's clock"
+
+
 @pytest.mark.parametrize("how", ["suspended", "dispatch_paused", "pool"])
 def test_a_suspended_tenants_work_waits(
     releaser: Make, conn: Conn, registry: Registry, acme: Tenant, globex: Tenant, how: str
@@ -347,7 +363,7 @@ def test_a_serial_schedule_that_runs_does_not_hold_up_what_is_behind_it(
     fire_all(conn, registry, now=NOW + 2 * MINUTE)
     plain = tickets(acme, 4, now=NOW + timedelta(hours=1), priority=0)
     theirs = tickets(globex, 4, now=NOW + timedelta(hours=1), priority=0)
-    assert sorted(ids_of(release(service))) == sorted(plain + theirs)
+    assert sorted(ids_of(release(service, passes=2))) == sorted(plain + theirs)
     settle_as(conn, registry, first)
     assert len(ids_of(release(service, passes=2))) == 12
 

@@ -109,7 +109,7 @@ def test_a_batch_that_fails_takes_no_room(
         raise psycopg.OperationalError
 
     with monkeypatch.context() as patched:
-        patched.setattr(firing.tickets, "copy_in", crash)
+        patched.setattr(firing.tickets, "insert_few", crash)
         with contextlib.suppress(psycopg.OperationalError):
             fire(conn, registry, now=DUE, backlogs=backlogs)
     assert executions_of(conn, tenant) == []

@@ -180,7 +180,7 @@ def test_a_failing_batch_counts_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(firing.tickets, "copy_in", crash)
+        patched.setattr(firing.tickets, "insert_few", crash)
         with contextlib.suppress(KeyboardInterrupt):
             fire(conn, registry, now=DUE)
     assert runs_on(conn, tenant, NOW.date()) == 0 and executions_of(conn, tenant) == []

@@ -36,7 +36,8 @@ def release_at(service: ReleaseService, now: datetime) -> int:
     service._released_at = float("-inf")
     service._registry.refresh(force=True)
     term = service._keeper.held("release")[POOL_NUMBER[service.pool]]
-    return service._release(service._line.get(), term, now)[1]
+    found = service._release(service._line.get(), term, now)
+    return 0 if found is None else found[2]
 
 
 def _release_of(services: list[ReleaseService], now: datetime, number: int) -> int:

@@ -71,7 +71,8 @@ class ThreadExecutor:
         self._waiting: deque[Held] = deque()  # lint: allow memory-has-a-bound: at most one for each slot
         self._running: dict[Held, _Run] = {}
         self._given_up: set[_Run] = set()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # what the watcher looks at
+        self._look_at_s = float("inf")  # when the watcher looks by itself; monotonic
         self._ending = False
         self._watcher = threading.Thread(target=self._watch, name="python threads", daemon=True)
 
@@ -142,6 +143,14 @@ class ThreadExecutor:
                 run = self._running[entry] = _Run(entry)
                 run.thread = threading.Thread(target=partial(self._serve, run), name="python task", daemon=True)
                 run.thread.start()
+                self._watch_from(run)
+            if self._ending:
+                self._changed.notify_all()
+
+    def _watch_from(self, run: "_Run") -> None:
+        """Wakes the watcher when it would look too late for this one. With the lock."""
+        now_s = monotonic_s()
+        if now_s + run.next_look_s(now_s) < self._look_at_s:
             self._changed.notify_all()
 
     # In the thread of one work.
@@ -215,8 +224,9 @@ class ThreadExecutor:
                 for run in list(self._running.values()):
                     if run.is_overdue(now_s):
                         self._give_up(run)
-                waits = [run.next_look_s(now_s) for run in self._running.values()]
-                self._changed.wait(min(waits, default=None))
+                wait_s = min((run.next_look_s(now_s) for run in self._running.values()), default=None)
+                self._look_at_s = float("inf") if wait_s is None else now_s + wait_s
+                self._changed.wait(wait_s)
 
     def _give_up(self, run: "_Run") -> None:
         """Its attempt ends, its thread does not."""

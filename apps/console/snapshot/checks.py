@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from apps.console.verdict.machines import UNSEALED_MANY
+from apps.console.verdict.keeping import UNSEALED_MANY
 from apps.console.verdict.values import SHUT_MOST, Facts, counted
 from apps.console.verdict.work import LATE_S
 

@@ -15,7 +15,7 @@ from django.conf import settings
 
 from apps.audit import chain
 from apps.console.snapshot import reading
-from apps.console.verdict.machines import UNSEALED_MANY
+from apps.console.verdict.keeping import UNSEALED_MANY
 from apps.console.verdict.values import CAP, NO_LATE, Facts, Failing, Late, Pool, Spell
 from apps.console.verdict.work import LATE_S
 from apps.dispatch.forecast.capacity import capacity_of

@@ -16,7 +16,7 @@ import psycopg
 from django.db import DatabaseError, OperationalError, connection, transaction
 
 from apps.console.snapshot import drawing, gathering
-from apps.console.verdict.machines import database_slow, unread
+from apps.console.verdict.keeping import database_slow, unread
 from apps.console.verdict.rules import verdicts
 from apps.console.verdict.values import Evidence, Facts, Remedy, Verdict
 from kernel.clock import monotonic_s, utc_now

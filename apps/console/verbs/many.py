@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from django.contrib.admin import AdminSite
@@ -56,6 +57,11 @@ class Row:
     def changes(self) -> list[Line]:
         """The lines that would be otherwise then."""
         return [one for one in self.preview.lines if one.after is not None] if self.preview else []
+
+    @property
+    def stays(self) -> list[Line]:
+        """The others."""
+        return [one for one in self.preview.lines if one.after is None] if self.preview else []
 
 
 class Next(NamedTuple):
@@ -141,22 +147,14 @@ def _rows(verb: Verb, tenant: Tenant | None, keys: Sequence[str]) -> Iterator[Ro
     named = [(key, *key.partition("/")[::2]) for key in keys]
     tenants = Tenant.objects.select_related("plan").filter(slug__in={slug for _, slug, _ in named})
     found = {one.slug: one for one in tenants}
-    for key, slug, target in named:
-        yield Row(key, found.get(slug), target)
+    yield from (Row(key, found.get(slug), target) for key, slug, target in sorted(named, key=lambda one: one[1]))
 
 
 def _looked(sheet: Sheet) -> HttpResponse:
     """What it would do to each, and the form that does it."""
-    now, actor = database_now(), actor_of(sheet.request)
     try:
-        for row in sheet.rows:
-            try:
-                with _inside(sheet, row), short_statements():
-                    ask = Ask(target=row.target, actor=actor, now=now, tenant=row.tenant)
-                    row.preview = verb_look(sheet.verb, ask, user=sheet.request.user)
-                    row.why = row.preview.refused or row.preview.asks
-            except NotFound as error:
-                row.why = error.detail
+        for _, rows in groupby(sheet.rows, lambda row: row.tenant and row.tenant.pk):
+            _look_at(sheet, list(rows))
     except (OperationalError, QueryCanceled) as error:
         if not isinstance(door.cause_of(error), QueryCanceled):
             raise
@@ -178,6 +176,23 @@ def _looked(sheet: Sheet) -> HttpResponse:
         sheet, "console/verb_many.html", title=f"{sheet.verb.label}: {_counted(len(sheet.rows))}", why=why,
         rows=sheet.rows, able=able, warnings=list(warnings), lack=lack,
     )  # fmt: skip
+
+
+def _look_at(sheet: Sheet, rows: Sequence[Row]) -> None:
+    """What it would do to each of these rows, which are of one tenant: in one transaction."""
+    actor, user = actor_of(sheet.request), sheet.request.user
+    try:
+        with _inside(sheet, rows[0]), short_statements() as now:
+            for row in rows:
+                try:
+                    ask = Ask(target=row.target, actor=actor, now=now, tenant=row.tenant)
+                    row.preview = verb_look(sheet.verb, ask, user=user)
+                    row.why = row.preview.refused or row.preview.asks
+                except NotFound as error:
+                    row.why = error.detail
+    except NotFound as error:  # the tenant is gone
+        for row in rows:
+            row.why = error.detail
 
 
 def _done(sheet: Sheet, seen: dict[str, Any]) -> HttpResponse:

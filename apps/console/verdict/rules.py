@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apps.console.verdict import machines, work
+from apps.console.verdict import keeping, machines, work
 from apps.console.verdict.values import Evidence, Facts, Verdict, counted, due_now, number
 from kernel.durations import span
 
 Rule = Callable[[Facts], Verdict | None]
 RULES: tuple[Rule, ...] = (
-    machines.unread,
+    keeping.unread,
     machines.no_dispatcher,
     machines.paused,
     machines.unheld,
@@ -25,21 +25,21 @@ RULES: tuple[Rule, ...] = (
     work.one_tenant,
     work.retry_storm,
     work.host_failing,
-    machines.database_slow,
+    keeping.database_slow,
     machines.clock_skew,
     work.late,
-    machines.audit_alarm,
+    keeping.audit_alarm,
     # What is safe, meant, or served by others comes behind all that is not: it must not hide it.
     machines.dispatcher_lost,
     machines.pool_paused,
     machines.stale_writes,
     work.at_capacity,
     work.was_late,
-    machines.unsealed,
+    keeping.unsealed,
     work.parked,
-    machines.slots_given_up,
-    machines.other_schemas,
-    machines.unmeasured,
+    keeping.slots_given_up,
+    keeping.other_schemas,
+    keeping.unmeasured,
 )
 
 

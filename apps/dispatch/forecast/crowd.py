@@ -15,10 +15,10 @@ from kernel.clock import monotonic_s
 
 Conn = psycopg.Connection[Any]
 SAMPLE = 20_000  # entries; no more than so many are looked at, about
-PAGE = 1_000
+PAGE = 500
 KEYS_SHOWN = 5  # of a tenant in a full minute
 TENANTS_SHOWN = 50  # of such a minute
-PATTERNS_KEPT = 4_096
+PATTERNS_KEPT = 1_024
 
 
 class _Watched(NamedTuple):

@@ -13,7 +13,7 @@ from apps.schedules.forecasting import BINS, Expander, Pattern
 from kernel.clock import monotonic_s
 
 Conn = psycopg.Connection[Any]
-PAGE = 2_000
+PAGE = 500
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 

@@ -8,10 +8,11 @@ at in CYCLE_S that way. Until all shards are known for the first time it is more
 from dataclasses import dataclass
 
 EVERY_S = 2.0  # between looks for changes
+NOTHING_S = 10.0  # until it is asked again whether a shard is old
 CHANGES_SHARE = 1 / 20
 FIRST_SHARE = 1 / 5  # while something is not known yet
 WITHIN_SHARE = 1 / 50  # within a shard
-LEAST_SHARE, MOST_SHARE = 1 / 200, 1 / 20
+LEAST_SHARE, MOST_SHARE = 1 / 400, 1 / 20  # the most also while all shards are known to be wrong
 CYCLE_S = 44 * 3_600.0  # less than SLACK_HOURS: the rest is for what comes between
 
 
@@ -38,19 +39,19 @@ class Pace:
         """Changes were looked for and added, up to now."""
         self.changes_at = now + max(EVERY_S, took_s * (1 / CHANGES_SHARE - 1))
 
-    def looked(self, now: float, took_s: float, *, whole: int, shards: int, first: bool) -> None:
-        """A step of work has ended now, with which so many shards are whole."""
+    def looked(self, now: float, took_s: float, *, whole: int, shards: int, least: float = LEAST_SHARE) -> None:
+        """A step of work has ended now, with which so many shards are whole; it may take `least` of the time."""
         began = now - took_s if self._began is None else self._began
         self._began, self._spent_s = began, self._spent_s + took_s
-        within = FIRST_SHARE if first else max(WITHIN_SHARE, share_of(self._shard_s, shards=shards))
+        within = max(WITHIN_SHARE, least, share_of(self._shard_s, shards=shards))
         self.looks_at = now + took_s * (1 / within - 1)
         if whole:
             self._shard_s = self._spent_s / whole
-            share = FIRST_SHARE if first else share_of(self._shard_s, shards=shards)
+            share = max(least, share_of(self._shard_s, shards=shards))
             self.looks_at = max(self.looks_at, began + self._spent_s / share)
             self._began, self._spent_s = None, 0.0
 
     def nothing(self, now: float) -> None:
         """There was nothing to look at."""
-        self.looks_at = now + EVERY_S
+        self.looks_at = now + NOTHING_S
         self._began, self._spent_s = None, 0.0

@@ -16,7 +16,7 @@ from django.conf import settings
 
 from apps.dispatch.forecast.crowd import CrowdLook
 from apps.dispatch.forecast.looking import ShardLook
-from apps.dispatch.forecast.pacing import EVERY_S, Pace
+from apps.dispatch.forecast.pacing import EVERY_S, FIRST_SHARE, LEAST_SHARE, MOST_SHARE, Pace
 from apps.dispatch.forecast.summing import clock_changes, fullest, summed, whole_hour, with_runs
 from apps.dispatch.keeper import Keeper
 from apps.due import forecast
@@ -26,7 +26,6 @@ from kernel.clock import monotonic_s
 from kernel.service import Pass
 from tenants.door import Line
 from tenants.registry import Registry
-from tenants.work import database_now
 
 log = logging.getLogger(__name__)
 Conn = psycopg.Connection[Any]
@@ -74,7 +73,8 @@ class ForecastService:
         try:
             conn = self._line.get()
             self._registry.refresh()
-            counts = self.step(conn, database_now(conn), looks=began >= self._pace.looks_at)
+            now, changed = forecast.news(conn)
+            counts = self.step(conn, now, looks=began >= self._pace.looks_at, changed=changed)
         except Exception:  # what is known here may not be what is written
             self._forget()
             raise
@@ -83,8 +83,8 @@ class ForecastService:
     def close(self) -> None:
         self._line.close()
 
-    def step(self, conn: Conn, now: datetime, *, looks: bool = True) -> dict[str, int]:
-        """A little of what there is to do: changes first, then, with `looks`, a part of a look."""
+    def step(self, conn: Conn, now: datetime, *, looks: bool = True, changed: bool = True) -> dict[str, int]:
+        """A little of what there is to do: changes first, if there may be any, then, with `looks`, a part of a look."""
         if self._look is not None and self._look.rows.conn is not conn:
             self._forget()
         if self._shards is None:
@@ -96,7 +96,7 @@ class ForecastService:
             self._total = forecast.read(conn)
         self._notice_served(now)
         began = monotonic_s()
-        counts = {"changes": self._add_changes(conn, now), "expanded": 0, "shards": 0, "crowds": 0}
+        counts = {"changes": self._add_changes(conn, now) if changed else 0, "expanded": 0, "shards": 0, "crowds": 0}
         added = monotonic_s()
         if looks:
             self._go_on(conn, now, counts)
@@ -123,7 +123,7 @@ class ForecastService:
 
     def _go_on(self, conn: Conn, now: datetime, counts: dict[str, int]) -> None:
         """Looks on for STEP_S, or a little more."""
-        began, first = monotonic_s(), self._is_unknown(now)
+        began, least = monotonic_s(), self._least_share(now)
         while (left_s := began + STEP_S - monotonic_s()) > 0:
             look = self._look = self._look or self._next_look(conn, now)
             if look is None:
@@ -145,7 +145,7 @@ class ForecastService:
         if not whole_ones and self._look is None:
             self._pace.nothing(ended)
         else:
-            self._pace.looked(ended, ended - began, whole=whole_ones, shards=settings.SHARDS, first=first)
+            self._pace.looked(ended, ended - began, whole=whole_ones, shards=settings.SHARDS, least=least)
 
     def _next_look(self, conn: Conn, now: datetime) -> ShardLook | CrowdLook | None:
         assert self._served is not None
@@ -165,8 +165,14 @@ class ForecastService:
             entries=self._total.entries, tenants=self._served,
         )  # fmt: skip
 
-    def _is_unknown(self, now: datetime) -> bool:
-        return any(not self._reaches(number, now) for number in range(settings.SHARDS))
+    def _least_share(self, now: datetime) -> float:
+        """More while something is not known, or known to be wrong."""
+        assert self._shards is not None
+        if any(not self._reaches(number, now) for number in range(settings.SHARDS)):
+            return FIRST_SHARE
+        since = self._untold_since
+        wrong = since is not None and any(one.made_at < since for one in self._shards.values())
+        return MOST_SHARE if wrong else LEAST_SHARE
 
     def _reaches(self, number: int, now: datetime) -> bool:
         """Whether a shard is known for a day and a week from now on."""
@@ -212,8 +218,6 @@ class ForecastService:
 
     def _add_changes(self, conn: Conn, now: datetime) -> int:
         """What the entries that changed ran before is taken off, and what they run now is put on."""
-        if not forecast.any_change(conn):
-            return 0
         assert self._shards is not None
         look = self._look if isinstance(self._look, ShardLook) else None
         with conn.transaction():
@@ -250,8 +254,10 @@ class ForecastService:
         total = self._total
         age = TOTAL_EVERY if total is None else now - total.made_at
         if timedelta() <= age < TOTAL_EVERY:
+            if not self._differs:
+                return
             all_in = self._look is None and self._next_shard(now) is None
-            if not self._differs or not (added or age >= SHARDS_EVERY or all_in):
+            if not (added or age >= SHARDS_EVERY or all_in):
                 return
         if total is not None and not self._differs and total.starts_at == whole_hour(now):
             self._total = total._replace(made_at=now)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from apps.dispatch.capacity import Capacity, Group, leave_to_others
 from apps.dispatch.flowshare import FLOWS_MAX, FlowClaim, FlowShare
-from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, Newcomers, look_again_s, refills, waits_for_more
+from apps.dispatch.pace import BUSY_WAIT_S, REFILL_WAIT_S, Newcomers, look_again_s, waits_for_more
 from apps.dispatch.sharing import Shares, Sharing
 from apps.dispatch.simulation.admitting import Admitted, Admitting, OfFlow
 from apps.dispatch.simulation.measures import Demand
@@ -81,14 +81,15 @@ class Rounds:
             done.expired += admitted.expired
             admitted.expired = []
         waits = {lane: sorted(self._mine.ready[lane]) for lane in LANES}
+        others = any(one not in self._newcomers.new for lane in LANES for one in waits[lane])
 
         def pick(lane: int, grants: Mapping[int, int]) -> Counter[int]:
             return Counter({one: self._take(one, lane, grant, capacity, now, done) for one, grant in grants.items()})
 
+        refill = not self._newcomers.go_alone(early=early, held=capacity.held, others=others)
         sharing = Sharing(
             self.pool, capacity, self._shares, settings.release_batch, waits, settings.tenants, pick,
-            newcomers=self._newcomers.new,
-            refill=refills(early=early, newcomers=self._newcomers.new, held=capacity.held),
+            newcomers=self._newcomers.new, refill=refill, put_off=self._newcomers.put_off,
         )  # fmt: skip
         sharing.left = {tenant: admitted.most for tenant, admitted in self._admitted.items()}
         elapsed_s, self._shared_at = now - self._shared_at, now
@@ -99,8 +100,8 @@ class Rounds:
                 self._released_at = now + settings.costs.round_s
                 self._free_after = max(0, free - len(done.released))
             return done
-        done.look_s = BUSY_WAIT_S if self._mine.waiting else None
-        done.lasting = True
+        done.look_s = (0.0 if sharing.put_off else BUSY_WAIT_S) if self._mine.waiting else None
+        done.lasting = not sharing.put_off
         until = min((one.until for one in self._admitted.values()), default=float("inf"))
         done.again_at = max(now + BUSY_WAIT_S, until) if until < float("inf") else None
         return done
