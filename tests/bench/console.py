@@ -1,7 +1,8 @@
 """Every page of the operators' console on a platform of some size: what it takes, and in how many statements.
 
-The platform is that of `console_stage`. The pages are those that the tests know (tests/console/pages_list.py), read one
-after the other in this process by a superuser. On a machine with other work, too, only the CPU tells how fast one is.
+The platform is that of `console_stage`. The pages are those that the tests know (tests/console/pages_list.py) and the
+stock list of every table, read one after the other in this process by a superuser. On a machine with other work, too,
+only the CPU tells how fast one is.
 Then ten browsers have the Overview open on two web processes: how often a second are the figures made?
 """
 
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 from tests.bench import stage
 from tests.bench.console_stage import TICKETS, filled
 from tests.bench.lists import cpu_ms
-from tests.console.pages_list import PAGES
+from tests.console.pages_list import PAGES, TABLES
 
 BUDGET_MS = 200
 STATEMENTS_MAX = 12
@@ -61,8 +62,21 @@ def run(made: stage.Tenants, *, executions: int) -> list[Measured]:
 
     settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "testserver"]
     world = filled(made, executions=executions)
-    read = _browser()
-    return [_measured(read, path) for path in world.paths(PAGES)]
+    read, paths = _browser(), [*world.paths((*PAGES, *TABLES)), *stock_lists(world.slug)]
+    return [_measured(read, path) for path in dict.fromkeys(paths)]
+
+
+def stock_lists(slug: str) -> list[str]:
+    """Django's own list of each table, over all tenants and of one."""
+    from django.contrib.admin import site
+
+    from apps.console.tenant_site import tenant_site
+
+    return [
+        f"{base}{model._meta.app_label}/{model._meta.model_name}/"
+        for base, of in (("/admin/", site), (f"/t/{slug}/admin/", tenant_site))
+        for model in of._registry
+    ]
 
 
 def open_overviews() -> tuple[float, float]:

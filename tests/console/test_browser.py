@@ -95,8 +95,8 @@ def looked_at(tab: Tab, paths: Sequence[str]) -> list[str]:
     return found
 
 
-def log_in(tab: Tab, login: str = "ada") -> None:
-    """An operator whose password the web process can check; one who is not there is made, and may do all."""
+def log_in(tab: Tab, login: str = "ada", *, to: str = "/admin/") -> None:
+    """From the page of the login on; `to` is what it leads to. Who is not there is made, and may do all."""
     from django.contrib.auth.hashers import PBKDF2PasswordHasher
     from django.contrib.auth.models import User
 
@@ -106,4 +106,4 @@ def log_in(tab: Tab, login: str = "ada") -> None:
     tab.page.get_by_label("Username").fill(login)
     tab.page.get_by_label("Password").fill(PASSWORD)
     tab.page.get_by_role("button", name="Log in").click()
-    tab.page.wait_for_url(f"{tab.base}/admin/")
+    tab.page.wait_for_url(f"{tab.base}{to}")

@@ -40,9 +40,7 @@ def test_each_role_does_what_it_may_and_sees_why_not_more(acme: Tenant, conn: Co
     ):
         operator_of(role)
         with web.tab("localhost") as tab:
-            tab.open("/admin/login/")
-            log_in(tab, role)
-            is_refused(tab, conn, not_more)
+            is_refused(tab, conn, role, not_more)
             if role == "viewer":
                 assert not tab.findings(), tab.findings()
             if may:
@@ -68,9 +66,7 @@ def test_an_auditor_finds_what_was_changed_in_the_trail(acme: Tenant, conn: Conn
     ids = write(conn, acme, 5)
     operator_of("auditor")
     with web.tab("localhost") as tab:
-        tab.open("/admin/login/")
-        log_in(tab, "auditor")
-        is_refused(tab, conn, PAUSE_ACME)
+        is_refused(tab, conn, "auditor", PAUSE_ACME)
         seal_all(conn)
         assert checked(tab, "every month") == []
         assert "links fit their rows" in tab.page.inner_text("p[role=status]")
@@ -83,9 +79,10 @@ def test_an_auditor_finds_what_was_changed_in_the_trail(acme: Tenant, conn: Conn
         assert not tab.findings(), tab.findings()
 
 
-def is_refused(tab: Tab, conn: Conn, path: str) -> None:
-    """Its button is off and the page says why; sent all the same it is refused, with a row of the trail."""
-    tab.open(path)
+def is_refused(tab: Tab, conn: Conn, role: str, path: str) -> None:
+    """Logs in: the button is off and the page says why; sent all the same it is refused, with a row of the trail."""
+    tab.open(f"/admin/login/?next={path}")
+    log_in(tab, role, to=path)
     page = tab.page
     assert page.locator("form.verb-form [type=submit]").first.is_disabled() and OFF in page.inner_text("#content")
     page.get_by_label("Reason").fill("all the same")
