@@ -4,6 +4,7 @@ It is a small part of what runs take here, so that nothing is noticeably later f
 """
 
 SHARE = 0.1  # of the time that a run takes
+SLOTS_PART = 0.5  # of that for starts: slots are empty meanwhile
 MOST_S = 0.02
 WEIGHT = 0.1  # of one run in the average
 
@@ -26,4 +27,4 @@ class Usual:
     @property
     def wait_s(self) -> float:
         """How long slots that have become free may wait for others that are about to."""
-        return worth_s(self._usual_s)
+        return worth_s(self._usual_s) * SLOTS_PART

@@ -35,7 +35,7 @@ MINUTES = NEAR_HOURS * 60
 BINS = MINUTES + HOURS - NEAR_HOURS  # minutes first, then the hours after them
 PATTERNS_KEPT = 8_192
 SPECS_KEPT = 256  # of its own: those that fire has prepared stay where they are
-KEPT_MAX = 400_000  # bins of all patterns that are kept, of some bytes each
+KEPT_MAX = 1_000_000  # bins of all patterns that are kept, of some bytes each
 OPEN_WEIGHT = 16  # times as large as a bin
 WALKED_MAX = 2_000  # about so many instants of one pattern in the minutes or in the hours; more are counted instead
 _SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)

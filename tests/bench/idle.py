@@ -18,7 +18,7 @@ import orjson
 
 from tests.bench import stage
 
-SETTLE_S, MEASURED_S, LOOK_S = 60, 240, 5
+SETTLE_S, MEASURED_S, LOOK_S = 60, 900, 5  # the forecast works in turns of minutes
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
 APART = 0.10  # of the schedules have an interval that hardly any other has
 JITTER = 0.05
