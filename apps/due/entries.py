@@ -144,17 +144,19 @@ SELECT e.* FROM unnest(%(shards)s::smallint[]) AS s(shard) CROSS JOIN LATERAL (
 READ_DUE = _DUE_OF_SHARD.format(lock="")
 LOCK_DUE = _DUE_OF_SHARD.format(lock="FOR UPDATE SKIP LOCKED")
 
+# The keys once more: of how many rows JSON is nobody knows, and for the hundred that PostgreSQL takes it to be, it reads
+# all of a table that is not large.
 MOVE = """
 UPDATE due_dueentry d SET due_at = m.next_due, nominal_at = m.next_nominal, runs_done = m.runs_done
 FROM json_to_recordset(%s::json)
      AS m(key uuid, due_at timestamptz, version int, next_due timestamptz, next_nominal timestamptz, runs_done int)
-WHERE d.key = m.key AND d.due_at = m.due_at AND d.version = m.version AND d.parked = ''
+WHERE d.key = ANY(%s) AND d.key = m.key AND d.due_at = m.due_at AND d.version = m.version AND d.parked = ''
 RETURNING d.key
 """
 
 FINISH = """
 DELETE FROM due_dueentry d USING json_to_recordset(%s::json) AS m(key uuid, due_at timestamptz, version int)
-WHERE d.key = m.key AND d.due_at = m.due_at AND d.version = m.version
+WHERE d.key = ANY(%s) AND d.key = m.key AND d.due_at = m.due_at AND d.version = m.version
 RETURNING d.key
 """
 
@@ -169,7 +171,8 @@ WHERE key = ANY(%(keys)s) AND kind = 'schedule'
 # Whoever calls it holds the locks of these entries.
 SET_FLOWS = """
 UPDATE due_dueentry d SET flow = m.flow, flow_limit = m.flow_limit, flow_key = m.flow_key
-FROM json_to_recordset(%s::json) AS m(key uuid, flow uuid, flow_limit int, flow_key text) WHERE d.key = m.key
+FROM json_to_recordset(%s::json) AS m(key uuid, flow uuid, flow_limit int, flow_key text)
+WHERE d.key = ANY(%s) AND d.key = m.key
 """
 
 
@@ -268,12 +271,12 @@ def read_after(
 
 def move(conn: Conn, moves: Sequence[Move]) -> psycopg.Cursor[Any]:
     """Moves entries on where they still are what was read. The cursor yields the keys that moved."""
-    return conn.execute(MOVE, [json_rows(moves)])
+    return conn.execute(MOVE, [json_rows(moves), [one.key for one in moves]])
 
 
 def finish(conn: Conn, entries: Sequence[Entry]) -> psycopg.Cursor[Any]:
     """Deletes entries that have no further instant, where they still are what was read; yields their keys."""
-    return conn.execute(FINISH, [json_rows(entries)])
+    return conn.execute(FINISH, [json_rows(entries), [one.key for one in entries]])
 
 
 def park(conn: Conn, key: UUID, reason: str) -> None:
@@ -305,7 +308,7 @@ def set_flows(conn: Conn, flows: Mapping[UUID, Flow]) -> None:
     """What these entries, which the caller has locked, fire from now on queues behind these flows."""
     if flows:
         rows = [{"key": key, **keyed(flow)} for key, flow in flows.items()]
-        conn.execute(SET_FLOWS, [orjson.dumps(rows).decode()])
+        conn.execute(SET_FLOWS, [orjson.dumps(rows).decode(), list(flows)])
 
 
 def next_of(conn: Conn, keys: Sequence[UUID]) -> dict[UUID, tuple[datetime, datetime]]:

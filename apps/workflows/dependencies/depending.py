@@ -60,7 +60,7 @@ SELECT parent_id, child_id, "on", met FROM {schema}.workflows_dependency WHERE c
 _NOTE = """
 UPDATE {schema}.workflows_dependency d SET met = m.met
 FROM json_to_recordset(%s::json) AS m(parent uuid, child uuid, met bool)
-WHERE d.parent_id = m.parent AND d.child_id = m.child AND d.met IS NULL
+WHERE d.parent_id = ANY(%s) AND d.parent_id = m.parent AND d.child_id = m.child AND d.met IS NULL
 """
 
 _DUE = """
@@ -107,7 +107,8 @@ def dependents_decide(
     found = decide(ended, edges, [child for child, blocked in touched.items() if blocked])
     if found.edges:
         rows = [{"parent": edge.parent, "child": edge.child, "met": edge.met} for edge in found.edges]
-        conn.execute(in_schema(_NOTE, tenancy.schema), [orjson.dumps(rows).decode()])
+        parents = list({edge.parent for edge in found.edges})
+        conn.execute(in_schema(_NOTE, tenancy.schema), [orjson.dumps(rows).decode(), parents])
     if found.free:
         freed = blocking.unblock(conn, found.free, now=now)
         conn.execute(
