@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pytest
 
 from tests.audit.hands import as_owner, seal_all, write
 from tests.console.conftest import WHO, operator_of
@@ -30,6 +31,7 @@ IS_DELETED = "SELECT deleted_at IS NOT NULL FROM t_acme.schedules_schedule"
 OFF = "Your role may not do this"
 
 
+@pytest.mark.long  # thirty pages
 def test_each_role_does_what_it_may_and_sees_why_not_more(acme: Tenant, conn: Conn, web: Web) -> None:
     delete = f"/t/acme/admin/do/schedule.delete/{make_schedule(acme)}/"
     for role, may, label, back, effect, not_more in (
