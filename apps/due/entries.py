@@ -144,8 +144,8 @@ SELECT e.* FROM unnest(%(shards)s::smallint[]) AS s(shard) CROSS JOIN LATERAL (
 READ_DUE = _DUE_OF_SHARD.format(lock="")
 LOCK_DUE = _DUE_OF_SHARD.format(lock="FOR UPDATE SKIP LOCKED")
 
-# The keys once more: of how many rows JSON is nobody knows, and for the hundred that PostgreSQL takes it to be, it reads
-# all of a table that is not large.
+# The keys once more: how many rows are in JSON nobody knows, and for the hundred that PostgreSQL takes it to be, it
+# reads all of a table that is not large.
 MOVE = """
 UPDATE due_dueentry d SET due_at = m.next_due, nominal_at = m.next_nominal, runs_done = m.runs_done
 FROM json_to_recordset(%s::json)
