@@ -1,7 +1,7 @@
 """Fire + release: many schedules due at one instant, until all of them are queued at the broker."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.bench import stage
@@ -13,8 +13,8 @@ def run(made: stage.Tenants, *, due: int, index: int, own_queues: int, dispatche
 
     stage.clear()
     conn = door.connect("bench", guarded=False)
-    far = datetime(2030, 1, 1, tzinfo=UTC)
-    stage.fill_index(made, count=index - due, due_at=far, own_queues=own_queues)
+    far = (datetime.now(UTC) + timedelta(days=60)).replace(second=0, microsecond=0)
+    stage.fill_index(made, count=index - due, due_at=far, own_queues=own_queues, yearly=True)
     at = stage.aligned(datetime.now(UTC), 25 + due / 40_000)
     stage.fill_index(made, count=due, due_at=at, own_queues=own_queues)
     stage.fake_worker(due * 2)

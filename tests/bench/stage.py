@@ -75,8 +75,13 @@ def prepare(*, tenants: int, own_queues: int) -> dict[int, tuple[str, UUID]]:
     return made
 
 
-def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetime, own_queues: int) -> None:
-    """Adds `count` hourly schedules, spread over the tenants, all due at one instant."""
+def fill_index(
+    made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetime, own_queues: int, yearly: bool = False
+) -> None:
+    """Adds `count` hourly or yearly schedules, spread over the tenants, all due at one instant.
+
+    It must be their next one: reconcile puts right what is not.
+    """
     from apps.due.entries import COLUMNS, Entry
     from apps.schedules import timing
     from kernel.clock import utc_now
@@ -84,8 +89,9 @@ def fill_index(made: dict[int, tuple[str, UUID]], *, count: int, due_at: datetim
     from tenants import door
     from tenants.registry import Registry
 
+    when = f"{due_at.hour} {due_at.day} {due_at.month} *" if yearly else "* * * *"
     spec = timing.spec_to_json(
-        timing.spec_from_api({"trigger": {"cron": f"{due_at.minute} * * * *"}, "timezone": "UTC"}, now=due_at)
+        timing.spec_from_api({"trigger": {"cron": f"{due_at.minute} {when}"}, "timezone": "UTC"}, now=due_at)
     )
     line = door.Line("bench")
     registry = Registry(line)
