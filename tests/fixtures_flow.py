@@ -119,7 +119,7 @@ def fire(
     **more: Any,
 ) -> dict[str, int]:
     """One batch of firing."""
-    from apps.dispatch.fire import fire_batch
+    from apps.dispatch.firing import fire_batch
 
     return fire_batch(conn, registry, list(shards), now=now, limit=limit, fired_by=lambda _: "test/1", **more)
 

@@ -29,18 +29,21 @@ class Leaving:
         self._clean_at = float("-inf")
 
     def step(self, conn: Conn, live: list[LiveWorker], *, limit: int) -> dict[str, int]:
-        """Puts back what waits where nobody listens and, now and then, cleans the broker of queues that were left."""
+        """Puts back what waits where nobody listens, and `clean`."""
         listened = {queue for worker in live for queue in worker.queues}
         back = served.put_back(conn, self._pool, served=listened, limit=limit)
         if back:
             log.info(
                 "%d queued tickets of pool %s were put back: no worker listens to their queues", len(back), self._pool
             )
-        counts = {"unserved": len(back)}
-        if monotonic_s() >= self._clean_at:
-            self._clean_at = monotonic_s() + CLEAN_EVERY_S  # first: a broker that is away must not stop every pass
-            counts["queues_left"] = self._clean(conn)
-        return counts
+        return {"unserved": len(back), **self.clean(conn)}
+
+    def clean(self, conn: Conn) -> dict[str, int]:
+        """Now and then takes queues that were left from the broker."""
+        if monotonic_s() < self._clean_at:
+            return {}
+        self._clean_at = monotonic_s() + CLEAN_EVERY_S  # first: a broker that is away must not stop every pass
+        return {"queues_left": self._clean(conn)}
 
     def _clean(self, conn: Conn) -> int:
         served.remember(conn, self._pool)

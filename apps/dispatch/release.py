@@ -85,14 +85,8 @@ class ReleaseService:
         now, comes, ready = waiting.look(conn, self.pool)
         self._registry.refresh()  # after a question, with whose answer comes what was told
         if monotonic_s() >= self._again_at:
-            counts["released_again"] = len(
-                releasing.release_again(
-                    conn, pools=[self.pool], now=now, bound_s=settings.QUEUED_BOUND_S,
-                    limit=settings.RELEASE_BATCH,
-                )
-            )  # fmt: skip
             self._again_at = monotonic_s() + AGAIN_EVERY_S
-            counts |= self._leaving.step(conn, workers.live(conn, self.pool), limit=settings.RELEASE_BATCH)
+            counts |= self._again(conn, now)
         if comes:
             counts["promoted"] = releasing.promote(conn, now=now, limit=settings.RELEASE_BATCH, pool=self.pool)
             ready = ready or waiting.any_ready(conn, self.pool)
@@ -104,6 +98,15 @@ class ReleaseService:
     def close(self) -> None:
         self._publisher.close()
         self._line.close()
+
+    def _again(self, conn: Conn, now: datetime) -> dict[str, int]:
+        """What was queued for too long, or where nobody listens, goes back to ready. While nothing is, one question."""
+        if not waiting.any_queued(conn, self.pool):
+            return self._leaving.clean(conn)
+        limit = settings.RELEASE_BATCH
+        back = releasing.release_again(conn, pools=[self.pool], now=now, bound_s=settings.QUEUED_BOUND_S, limit=limit)
+        left = self._leaving.step(conn, workers.live(conn, self.pool), limit=limit)
+        return {"released_again": len(back), **left}
 
     def _pass(self, conn: Conn, term: int, now: datetime | None, counts: dict[str, int]) -> Pass:
         """Releases; `now` is None when nobody has looked: then something is ready."""

@@ -154,6 +154,12 @@ def any_ready(conn: Conn, pool: str) -> bool:
     return conn.execute(_ANY_READY, {"pool": pool}).fetchone() is not None
 
 
+def any_queued(conn: Conn, pool: str) -> bool:
+    """Whether anything of a pool waits at its workers, or for a message that was lost."""
+    query = "SELECT 1 FROM tickets_ticket WHERE state = 'queued' AND pool = %s ORDER BY queued_at LIMIT 1"  # as above
+    return conn.execute(query, [pool]).fetchone() is not None
+
+
 def tenants(conn: Conn, pool: str) -> list[tuple[int, int]]:
     """(lane, tenant) of what is ready, in that order."""
     return ask_tenants(conn, pool).fetchall()

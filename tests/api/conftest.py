@@ -55,7 +55,7 @@ def fire(conn: psycopg.Connection[Any], registry: Registry) -> Callable[[datetim
     """One pass of a dispatcher over all shards at an instant."""
     from django.conf import settings
 
-    from apps.dispatch.fire import fire_batch
+    from apps.dispatch.firing import fire_batch
 
     shards = range(settings.SHARDS)
     return lambda now: fire_batch(conn, registry, shards, now=now, limit=1000, fired_by=lambda entry: "test")

@@ -179,7 +179,7 @@ def test_fire_first_then_the_change(
     """A dispatcher has locked the entry: the change waits, and the occurrence is fired, not lost."""
     from django.conf import settings
 
-    from apps.dispatch import fire as firing
+    from apps.dispatch import firing
 
     schedule = make.schedule(trigger={"every_s": 60, "anchor": "2026-01-01T00:00:00Z"})
     path = f"schedules/{schedule['id']}"
@@ -231,7 +231,7 @@ def test_trigger_waits_for_fire_so_that_one_decides_about_overlap(
 ) -> None:
     from django.conf import settings
 
-    from apps.dispatch import fire as firing
+    from apps.dispatch import firing
 
     schedule = make.schedule(overlap="skip")
     now = instant(schedule["next_at"])
@@ -305,7 +305,7 @@ def test_cancel_against_the_fire_of_a_delayed_run(
 ) -> None:
     from django.conf import settings
 
-    from apps.dispatch import fire as firing
+    from apps.dispatch import firing
 
     run = make.execution(delay_s=60)
     with second.transaction():

@@ -20,7 +20,7 @@ SLOTS = "32"
 
 def run(made: stage.Tenants, *, own_queues: int, count: int = COUNT) -> dict[str, dict[str, Any]]:
     """Figures by name, each with its value and source."""
-    from apps.dispatch.fire import fire_batch
+    from apps.dispatch.firing import fire_batch
     from tenants import door
     from tenants.registry import Registry
 

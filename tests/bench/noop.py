@@ -10,7 +10,7 @@ from tests.bench import stage
 
 def shardbeat(made: stage.Tenants, *, count: int, own_queues: int, workers: int) -> float:
     """Settled executions a second: fired beforehand, then released, run and settled by real processes."""
-    from apps.dispatch.fire import fire_batch
+    from apps.dispatch.firing import fire_batch
     from tenants import door
     from tenants.registry import Registry
 

@@ -97,7 +97,7 @@ def test_a_tenant_is_counted_again_after_two_seconds_and_its_own_runs_at_once(
 def test_a_batch_that_fails_takes_no_room(
     new_tenant: NewTenant, conn: Conn, registry: Registry, monkeypatch: Any
 ) -> None:
-    from apps.dispatch import fire as firing
+    from apps.dispatch import firing
     from apps.dispatch.pressure.backlogs import Backlogs
 
     tenant = new_tenant(max_live=1)

@@ -170,7 +170,7 @@ def test_what_was_there_already_is_not_counted_twice(new_tenant: NewTenant, conn
 def test_a_failing_batch_counts_nothing(
     new_tenant: NewTenant, conn: Conn, registry: Registry, monkeypatch: Any
 ) -> None:
-    from apps.dispatch import fire as firing
+    from apps.dispatch import firing
 
     tenant = new_tenant(max_runs_per_day=5)
     registry.refresh(force=True)
