@@ -9,11 +9,12 @@ from html import escape
 
 WIDTH, HEIGHT = 400, 16
 LEAST_WIDTH = 3.0
+LEAST_S = 1e-6  # what the database tells apart
 
 
 def line(*, start_s: float, begin_s: float, end_s: float, total_s: float, tone: str, critical: bool, label: str) -> str:
     """From `start_s` to `begin_s` it waited, until `end_s` it ran; what made the run as long as it is has a foot."""
-    scale = WIDTH / total_s if total_s > 0 else 0.0
+    scale = WIDTH / max(total_s, LEAST_S)
     waited = _part(start_s * scale, begin_s * scale, "fill-base", least=0.0)
     ran = _part(begin_s * scale, end_s * scale, f"fill-{tone}", least=LEAST_WIDTH)
     foot = _part(start_s * scale, end_s * scale, "critical", least=LEAST_WIDTH, top=HEIGHT - 2, high=2)

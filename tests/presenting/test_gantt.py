@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apps.presenting.gantt import WIDTH, line
@@ -12,6 +12,7 @@ from apps.presenting.gantt import WIDTH, line
 seconds = st.floats(0, 1e6, allow_nan=False)
 
 
+@example([0.0, 0.0, 5e-324], 0.0, True)
 @given(st.tuples(seconds, seconds, seconds).map(sorted), seconds, st.booleans())
 def test_no_part_leaves_the_picture_and_what_ran_is_seen(times: list[float], more: float, critical: bool) -> None:
     start, begin, end = times
