@@ -7,7 +7,9 @@ Each change is one conditional statement and its audit row, in one transaction.
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any, NamedTuple
 
+import psycopg
 from django.db import transaction
 
 from apps.audit.services import Actor, record
@@ -15,12 +17,39 @@ from kernel.errors import Conflict, FieldError, InvalidInput
 from kernel.pools import POOLS
 from tenants.models import DispatchPause, Tenant
 
+Conn = psycopg.Connection[Any]
 REASON_CHARS = 500
+COUNTED = 10_000
+
+# No index has who is paused, so that the table of tenants is read whole: nothing for each second.
+_OF_TENANTS = """
+SELECT slug, pool, count(*) OVER () FROM (
+    SELECT slug, '' AS pool FROM tenants_tenant WHERE dispatch_paused AND status <> 'deleting'
+    UNION ALL
+    SELECT t.slug, p.pool FROM tenants_dispatchpause p JOIN tenants_tenant t ON t.id = p.tenant_id
+    WHERE t.status <> 'deleting'
+    LIMIT %s) held
+ORDER BY pool, slug LIMIT %s
+"""
+
+
+class HeldBack(NamedTuple):
+    """What operators hold back of single tenants: how many pauses (more than COUNTED is COUNTED + 1), and the slug and
+    pool of the first of them, whole tenants (pool "") before pools."""
+
+    total: int = 0
+    first: tuple[tuple[str, str], ...] = ()
 
 
 def pauses() -> Sequence[DispatchPause]:
     """What is held back now, the widest first."""
     return sorted(DispatchPause.objects.all(), key=lambda one: (one.tenant_id or 0, one.pool))
+
+
+def held_back(conn: Conn, *, most: int) -> HeldBack:
+    """Of single tenants, `most` of them by name."""
+    rows = conn.execute(_OF_TENANTS, [COUNTED + 1, most]).fetchall()
+    return HeldBack(rows[0][2], tuple((slug, pool) for slug, pool, _ in rows)) if rows else HeldBack()
 
 
 def dispatch_pause(

@@ -14,7 +14,7 @@ from apps.due import operations as due_operations
 from apps.due import watch
 from apps.usage import archives
 from kernel.clock import utc_now
-from tenants import behind
+from tenants import behind, pauses
 from tenants.work import database_now
 
 Conn = psycopg.Connection[Any]
@@ -30,7 +30,7 @@ SELECT count(*), current_setting('max_connections')::int - current_setting('supe
 FROM pg_stat_activity WHERE usename IS NOT NULL
 """
 _WORKERS = "SELECT count(*) FROM tickets_worker WHERE expires_at > clock_timestamp()"
-_PAUSES = "SELECT pool, tenant_id FROM tenants_dispatchpause ORDER BY pool, tenant_id NULLS FIRST"
+_PAUSES = "SELECT pool FROM tenants_dispatchpause WHERE tenant_id IS NULL ORDER BY pool"
 _SHARDS = "SELECT count(*) FROM due_shardlease WHERE kind = 'fire'"
 
 
@@ -102,13 +102,14 @@ def _broker(url: str) -> Finding:
 
 def _pauses(conn: Conn) -> Finding:
     """What operators hold back on purpose, and may have forgotten."""
-    held = [
-        f"{pool or 'all pools'} of {'all tenants' if tenant_id is None else f'tenant {tenant_id}'}"
-        for pool, tenant_id in conn.execute(_PAUSES)
-    ]
-    more = f" and {len(held) - NAMES_SHOWN:,} more" if len(held) > NAMES_SHOWN else ""
-    shown = ", ".join(held[:NAMES_SHOWN]) + more
-    return Finding("pauses", not held, f"operators hold back {shown}: resume them in the admin" if held else "none")
+    of_all = [f"{pool or 'all pools'} of all tenants" for (pool,) in conn.execute(_PAUSES)]
+    single = pauses.held_back(conn, most=NAMES_SHOWN)
+    names = [*of_all, *(f"{pool or 'all pools'} of tenant {slug}" for slug, pool in single.first)][:NAMES_SHOWN]
+    count = len(of_all) + single.total
+    if not count:
+        return Finding("pauses", True, "none")
+    shown = ", ".join(names) + (f" and {count - len(names):,} more" if count > len(names) else "")
+    return Finding("pauses", False, f"operators hold back {count:,}: {shown}. Resume them in the admin")
 
 
 def _operations(conn: Conn) -> Finding:

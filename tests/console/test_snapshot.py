@@ -185,7 +185,7 @@ def test_what_operators_did_is_seen_below_any_number_of_others(conn: Conn, acme:
     ada, cron = Actor("admin:ada", "admin", subject=operator(7)), Actor("command:replay", "admin")
     for actor, action, at in (
         (ada, "dispatch.pause", now - timedelta(minutes=50)), (cron, "operation.create", now - timedelta(minutes=40)),
-        (ada, "dispatch.resume", now - timedelta(minutes=70)),
+        (ada, "dispatch.resume", now - timedelta(minutes=70)), (ada, "session.begin", now - timedelta(minutes=1)),
     ):  # fmt: skip
         record(actor=actor, action=action, object_type="dispatch", object_id="all", now=at, tenant_id=None)
     conn.execute(
@@ -198,6 +198,50 @@ def test_what_operators_did_is_seen_below_any_number_of_others(conn: Conn, acme:
         conn.execute("SET LOCAL enable_seqscan = off")
         plan = "\n".join(row[0] for row in conn.execute(f"EXPLAIN {reading._CHANGES}", [hour_ago, reading.CHANGES]))
     assert re.search(r"audit_by_operators.*\n\s+Index Cond: \(at >=", plan), plan
+
+
+def test_a_paused_tenant_is_told_and_its_resume_explains_lateness(
+    page: Any, conn: Conn, acme: Tenant, globex: Tenant
+) -> None:
+    """By the sentence and by doctor, with its name; what had waited is late, and the evidence says why."""
+    from django.conf import settings
+
+    from apps.audit.actors import Actor, operator
+    from apps.console.snapshot import gathering
+    from apps.console.verdict import rules, work
+    from apps.console.verdict.values import Spell
+    from apps.dispatch.examining import examine
+    from kernel.clock import utc_now
+    from tenants.pauses import dispatch_pause, dispatch_resume, tenant_dispatch_set
+
+    def doctor() -> tuple[bool, str]:
+        return next((one.ok, one.detail) for one in examine(conn, settings.BROKER_URL) if one.name == "pauses")
+
+    def paused() -> list[str]:
+        facts, _ = gathering.gather(conn, {})
+        return [one.sentence for one in rules.verdicts(facts) if one.code == "tenant_paused"]
+
+    assert (doctor(), paused()) == ((True, "none"), [])
+    ada, now = Actor("admin:ada", "admin", subject=operator(7)), utc_now()
+    for tenant in (globex, acme):
+        tenant_dispatch_set(tenant=tenant, paused=True, actor=ada, now=now)
+    assert paused() == ["Dispatch of 2 tenants is paused: acme, globex."]
+    dispatch_pause(pool="http", tenant_id=acme.pk, actor=ada, now=now)
+    told = "operators hold back 3: all pools of tenant acme, all pools of tenant globex, http of tenant acme."
+    assert doctor() == (False, f"{told} Resume them in the admin")
+    assert paused() == ["3 pauses of single tenants: acme, globex, pool http of acme."]
+    anew(conn)
+    shown = page.get("/admin/cause/?code=tenant_paused").content.decode()
+    assert "/admin/do/tenant.resume/acme/" in shown and "/admin/tenants/?q=globex" in shown
+
+    dispatch_resume(pool="http", tenant_id=acme.pk, actor=ada, now=now)
+    tenant_dispatch_set(tenant=acme, paused=False, actor=ada, now=now + timedelta(milliseconds=1))
+    facts, _ = gathering.gather(conn, {})
+    late = work.was_late(replace(facts, lately=Spell(times=9, p99_s=33.0)))
+    assert late and ("Resumed by an operator", "tenant.resume, tenant acme: what had waited until then is late") in [
+        (one.what, one.scope) for one in late.evidence
+    ]
+    assert paused() == ["Dispatch of 1 tenant is paused: globex."]
 
 
 def fails(conn: Conn, tenant: Tenant, *, minutes: int, attempts: int) -> None:

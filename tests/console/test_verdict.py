@@ -75,6 +75,12 @@ def held(pool: str) -> Any:
     return Pause(pool, "ada", NOW - timedelta(hours=1), "storm")
 
 
+def held_of(*named: tuple[str, str]) -> Any:
+    from apps.console.verdict.values import TenantPause
+
+    return tuple(TenantPause(*one) for one in named)
+
+
 def spell(**more: Any) -> Any:
     from apps.console.verdict.values import Spell
 
@@ -142,6 +148,10 @@ def test_all_is_well_is_said_with_what_ran() -> None:
         ("slots_given_up", "2 periodic slots", {"slots_given_up": 2}),
         ("other_schemas", "3 tenant schemas of another version.", {"other_schemas": 3}),
         ("unmeasured", "measured never", {"measured_s": None}),
+        ("tenant_paused", "Dispatch of 2 tenants is paused: acme, globex.",
+         {"tenant_pauses": 2, "tenants_paused": held_of(("acme", ""), ("globex", ""))}),
+        ("tenant_paused", "5 pauses of single tenants: acme, pool http of b, pool http of c and 2 more.",
+         {"tenant_pauses": 5, "tenants_paused": held_of(("acme", ""), *((one, "http") for one in "bcde"))}),
     ],
 )  # fmt: skip
 def test_a_rule_says_it(code: str, words: str, given: dict[str, Any]) -> None:
@@ -184,6 +194,7 @@ def test_remedies_are_verbs_that_there_are() -> None:
     assert {
         ("audit_alarm", "audit.verify", "operators"), ("parked", "dueentry.unpark", "k1"),
         ("backlog_idle", "lease.release", "release/0"), ("unserved", "tenant.plan", "acme"),
+        ("tenant_paused", "tenant.resume", "acme"), ("tenant_paused", "queue.resume", "http@b"),
     } <= found  # fmt: skip
 
 
@@ -206,8 +217,9 @@ def test_what_is_meant_or_safe_hides_nothing_that_is_bad() -> None:
         beside = {
             "dispatchers": (*known.get("dispatchers", (process(),)), process("box:9", 40.0)), "stale_writes": 3,
         }  # fmt: skip
-        found = [one.code for one in said(**known | beside, pauses=(held("http"),))]
-        assert found[0] == code and {"pool_paused", "stale_writes"} < set(found)
+        meant = {"pauses": (held("http"),), "tenant_pauses": 1, "tenants_paused": held_of(("acme", ""))}
+        found = [one.code for one in said(**known | beside | meant)]
+        assert (found[0], found[-1]) == (code, "tenant_paused") and {"pool_paused", "stale_writes"} < set(found)
         assert ("dispatcher_lost" in found) == (code != "no_dispatcher")
         whole = [one.code for one in said(**known | beside, pauses=(held("http"), held("")))]
         assert whole[0] == (code if code in ("unread", "no_dispatcher") else "paused")

@@ -5,7 +5,7 @@ What hardly changes from one second to the next (`slow`) is read every SLOW_S an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from django.conf import settings
 from apps.audit import chain
 from apps.console.snapshot import reading
 from apps.console.verdict.keeping import UNSEALED_MANY
-from apps.console.verdict.values import CAP, NO_LATE, Facts, Failing, Late, Pool, Spell
+from apps.console.verdict.values import CAP, NO_LATE, Facts, Failing, Late, Pool, Resumed, Spell, TenantPause
 from apps.console.verdict.work import LATE_S
 from apps.dispatch.forecast.capacity import capacity_of
 from apps.dispatch.pressure.gauging import pools_of
@@ -25,7 +25,7 @@ from apps.due import entries, forecast, slots
 from apps.usage import failures, loads, platform, pressure
 from apps.usage.figures import start_of
 from apps.usage.reading import Period, Spread
-from tenants import behind
+from tenants import behind, pauses
 
 Conn = psycopg.Connection[Any]
 Memory = dict[str, Any]
@@ -33,9 +33,10 @@ SLOW_S = 5.0
 LATELY = timedelta(minutes=5)
 PAST, AHEAD = timedelta(hours=1), 60  # that the pictures show: behind us, and minutes before us
 ENDS = ("succeeded", "dead", "cancelled", "expired")
-HOSTS_KEPT, TOP = 8, 8
+HOSTS_KEPT, HELD_KEPT, TOP = 8, 8, 8
 STALE_WINDOW_S = 300.0
 TIMED = 3
+RESUMES = ("dispatch.resume", "tenant.resume")
 
 
 def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
@@ -53,6 +54,7 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
     stale = _stale_writes(memory.get("stale"), {one.id: one.stale for one in (*dispatchers, *workers)}, now)
     queues = {one.queue: one.depth for one in queues_of(figures) if one.depth} if fresh else {}
     capacity = capacity_of(measured)
+    held = pauses.HeldBack(*slow.get("held", ()))  # which the version before does not keep
     facts = Facts(
         now=now, replica_lag_s=slow["replica_lag_s"], dispatchers=dispatchers, workers=workers,
         workers_live=live, slices=reading.slices(conn), due=reading.due(conn, now) if oldest is not None else 0,
@@ -66,7 +68,8 @@ def gather(conn: Conn, memory: Memory) -> tuple[Facts, Memory]:
         minute=Spell(*slow["minute"]), lately=Spell(*slow["lately"]), hour=Spell(*slow["hour"]),
         week_ago=Spell(*slow["week_ago"]), late=Late(*slow.get("late", NO_LATE)),
         failing=tuple(Failing(*one) for one in slow["failing"]), shut=reading.shut(conn),
-        pauses=reading.pauses(conn),
+        pauses=reading.pauses(conn), tenant_pauses=held.total,
+        tenants_paused=tuple(TenantPause(*one) for one in held.first), resumed=_resumed(slow.get("changes", ()), now),
         stale_writes=sum(count for _, count in stale["grown"]),
         stale_at=datetime.fromisoformat(stale["grown"][-1][0]) if stale["grown"] else None,
         next_due_at=min((at for at in earliest.values() if at > now), default=None),
@@ -121,6 +124,7 @@ def _slow(conn: Conn, now: datetime) -> Memory:
              one.cause.message[:200], one.attempts, one.letters, len(one.tenants), one.cause.last_at.isoformat()]
             for one in failures.groups(conn, step="minute", since=an_hour, most=TOP).groups if one.cause
         ],
+        "held": pauses.held_back(conn, most=HELD_KEPT),
         "changes": reading.changes(conn, since=now - PAST),
         "ahead": _ahead(conn, now),
     }  # fmt: skip
@@ -130,6 +134,15 @@ def _ahead(conn: Conn, now: datetime) -> list[tuple[str, int]]:
     """Expected runs in each minute of the next hour; nothing where the forecast is missing or too old."""
     found = forecast.read(conn)
     return [] if found is None else [(f"{at:%H:%M}", runs) for at, runs in found.of_minutes(now, AHEAD)]
+
+
+def _resumed(changes: Sequence[Sequence[Any]], now: datetime) -> Resumed | None:
+    """The newest resume in the minutes of `lately`; `changes` are newest first."""
+    since = start_of(now - LATELY, 60)
+    for at, action, _, _, by, _, slug, allowed in changes:
+        if action in RESUMES and allowed and datetime.fromisoformat(at) >= since:
+            return Resumed(action, by, datetime.fromisoformat(at), slug)
+    return None
 
 
 def _rate(one: platform.Rate) -> Spell:

@@ -80,11 +80,12 @@ SELECT
     (SELECT count(*) FROM (SELECT 1 FROM due_beatslot WHERE started_at IS NULL AND sends > %(sends)s LIMIT %(most)s) a),
     (SELECT key FROM due_dueentry WHERE parked <> '' LIMIT 1)
 """
-# What operators and commands did; what tenants' people and keys do is on their own pages. The condition is that of the
-# index audit_by_operators, so that these rows are found below any number of others.
+# What operators and commands did; what tenants' people and keys do is on their own pages. The first condition is that
+# of the index audit_by_operators, so that these rows are found below any number of others. Signing in changes nothing.
 _CHANGES = """
 SELECT a.at, a.action, a.object_type, a.object_id, coalesce(u.username, a.actor), a.id, coalesce(t.slug, ''), a.allowed
 FROM (SELECT * FROM audit_auditevent WHERE (subject LIKE 'user:%%' OR actor LIKE 'command:%%') AND at >= %s
+        AND action NOT LIKE 'session.%%'
       ORDER BY at DESC, id DESC LIMIT %s) a
 LEFT JOIN auth_user u ON a.subject = 'user:' || u.id LEFT JOIN tenants_tenant t ON t.id = a.tenant_id
 ORDER BY a.at DESC, a.id DESC

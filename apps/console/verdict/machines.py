@@ -19,6 +19,7 @@ from kernel.durations import span
 LOST_S = 900.0  # a dispatcher that died is news for so long
 SKEW_MS = 500
 LISTED = 8
+NAMED = 3  # in a sentence
 
 
 def no_dispatcher(facts: Facts) -> Verdict | None:
@@ -41,7 +42,7 @@ def no_dispatcher(facts: Facts) -> Verdict | None:
 
 
 def paused(facts: Facts) -> Verdict | None:
-    """All of it. A tenant that is paused alone is no news of the platform."""
+    """All of it."""
     return _paused(facts, "paused", "All dispatch is") if any(not one.pool for one in facts.pauses) else None
 
 
@@ -52,6 +53,38 @@ def pool_paused(facts: Facts) -> Verdict | None:
     more = f" and {len(facts.pauses) - 1} more" if len(facts.pauses) > 1 else ""
     verb = "are" if more else "is"
     return _paused(facts, "pool_paused", f"Pool {facts.pauses[0].pool}{more} of all tenants {verb}")
+
+
+def tenant_paused(facts: Facts) -> Verdict | None:
+    """Tenants, or pools of theirs, while all others go on. It is meant, and may have been forgotten."""
+    held, count = facts.tenants_paused, facts.tenant_pauses
+    if not held:
+        return None
+    names = [f"pool {one.pool} of {one.slug}" if one.pool else one.slug for one in held[:NAMED]]
+    told = ", ".join(names) + (f" and {counted(count - len(names))} more" if count > len(names) else "")
+    if any(one.pool for one in held):
+        what = f"{number(count, 'pause')} of single tenants: {told}."
+    else:
+        what = f"Dispatch of {number(count, 'tenant')} is paused: {told}."
+    return Verdict(
+        "tenant_paused",
+        "warn",
+        "pause",
+        what,
+        (
+            *(
+                Evidence(one.slug, "paused", f"pool {one.pool}" if one.pool else "all runs", f"tenants/?q={one.slug}")
+                for one in held[:LISTED]
+            ),
+            Evidence(
+                "Pauses of single tenants", counted(count), "the list has suspended ones, too", "tenants/?show=stopped"
+            ),
+        ),
+        tuple(
+            Remedy("queue.resume", f"{one.pool}@{one.slug}") if one.pool else Remedy("tenant.resume", one.slug)
+            for one in held[:2]
+        ),
+    )
 
 
 def unheld(facts: Facts) -> Verdict | None:

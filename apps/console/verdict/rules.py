@@ -40,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     keeping.slots_given_up,
     keeping.other_schemas,
     keeping.unmeasured,
+    machines.tenant_paused,
 )
 
 

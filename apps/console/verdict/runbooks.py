@@ -38,6 +38,14 @@ RUNBOOKS: dict[str, Runbook] = {
         "Somebody stopped a pool of all tenants on purpose. Its runs wait, and nothing is lost; other pools go on.",
         ("Ask whoever paused it, or read the reason.", "Resume it. What waited is released fairly, not all at once."),
     ),
+    "tenant_paused": Runbook(
+        "Somebody holds back tenants, or pools of theirs, on purpose. Their runs wait, and nothing is lost; all others"
+        " go on.",
+        (
+            "*Audit* says who paused them, when and why: the actions `tenant.pause` and `dispatch.pause`.",
+            "Resume them. What waited is released fairly, and counts as late then.",
+        ),
+    ),
     "unheld": Runbook(
         "What is due on these slices is not served. The others go on.",
         (
@@ -145,6 +153,7 @@ RUNBOOKS: dict[str, Runbook] = {
         (
             "All of them: nothing is wrong with the platform. *Tenants* shows who is at a limit; *why?* of a run says"
             " which one.",
+            "The evidence names a resume by an operator: what had waited until then is late, and that ends by itself.",
             "Others are late, too: look at the picture of lateness on Overview: one peak is over, a plateau is not.",
             "All tenants: slots or dispatchers were too few, or the database was slow.",
         ),

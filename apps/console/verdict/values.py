@@ -79,6 +79,22 @@ class Pause(NamedTuple):
     reason: str
 
 
+class TenantPause(NamedTuple):
+    """What operators hold back of one tenant: a pool, or with "" all its runs."""
+
+    slug: str
+    pool: str = ""
+
+
+class Resumed(NamedTuple):
+    """An operator's newest resume of dispatch: what had waited until then was late when it was released."""
+
+    action: str
+    by: str
+    at: datetime
+    tenant: str = ""  # slug, where it was one tenant's
+
+
 class Failing(NamedTuple):
     """A destination whose calls fail now."""
 
@@ -158,6 +174,9 @@ class Facts:
     stale_writes: int = 0  # refused in the last five minutes
     stale_at: datetime | None = None
     pauses: tuple[Pause, ...] = ()
+    tenant_pauses: int = 0  # of single tenants
+    tenants_paused: tuple[TenantPause, ...] = ()  # the first of them
+    resumed: Resumed | None = None  # in the time of `lately`
     next_due_at: datetime | None = None
     parked: int = 0
     parked_one: str = ""  # key of one of them

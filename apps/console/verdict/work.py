@@ -206,6 +206,7 @@ def was_late(facts: Facts) -> Verdict | None:
             Evidence(
                 "Due now", counted(facts.due), f"the oldest for {span(facts.oldest_due_s)}", "due/dueentry/?due=now"
             ),
+            *_resumed(facts),
             *(_of_pool(one) for one in _pools(facts)[:LISTED]),
         ),
     )
@@ -240,6 +241,16 @@ def parked(facts: Facts) -> Verdict | None:
         (Evidence("Put aside", counted(facts.parked), "all tenants", "due/dueentry/?parked=yes"),),
         (Remedy("dueentry.unpark", facts.parked_one),) if facts.parked_one else (),
     )
+
+
+def _resumed(facts: Facts) -> list[Evidence]:
+    """What a pause held back is late when it is let go: neither slots nor dispatchers were too few."""
+    one = facts.resumed
+    if one is None:
+        return []
+    whose = f"tenant {one.tenant}" if one.tenant else "all tenants"
+    scope = f"{one.action}, {whose}: what had waited until then is late"
+    return [Evidence("Resumed by an operator", one.by, scope, f"audit/?action={one.action}", one.at)]
 
 
 def _is_of(shut: Shut, failing: Failing) -> bool:
