@@ -150,6 +150,8 @@ def test_all_is_well_is_said_with_what_ran() -> None:
         ("unmeasured", "measured never", {"measured_s": None}),
         ("tenant_paused", "Dispatch of 2 tenants is paused: acme, globex.",
          {"tenant_pauses": 2, "tenants_paused": held_of(("acme", ""), ("globex", ""))}),
+        ("tenant_paused", "9 pauses of single tenants: a, b, c and 6 more.",
+         {"tenant_pauses": 9, "tenants_paused": held_of(*((one, "") for one in "abcdefgh"))}),
         ("tenant_paused", "5 pauses of single tenants: acme, pool http of b, pool http of c and 2 more.",
          {"tenant_pauses": 5, "tenants_paused": held_of(("acme", ""), *((one, "http") for one in "bcde"))}),
     ],

@@ -62,7 +62,7 @@ def tenant_paused(facts: Facts) -> Verdict | None:
         return None
     names = [f"pool {one.pool} of {one.slug}" if one.pool else one.slug for one in held[:NAMED]]
     told = ", ".join(names) + (f" and {counted(count - len(names))} more" if count > len(names) else "")
-    if any(one.pool for one in held):
+    if count > len(held) or any(one.pool for one in held):  # of what is not named it may be pools
         what = f"{number(count, 'pause')} of single tenants: {told}."
     else:
         what = f"Dispatch of {number(count, 'tenant')} is paused: {told}."
