@@ -11,7 +11,7 @@ KEPT_PART = 3  # for so many places before the workers there is one more for new
 LOOK_REST = 5  # looks for newcomers take one part of the time, and the rest these
 LOOKS_AHEAD_S = 0.5  # of rests that may be owed: looks are close to each other where something comes, and then rare
 BUSY_WAIT_S = 0.02  # at least, between looks at workers, jobs or tenants that have no room
-NEW_AGAIN_S = 1.0  # who has waited for so long and holds nothing counts as new once more
+NEW_AGAIN_S = 1.0  # who waits and has held nothing for so long counts as new once more
 YIELD_BEFORE_S = 0.03  # a refill begins no later than so long before an instant at which something is due
 YIELD_AFTER_S = 0.06  # for fire to have made what is due, at most
 LOOK_BEFORE_S = 0.005  # so long before it, until fire has made it, a busy pool is not even looked at
@@ -50,7 +50,7 @@ class Newcomers:
     """
 
     new: set[int] = field(default_factory=set)  # of this pass
-    _waited: dict[int, float] = field(default_factory=dict)  # since when, or since it last counted as new
+    _waited: dict[int, float] = field(default_factory=dict)  # since when with nothing held, or since it last was new
     put_off: bool = False  # this pass was theirs alone, though all could have been served
     _rested_at: float = float("-inf")  # when all looks so far have had their rests
 
@@ -58,7 +58,7 @@ class Newcomers:
         """A pass is about to serve these."""
         now = set(waits)
         self.new = {one for one in now if self._is_new(one, held, at)}
-        self._waited = {one: at if one in self.new else self._waited[one] for one in now}
+        self._waited = {one: at if one in self.new or held.get(one, 0) else self._waited[one] for one in now}
 
     def may_go(self, left: Mapping[int, float]) -> None:
         """So much of each tenant may go by its own limits. Who is held back by these is no newcomer."""
@@ -83,7 +83,7 @@ class Newcomers:
         """Whether one of those that wait is new."""
         now = set(waits)
         new = any(self._is_new(one, held, begun) for one in now)
-        self._waited = {one: since for one, since in self._waited.items() if one in now}
+        self._waited = {one: begun if held.get(one, 0) else since for one, since in self._waited.items() if one in now}
         self._rested_at = max(self._rested_at, ended) + LOOK_REST * (ended - begun)
         return new
 

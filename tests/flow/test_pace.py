@@ -63,6 +63,8 @@ def test_who_waits_and_gets_nothing_is_new_again_whoever_else_comes() -> None:
         again.update(newcomers.new & {1, 2})
         assert came == bool(newcomers.new & {1, 2}) and 100 + number in newcomers.new
     assert again == {1: 1_000 / 32 // NEW_AGAIN_S + 1, 2: 1}
+    newcomers.passed([2], held={}, at=at + 0.1)
+    assert newcomers.new == set(), "it held something just now"
 
 
 def test_a_look_for_newcomers_does_not_wait_for_the_last_one() -> None:
