@@ -50,6 +50,7 @@ class Newcomers:
     """
 
     new: set[int] = field(default_factory=set)  # of this pass
+    _again: set[int] = field(default_factory=set)  # those of them that waited before
     _waited: dict[int, float] = field(default_factory=dict)  # since when with nothing held, or since it last was new
     put_off: bool = False  # this pass was theirs alone, though all could have been served
     _rested_at: float = float("-inf")  # when all looks so far have had their rests
@@ -58,6 +59,7 @@ class Newcomers:
         """A pass is about to serve these."""
         now = set(waits)
         self.new = {one for one in now if self._is_new(one, held, at)}
+        self._again = self.new & self._waited.keys()
         self._waited = {one: at if one in self.new or held.get(one, 0) else self._waited[one] for one in now}
 
     def may_go(self, left: Mapping[int, float]) -> None:
@@ -68,10 +70,11 @@ class Newcomers:
         """Whether this pass serves only those of them that hold nothing (`held`, by tenant).
 
         One that comes early does. So does another one in a busy pool where `others` wait: choosing for those takes
-        longer, and their turn comes at once, in the next pass.
+        longer, and their turn comes at once, in the next pass. Who waited before needs no pass that puts off a refill.
         """
-        puts_off = others and not self.put_off and any(held.values())
-        alone = not all(held.get(one, 0) for one in self.new) and (early or puts_off)
+        empty = {one for one in self.new if not held.get(one, 0)}
+        puts_off = others and not self.put_off and any(held.values()) and not empty <= self._again
+        alone = bool(empty) and (early or puts_off)
         self.put_off = alone and not early
         return alone
 

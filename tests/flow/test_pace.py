@@ -65,6 +65,9 @@ def test_who_waits_and_gets_nothing_is_new_again_whoever_else_comes() -> None:
     assert again == {1: 1_000 / 32 // NEW_AGAIN_S + 1, 2: 1}
     newcomers.passed([2], held={}, at=at + 0.1)
     assert newcomers.new == set(), "it held something just now"
+    newcomers.passed([2], held={}, at=at + 0.1 + NEW_AGAIN_S)
+    assert newcomers.new == {2} and newcomers.go_alone(early=True, held={1: 1}, others=True)
+    assert not newcomers.go_alone(early=False, held={1: 1}, others=True), "a refill serves it, too"
 
 
 def test_a_look_for_newcomers_does_not_wait_for_the_last_one() -> None:
