@@ -7,17 +7,25 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 import orjson
+import psycopg
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import OperationalError
 
 from kernel.errors import InvalidInput, NotFound, ShardbeatError
 from kernel.printing import LINES, printable
+from tenants import door
 from tenants.models import Tenant
 
 EXIT_DONE, EXIT_FOUND, EXIT_BAD_INPUT = 0, 1, 2
 
 
+def no_answer(error: Exception) -> str:
+    """`does not answer: ...`, with the first line of what the driver says, which holds no password."""
+    return f"does not answer: {str(error).partition(chr(10))[0]}"
+
+
 class Command(BaseCommand):
-    """Base of the commands: `--format text|json`; errors of the platform end with exit 2 and a sentence."""
+    """Base of the commands: `--format text|json`; errors, and a database away, end with exit 2 and a sentence."""
 
     requires_system_checks: list[str] = []
 
@@ -33,6 +41,10 @@ class Command(BaseCommand):
             self.refuse("\n".join(f"{fault.pointer}: {fault.detail}" for fault in error.errors) or error.detail)
         except ShardbeatError as error:
             self.refuse(error.detail)
+        except (OperationalError, psycopg.OperationalError) as error:
+            if not door.is_away(error):
+                raise
+            self.refuse(f"The database {no_answer(error)}")
 
     def show(self, answer: Any, text: str, *, as_json: bool) -> None:
         """Prints the answer in the form that was asked for."""

@@ -22,6 +22,7 @@ from tenants.models import Tenant
 LOCK_TIMEOUT_MS = 2_000
 SERVES_S, VISITS_MAX = 14_400, 500  # what is forgotten has to be read again: not often, where all tenants are active
 IDLE_IN_TRANSACTION_MS = 5_000
+AWAY = ("08", "57P")  # classes of errors: no connection, a server that stops; the driver's own have none
 # A plan that is kept may be one for tables that were empty when it was made, as those of live work are between bursts,
 # and then reads all that has come since, each time, until statistics are gathered. Planning is cheaper.
 PLANS = "force_custom_plan"
@@ -117,6 +118,12 @@ def become_owner() -> None:
 def cause_of(error: BaseException) -> BaseException | None:
     """What the driver raised: Django wraps what comes through its own cursors, and leaves alone what `raw` raises."""
     return error.__cause__ if isinstance(error, DatabaseError) else error
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the database can't be reached, or has gone away; not a time limit, a lock or a fault of the statement."""
+    cause = cause_of(error)
+    return isinstance(cause, psycopg.OperationalError) and (cause.sqlstate or AWAY[0]).startswith(AWAY)
 
 
 def application_role() -> str:

@@ -26,7 +26,6 @@ SELECT c.relname FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid
 WHERE c.relname = ANY(%s) AND c.relnamespace = %s::regnamespace AND NOT i.indisvalid
 """
 INDEX_LOCK_TIMEOUT_MS = 60_000  # CONCURRENTLY waits for transactions that began before, and nobody waits for it
-LOST = ("08", "57P")  # classes of errors: no connection, a server that stops; the driver's own have none
 CHANGED_TOGETHER = "tuple concurrently updated"  # of the catalogue, by another session: no error class of its own
 LATER = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
@@ -172,8 +171,8 @@ def _execute(conn: Conn, statements: sql.SQL | sql.Composed) -> None:
 
 
 def _refused(schema: str, step: str, error: Exception) -> Result:
-    cause, reason = door.cause_of(error), reason_of(error)
-    if isinstance(cause, psycopg.OperationalError) and (cause.sqlstate or LOST[0]).startswith(LOST):
+    reason = reason_of(error)
+    if door.is_away(error):
         connection.close()  # the next schema gets a new one
         return Result(schema, "later", step, f"the connection was lost: {reason}")
     if in_the_way(error):

@@ -23,6 +23,7 @@ from apps.dispatch.sharing import Shares, Sharing
 from apps.dispatch.windows import Windows
 from apps.tickets import waiting
 from apps.tickets.values import LANES, LIVE, Candidate
+from kernel.clock import monotonic_s
 from tenants.registry import Registry, Tenancy
 
 Conn = psycopg.Connection[Any]
@@ -63,7 +64,7 @@ class Choosing:
             if tenancy is not None:
                 self._tenancies[tenant_id] = tenancy
                 self._waits[lane].append(tenant_id)
-        newcomers.passed(self._waits[LIVE])
+        newcomers.passed(self._waits[LIVE], held=capacity.held, at=monotonic_s())
         self._newcomers = newcomers
         self.gathered = Gathered({}, {})
         self.noting = Noting(memory.causes, now)
@@ -72,10 +73,7 @@ class Choosing:
         self.picking = Picking(
             conn, self._source, now, capacity, memory.flows, memory.turns, memory.windows, queues
         )  # fmt: skip
-        self.sharing = Sharing(
-            pool, capacity, memory.shares, batch, self._waits, registry.by_id, self.picking.pick,
-            newcomers=newcomers.new,
-        )  # fmt: skip
+        self.sharing = Sharing(pool, capacity, memory.shares, batch, self._waits, registry.by_id, self.picking.pick)
 
     @property
     def chosen(self) -> list[Candidate]:
@@ -88,11 +86,14 @@ class Choosing:
 
     def choose(self, *, elapsed_s: float, early: bool = False) -> None:
         """Fills `chosen`. `elapsed_s` is the time since the last pass that shared; `early` comes for newcomers."""
-        others = any(one not in self._newcomers.new for waits in self._waits.values() for one in waits)
-        self.sharing.refill = not self._newcomers.go_alone(early=early, held=self._capacity.held, others=others)
-        self.sharing.put_off = self._newcomers.put_off
         self.gathered = gather(self._conn, self._pool, self._tenancies, self._capacity, now=self._now)
         self._admit()
+        newcomers, sharing = self._newcomers, self.sharing
+        newcomers.may_go(sharing.left)
+        others = any(one not in newcomers.new for waits in self._waits.values() for one in waits)
+        sharing.newcomers = newcomers.new
+        sharing.refill = not newcomers.go_alone(early=early, held=self._capacity.held, others=others)
+        sharing.put_off = newcomers.put_off
         self.sharing.share(elapsed_s)
         self.noting.flows(self._source, self.picking)
         self.noting.hungry(self._hungry())

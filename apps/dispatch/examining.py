@@ -71,6 +71,12 @@ def examine(conn: Conn, broker_url: str) -> Iterator[Finding]:
     yield _archive(conn)
 
 
+def without_database(why: str, broker_url: str) -> Iterator[Finding]:
+    """What can be looked at while the database is away."""
+    yield Finding("database", False, why)
+    yield _broker(broker_url)
+
+
 def server(version: int) -> Finding:
     """Of PostgreSQL, as the driver tells its version: 180006 is 18.6."""
     shown = f"PostgreSQL {version // 10_000}.{version % 10_000}"

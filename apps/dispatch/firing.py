@@ -25,7 +25,7 @@ from apps.tickets import store as tickets
 from apps.usage import deltas
 from apps.usage.figures import CANCELLED, COUNTED, FIRED, SKIPPED, Tally
 from apps.workflows.dependencies.depending import dependents_decide
-from kernel.pools import PULL
+from kernel.pools import POOLS, PULL
 from tenants import suspension, transactions
 from tenants.registry import Registry
 from tenants.suspension import Standstill
@@ -77,7 +77,7 @@ def fire_batch(
 def _write(
     conn: Conn, registry: Registry, plan: Plan, counted: Mapping[int, int], within: Riding, *, now: datetime
 ) -> tuple[dict[str, int], set[str]]:
-    """Writes and commits. Counts, and the pools of which something is ready now."""
+    """Writes and commits. Counts, and the pools of which something may be ready now."""
     schemas = {tenant_id: tenancy.schema for tenant_id, tenancy in registry.by_id.items()}
     replaced, followed = _make_way(conn, plan) if plan.replacing else ({}, {})
     with conn.pipeline():
@@ -121,6 +121,7 @@ def _write(
             quotas.give_back(conn, counted, fired, now=now)
         deltas.add(conn, _tally(plan, fired, counted, replaced), now=now)
         pools = {one.pool for one in made}
+        rung = {*pools, *POOLS} if followed else pools  # what waited for those that made way may go as well
         if new:
             tickets.notify_ready(conn, pools)
             tickets.notify_pull(conn, ((one.tenant_id, one.queue) for one in made if one.pool == PULL))
@@ -134,7 +135,7 @@ def _write(
         "poison": len(plan.poison),
         "replaced": sum(len(rows) for rows in replaced.values()),
     }
-    return counts, pools
+    return counts, rung
 
 
 def _tally(

@@ -79,7 +79,9 @@ class ReleaseService:
         counts: dict[str, int] = {}
         conn = self._line.get()
         rung, self.rung = self.rung, False
-        if rung:  # a tenant that has changed since the last question is known as such from the next pass on
+        # Where fire rings all the time, what has to be looked for (retries, lost messages) still has its turn.
+        if rung and monotonic_s() < self._again_at:
+            # A tenant that has changed since the last question is known as such from the next pass on.
             self._registry.refresh()
             return self._pass(conn, term, None, counts)
         now, comes, ready = waiting.look(conn, self.pool)
@@ -160,7 +162,7 @@ class ReleaseService:
             early = yield_s > 0 or waits_for_more(free=free, capacity=capacity.most, since_release_s=since_s)
             places = any(group.free + group.kept > 0 for group in capacity.groups.values())
             new = waits is not None and self._newcomers.looked(
-                [tenant_id for lane, tenant_id in waits if lane == LIVE], begun=begun, ended=looked
+                [tenant_id for lane, tenant_id in waits if lane == LIVE], held=capacity.held, begun=begun, ended=looked
             )
             if early and not (places and new):
                 self._busy = True

@@ -149,6 +149,7 @@ class Dependency(models.Model):
     met = models.BooleanField(null=True, help_text="Null while the parent has not ended.")
 
     class Meta:
+        verbose_name_plural = "dependencies"
         constraints = [
             models.CheckConstraint(condition=Q(on__in=CONDITIONS), name="dependency_condition_is_known"),
             models.CheckConstraint(condition=~Q(parent_id=F("child_id")), name="dependency_is_on_another"),

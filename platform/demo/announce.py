@@ -19,6 +19,7 @@ from demo.processes import VAR
 LOOK_EVERY_S = 1.0
 REQUEST_TIMEOUT_S = 3.0
 RESULTS_PER_TENANT = 3
+MAKER = "command:demo"  # who asked for what the demo brings along: the name of ACTOR in content.py
 PAGE_SIZE = 500
 WEB_PATIENCE_S = 60.0
 RESULTS_PATIENCE_S = 120.0
@@ -124,12 +125,12 @@ class Announcer:
         """How far the first tenant's backfill is; it began when the demo was set up for the first time."""
         first = self._demo["tenants"][0]
         try:
-            found = self._get(first, "backfills?page_size=1")["items"]
+            listed = self._get(first, f"backfills?page_size={PAGE_SIZE}")["items"]
         except (OSError, ValueError, KeyError) as error:
             self._say(f"No answer from the API: {error}")
             return True
-        if found:
-            self._say(f"Backfill of {first['slug']}: {backfill_told(found[0])}. All of it: /api/v1/backfills")
+        if found := demos_backfill(listed):
+            self._say(f"Backfill of {first['slug']}: {backfill_told(found)}. All of it: /api/v1/backfills")
         return True
 
     def _count(self, tenant: dict[str, str], state: str) -> str:
@@ -194,6 +195,11 @@ def workflow_told(run: dict[str, Any]) -> str:
     """`export-orders failed (The step upload failed: ...)`."""
     why = (run["error"] or {}).get("message")
     return f"{run['workflow_name']} {run['state']}" + (f" ({why.rstrip('.')})" if why else "")
+
+
+def demos_backfill(listed: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The one that the demo asked for; people who try it ask for others."""
+    return next((one for one in listed if one["created_by"] == MAKER), None)
 
 
 def backfill_told(found: dict[str, Any]) -> str:

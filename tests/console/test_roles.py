@@ -61,6 +61,8 @@ def test_the_command_gives_and_takes_roles(database: None, conn: Any) -> None:
     assert changed["before"] == ["responder", "auditor"] and changed["roles"] == ["viewer"]
     rows = conn.execute("SELECT before, after FROM audit_auditevent WHERE action = 'operator.roles' ORDER BY id")
     assert [row[1]["roles"] for row in rows] == [["responder", "auditor"], ["viewer"]]
+    User.objects.create_superuser("root")
+    assert run_command("operator_role", "--login", "root")[1].strip() == "root: superuser: everything"
     for login in ("eve", "nobody"):  # no operator, and nobody at all
         assert run_command("operator_role", "--login", login, "--role", "viewer")[0] == 2
         assert run_command("operator_role", "--login", login)[0] == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from demo.announce import backfill_told
+from demo.announce import MAKER, backfill_told, demos_backfill
 
 if TYPE_CHECKING:
     from tenants.models import Tenant
@@ -23,6 +23,7 @@ def test_it_is_asked_for_once(acme: Tenant, globex: Tenant) -> None:
     assert [backfill.ask(one, now=now) for one in (acme, acme, globex)] == [True, False, False]
     with door.inside(acme):
         [made] = backfills()
+    assert made.created_by == MAKER == content.ACTOR.name
     assert made.max_in_flight == backfill.AT_ONCE
 
 
@@ -34,3 +35,5 @@ def test_what_is_said_of_it() -> None:
     assert backfill_told(found) == (
         "completed, 24 of 24 occurrences from 2026-11-29T09:00 to 2026-11-30T09:00 succeeded"
     )  # fmt: skip
+    own, other = {"created_by": MAKER}, {"created_by": "key:mine"}
+    assert demos_backfill([other, own]) is own and demos_backfill([other]) is None

@@ -16,6 +16,7 @@ from apps.due.entries import CHANNEL, shard_for
 from apps.schedules import timing
 from apps.schedules.services import schedule_pause
 from apps.tickets.store import READY_CHANNEL, notify_ready
+from kernel.pools import POOLS
 from tenants.models import Tenant
 from tests.fixtures_flow import (
     MINUTE,
@@ -25,6 +26,7 @@ from tests.fixtures_flow import (
     count,
     entry_of,
     executions_of,
+    fire,
     fire_all,
     make_job,
     make_schedule,
@@ -150,6 +152,19 @@ def test_it_rings_the_release_loops_of_its_process_when_it_is_committed(
     assert seen == [({"python"}, 1)] and yielding.due_at == float("inf"), "nobody makes way any longer"
     assert service.run_once().wait_s == CALM_S, "what was fired is released first"
     assert (service.run_once().wait_s or 0) > 10 and len(seen) == 1
+
+
+def test_it_rings_all_pools_where_something_made_way_that_others_wait_for(
+    conn: Conn, registry: Any, acme: Tenant
+) -> None:
+    """These may go now, in whatever pool, and the ear passes over what this connection tells."""
+    seen: list[set[str]] = []
+    make_schedule(acme, overlap="replace_pending")
+    for number in (1, 2):
+        fire(conn, registry, now=NOW + number * MINUTE, ring=lambda pools: seen.append(set(pools)))
+        conn.execute("UPDATE tickets_ticket SET followed = true")
+    assert [one["reason"] for one in executions_of(conn, acme)] == ["replaced", ""]
+    assert seen == [{"python"}, set(POOLS)]
 
 
 def test_the_ear_passes_over_what_was_rung_here(conn: Conn, second: Conn) -> None:

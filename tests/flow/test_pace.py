@@ -1,5 +1,7 @@
 """How often release looks, and who does not wait for room that others leave: pure."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from apps.dispatch.pace import (
     BUSY_WAIT_S,
     LOOK_REST,
     LOOKS_AHEAD_S,
+    NEW_AGAIN_S,
     REFILL_SHARE,
     REFILL_WAIT_S,
     YIELD_AFTER_S,
@@ -40,21 +43,38 @@ def test_the_next_look_comes_when_there_is_enough_room() -> None:
 
 def test_newcomers_are_those_that_did_not_wait_before() -> None:
     newcomers = Newcomers()
-    newcomers.passed([1, 2])
+    newcomers.passed([1, 2], held={}, at=10.0)
     assert newcomers.new == {1, 2}
-    assert not newcomers.looked([1, 2], begun=10.0, ended=10.0)
-    assert newcomers.looked([1, 2, 3], begun=10.0, ended=10.0)
-    newcomers.passed([1, 3])
+    assert not newcomers.looked([1, 2], held={}, begun=10.0, ended=10.0)
+    assert newcomers.looked([1, 2, 3], held={}, begun=10.0, ended=10.0)
+    newcomers.passed([1, 3], held={}, at=10.0)
     assert newcomers.new == {3}
-    assert not newcomers.looked([1], begun=10.0, ended=10.0)
-    assert newcomers.looked([1, 3], begun=10.0, ended=10.0), "3 had nothing meanwhile"
+    assert not newcomers.looked([1], held={}, begun=10.0, ended=10.0)
+    assert newcomers.looked([1, 3], held={}, begun=10.0, ended=10.0), "3 had nothing meanwhile"
+
+
+def test_who_waits_and_gets_nothing_is_new_again_whoever_else_comes() -> None:
+    """A step of a workflow after another, of a few tenants, would take each place as it becomes free."""
+    newcomers, again, held = Newcomers(), Counter[int](), {2: 1}
+    for number in range(1_000):  # half a minute and a little
+        at, waits = 10.0 + number / 32, [1, 2, 100 + number]  # 1 holds nothing, 2 has something
+        came = newcomers.looked([1, 2], held=held, begun=at, ended=at)
+        newcomers.passed(waits, held=held, at=at)
+        again.update(newcomers.new & {1, 2})
+        assert came == bool(newcomers.new & {1, 2}) and 100 + number in newcomers.new
+    assert again == {1: 1_000 / 32 // NEW_AGAIN_S + 1, 2: 1}
+    newcomers.passed([2], held={}, at=at + 0.1)
+    assert newcomers.new == set(), "it held something just now"
+    newcomers.passed([2], held={}, at=at + 0.1 + NEW_AGAIN_S)
+    assert newcomers.new == {2} and newcomers.go_alone(early=True, held={1: 1}, others=True)
+    assert not newcomers.go_alone(early=False, held={1: 1}, others=True), "a refill serves it, too"
 
 
 def test_a_look_for_newcomers_does_not_wait_for_the_last_one() -> None:
     newcomers = Newcomers()
-    newcomers.looked([1], begun=10.0, ended=10.02)
+    newcomers.looked([1], held={}, begun=10.0, ended=10.02)
     assert newcomers.rests_s(10.02) == 0.0
-    newcomers.looked([1], begun=11.0, ended=11.0 + 2 * LOOKS_AHEAD_S / LOOK_REST)
+    newcomers.looked([1], held={}, begun=11.0, ended=11.0 + 2 * LOOKS_AHEAD_S / LOOK_REST)
     assert newcomers.rests_s(11.0 + 2 * LOOKS_AHEAD_S / LOOK_REST) == pytest.approx(LOOKS_AHEAD_S), "unless it was long"
 
 
@@ -64,7 +84,7 @@ def test_looks_for_newcomers_take_a_small_part_of_the_time(looks: list[tuple[flo
     for gap, took in looks:
         at += gap + newcomers.rests_s(at + gap)
         assert newcomers.rests_s(at + 1e-9) == 0.0
-        newcomers.looked([1], begun=at, ended=at + took)
+        newcomers.looked([1], held={}, begun=at, ended=at + took)
         at, looked_s = at + took, looked_s + took
     longest = max(took for _, took in looks)
     assert looked_s <= (at - begun + LOOKS_AHEAD_S) / LOOK_REST + longest + 1e-6
@@ -102,17 +122,20 @@ def test_where_something_is_due_all_the_time_refills_go_on(gaps: list[float]) ->
 
 def test_a_pass_that_comes_early_serves_newcomers_alone_unless_those_hold_something() -> None:
     newcomers = Newcomers()
-    newcomers.passed([1, 2])
+    newcomers.passed([1, 2], held={}, at=10.0)
     assert newcomers.go_alone(early=True, held={2: 3}, others=False)
     assert not newcomers.go_alone(early=False, held={2: 3}, others=False), "there is nobody else to serve"
-    newcomers.passed([1, 2, 3])
+    newcomers.passed([1, 2, 3], held={}, at=10.0)
     assert newcomers.new == {3} and not newcomers.go_alone(early=True, held={3: 1}, others=True), "no place is kept"
+    newcomers.passed([1, 2, 3, 4], held={}, at=10.0)
+    newcomers.may_go({1: 5, 2: 5, 3: 5, 4: 0})
+    assert not newcomers.go_alone(early=True, held={}, others=True), "what holds it back is no other tenant"
 
 
 def test_newcomers_go_before_a_refill_and_put_it_off_once() -> None:
     newcomers = Newcomers()
     alone = []
     for one in range(10):  # somebody new comes before each pass
-        newcomers.passed([100, one])
+        newcomers.passed([100, one], held={100: 5}, at=10.0)
         alone.append(newcomers.go_alone(early=False, held={100: 5}, others=True))
     assert alone == [True, False] * 5

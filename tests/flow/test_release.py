@@ -233,11 +233,19 @@ def test_a_pass_that_fire_rang_for_needs_no_look(
     release(service)
     monkeypatch.setattr(waiting, "look", None)
     made = tickets(acme, 2)
-    service.rung = True
+    service.rung, service._again_at = True, float("inf")
     service.run_once()
     assert sorted(ids_of(service._publisher.taken())) == sorted(made)  # type: ignore[attr-defined]  # it is a Noted
     late = conn.execute("SELECT max(queued_at - clock_timestamp()) FROM tickets_ticket").fetchone()
     assert late is not None and timedelta(seconds=-20) < late[0] <= timedelta(seconds=0.1), "by the database's clock"
+    monkeypatch.undo()
+    conn.execute("UPDATE tickets_ticket SET state = 'ready', rank = NULL, available_at = clock_timestamp()")
+    service.rung = True
+    service.run_once()
+    assert states(conn) == {"ready": 2}, "what is ready is all that it is rung for"
+    service.rung, service._again_at = True, float("-inf")
+    service.run_once()
+    assert states(conn) == {"queued": 2}, "but now and then it looks, though it is rung for all the time"
 
 
 @pytest.mark.parametrize("how", ["suspended", "dispatch_paused", "pool"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.db import connection
 
 from apps.dispatch.dispatcher import Dispatcher
 from apps.dispatch.examining import server
@@ -65,7 +66,11 @@ def sessions(conn: Conn) -> list[str]:
     return [name for (name,) in conn.execute(query)]
 
 
-def test_the_doctor_names_what_is_wrong(database: None, acme: Tenant, settings: Any) -> None:
+def test_the_doctor_names_what_is_wrong(
+    database: None, acme: Tenant, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = settings.BROKER_URL
+
     def doctor() -> tuple[int, dict[str, bool]]:
         code, out, _ = run_command("doctor", "--format", "json")
         return code, {one["name"]: one["ok"] for one in json.loads(out)}
@@ -79,6 +84,15 @@ def test_the_doctor_names_what_is_wrong(database: None, acme: Tenant, settings: 
     _, found = doctor()
     assert not any(found[name] for name in ("tenant schemas", "shards", "broker"))
     Tenant.objects.filter(pk=acme.pk).update(schema_version=template.version())
+    # Nobody listens there: what needs no database is looked at all the same; other commands say it in a line.
+    settings.BROKER_URL = broker
+    with monkeypatch.context() as away:
+        away.setitem(connection.settings_dict, "PORT", "1")
+        assert doctor() == (1, {"database": False, "broker": True})
+        connection.close()
+        code, said, why = run_command("tenant_list")
+        assert (code, said) == (2, "") and why.startswith("The database does not answer: ") and why.count("\n") == 1
+    assert not door.is_away(psycopg.errors.QueryCanceled()), "a time limit is no outage"
     assert server(140_022) == ("database", False, "PostgreSQL 14.22: 15 or newer is needed") and server(150_000).ok
 
 

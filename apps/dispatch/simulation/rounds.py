@@ -63,7 +63,7 @@ class Rounds:
         places = any(group.free + group.kept > 0 for group in capacity.groups.values())
         rests_s = self._newcomers.rests_s(now)
         new = not rests_s and self._newcomers.looked(
-            self._mine.ready[LIVE], begun=now, ended=now + settings.costs.look_s
+            self._mine.ready[LIVE], held=capacity.held, begun=now, ended=now + settings.costs.look_s
         )
         if early and not (places and new):
             done.took_s = settings.costs.look_s
@@ -75,12 +75,14 @@ class Rounds:
             done.lasting = free <= 0 and since_s >= LASTING_S and done.look_s == REFILL_WAIT_S
             return done
         self._of_queues(capacity)
-        self._newcomers.passed(self._mine.ready[LIVE])
+        self._newcomers.passed(self._mine.ready[LIVE], held=capacity.held, at=now)
         self._admitted = {tenant: self._admitting.of(tenant, now) for tenant in sorted(self._mine.waiting)}
         for admitted in self._admitted.values():
             done.expired += admitted.expired
             admitted.expired = []
         waits = {lane: sorted(self._mine.ready[lane]) for lane in LANES}
+        left = {tenant: admitted.most for tenant, admitted in self._admitted.items()}
+        self._newcomers.may_go(left)
         others = any(one not in self._newcomers.new for lane in LANES for one in waits[lane])
 
         def pick(lane: int, grants: Mapping[int, int]) -> Counter[int]:
@@ -91,7 +93,7 @@ class Rounds:
             self.pool, capacity, self._shares, settings.release_batch, waits, settings.tenants, pick,
             newcomers=self._newcomers.new, refill=refill, put_off=self._newcomers.put_off,
         )  # fmt: skip
-        sharing.left = {tenant: admitted.most for tenant, admitted in self._admitted.items()}
+        sharing.left = left
         elapsed_s, self._shared_at = now - self._shared_at, now
         sharing.share(max(1e-6, elapsed_s))
         done.took_s = settings.costs.round_s + settings.costs.release_s * len(done.released)

@@ -24,7 +24,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     lines += [
         "",
         f"Gives way first: {first['part']}, at {first['most_per_s']:,.0f} runs/s"
-        + (": enough." if first["holds"] else ": NOT ENOUGH for the peak."),
+        + (": enough for the peak." if first["holds"] else ": NOT ENOUGH for the peak."),
         _burst(burst),
         f"Storage: {storage['history_gb']:,.0f} GB of history for {demand['retention_days']:g} days,"
         f" {storage['due_index_gb']:,.1f} GB of due index,"
@@ -44,9 +44,9 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 
 def _burst(burst: Mapping[str, Any]) -> str:
     if burst["seconds"] is None:
-        return f"Burst: {burst['by']} can do no more than the mean: NOT ENOUGH."
+        return f"Burst: {burst['by']} can do no more than the mean: NOT ENOUGH for bursts."
     return (
         f"Burst: {burst['due']:,.0f} runs take {burst['seconds']:.1f} s to be fired, released and started"
         f" ({burst['per_s']:,.0f}/s beside the mean, bound by {burst['by']}), {burst['late_s']:.1f} s more than they"
-        " came in" + (": enough." if burst["holds"] else ": NOT ENOUGH.")
+        " came in" + (": enough for bursts." if burst["holds"] else ": NOT ENOUGH for bursts.")
     )

@@ -19,6 +19,7 @@ class Migration(migrations.Migration):
                 ("met", models.BooleanField(help_text="Null while the parent has not ended.", null=True)),
             ],
             options={
+                "verbose_name_plural": "dependencies",
                 "indexes": [models.Index(fields=["child_id"], name="dependency_of_child")],
                 "constraints": [
                     models.CheckConstraint(

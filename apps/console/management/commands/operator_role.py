@@ -12,6 +12,7 @@ from tenants.work import database_now, rehearsing
 
 ACTOR = Actor(name="command:operator_role", role="admin")
 NONE = "none"
+ALL = "superuser: everything"  # whatever their roles are
 
 
 class Command(Base):
@@ -37,8 +38,10 @@ class Command(Base):
                 before, after = roles_give(
                     login=login, roles=[one for one in wanted if one != NONE], actor=ACTOR, now=database_now()
                 )
-        text = f"{login}: {', '.join(after) or 'no role'}"
+        everything = User.objects.filter(username=login, is_superuser=True, is_active=True).exists()
+        text = f"{login}: {', '.join([*([ALL] if everything else []), *after]) or 'no role'}"
         if before != after:
             text += f" (before: {', '.join(before) or 'no role'})"
-        answer = {"dry_run": options["dry_run"], "login": login, "before": before, "roles": after}
+        answer = {"dry_run": options["dry_run"], "login": login, "before": before, "roles": after,
+                  "superuser": everything}  # fmt: skip
         self.show(answer, text, as_json=options["format"] == "json")
