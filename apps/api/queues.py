@@ -152,9 +152,12 @@ class QueueLease(Endpoint):
 
     def _lease(self, name: str, *, most: int, wait_s: int, lease_s: int, holder: str) -> list[Item]:
         until = monotonic_s() + wait_s
-        take = lambda: lease(  # noqa: E731  said twice below
-            tenant=self.tenant, queue=name, most=most, lease_s=lease_s, holder=holder, now=self.now
-        )
+
+        def take() -> list[Item]:
+            if wait_s and self._client_is_gone():  # who asks to wait may have been killed before its turn came
+                return []
+            return lease(tenant=self.tenant, queue=name, most=most, lease_s=lease_s, holder=holder, now=self.now)
+
         items = take()
         if items or not wait_s:
             return items
